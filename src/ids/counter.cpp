@@ -179,22 +179,6 @@ struct FieldCounter {
   CounterField field;
 };
 
-/// Makes `place`, of a rule, that of the sequence that `chosen` says.
-void choose_in(CounterPlace& place, const Sequences::Chosen& chosen) {
-  place.key_is = CounterPlace::KeyIs::document;
-  if (place.scope_field.empty()) {
-    place.key = chosen.key;
-    return;
-  }
-  Buffer named;
-  bson::Scope filter(named);
-  bson::append_string(named, place.name_field, place.key);
-  filter.close();
-  place.filter = as_text(named.view());
-  place.key_field = place.scope_field;
-  place.key = reference_value(chosen.scope);
-}
-
 class Counter final : public RuleSource {
  public:
   Counter(About about, const Clock& clock)
@@ -240,7 +224,7 @@ class Counter final : public RuleSource {
   [[nodiscard]] FieldCounter counter_of(const FieldCounter& of_all,
                                         const Sequences::Chosen& chosen) const {
     FieldCounter counter = of_all;
-    if (!chosen.key.empty()) choose_in(counter.spec.place, chosen);
+    if (!chosen.key.empty()) choose_in(counter.spec.place, chosen.key, chosen.scope);
     counter.field.format = chosen.stored;
     counter.field.scope = chosen.scope;
     counter.field.repeats = about().sequences.repeats();

@@ -65,6 +65,14 @@ std::optional<std::int64_t> parse(std::string_view text, const NumberFormat& for
   return number;
 }
 
+/// Removes the check digits from a text that has room for them.
+void remove_check(std::string& text, const NumberFormat& format) {
+  const std::size_t size = text.size() - width_of(format.check);
+  const bool in_front = format.check_in == NumberFormat::Part::prefix;
+  text.erase(format.check_at + (in_front ? 0 : size - format.suffix.size()),
+             width_of(format.check));
+}
+
 }  // namespace
 
 void append_number(std::int64_t number, const NumberFormat& format, Values& out) {
@@ -107,6 +115,22 @@ std::optional<std::int64_t> read_number(bson::Type type, Bytes value, const Numb
       break;
   }
   return std::nullopt;
+}
+
+FittedNumber fit_number(bson::Type type, Bytes value, const NumberFormat& format) {
+  const bool is_text = format.output == NumberFormat::Output::string;
+  const bool is_narrow = format.output == NumberFormat::Output::int32;
+  const bson::Type output = is_narrow ? bson::Type::int32 : bson::Type::int64;
+  if (type != (is_text ? bson::Type::string : output)) return {Fit::wrong_type};
+  if (const auto number = read_number(type, value, format)) return {Fit::fits, number};
+  std::string text(as_text(value.subspan(4, value.size() - 5)));
+  const std::size_t around = format.prefix.size() + format.suffix.size() + width_of(format.check);
+  if (format.check == Check::none || text.size() <= around) return {Fit::wrong_form};
+  remove_check(text, format);
+  NumberFormat without = format;
+  without.check = Check::none;
+  const auto number = parse(text, without);
+  return {number ? Fit::wrong_check : Fit::wrong_form, number};
 }
 
 }  // namespace idproxy::ids

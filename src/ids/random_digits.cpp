@@ -102,6 +102,19 @@ Number read_number(Bytes value, Format format) {
   return static_cast<Number>(number / power_of_ten<std::int64_t>(check_digits));
 }
 
+bson::Type type_of(Output output) {
+  if (output == Output::string) return bson::Type::string;
+  return output == Output::int32 ? bson::Type::int32 : bson::Type::int64;
+}
+
+/// The digits of a value of the right type, check digits included; empty: it is no such number.
+std::string digits_of(bson::Type type, Bytes value) {
+  if (type == bson::Type::string) return std::string(as_text(value.subspan(4, value.size() - 5)));
+  const std::int64_t number =
+      type == bson::Type::int32 ? load_i32(value.data()) : load_i64(value.data());
+  return number < 0 ? "" : std::to_string(number);
+}
+
 /// The numbers of one request, in a hash table of more than twice their count. Numbers are uniform,
 /// so their low bits serve as the hash.
 template <class Number>
@@ -147,6 +160,24 @@ class UniformDigits {
       : lowest_(lowest), count_(count), format_(format), random_(random) {}
 
   [[nodiscard]] Number count() const { return count_; }
+
+  [[nodiscard]] Fit fit(bson::Type type, Bytes value) const {
+    if (type != type_of(format_.output)) return Fit::wrong_type;
+    std::string text = digits_of(type, value);
+    const std::size_t check = width_of(format_.check);
+    const bool is_text = format_.output == Output::string;
+    const bool has_length = is_text ? text.size() == format_.digits + check
+                                    : text.size() > check && text.size() <= format_.digits + check;
+    if (!has_length || text.find_first_not_of("0123456789") != std::string::npos) {
+      return Fit::wrong_form;
+    }
+    const std::string stored = text.substr(text.size() - check);
+    text.resize(text.size() - check);
+    Number number = 0;
+    for (const char digit : text) number = number * 10 + static_cast<Number>(digit - '0');
+    if (number < lowest_ || number - lowest_ >= count_) return Fit::wrong_form;
+    return check_digits_of(format_.check, text) == stored ? Fit::fits : Fit::wrong_check;
+  }
 
   /// Appends `n` numbers that differ from each other and from those in `out`, which must leave as
   /// many. Beyond a quarter of the space, draws would hit numbers of `out` too often. Up to a
@@ -333,6 +364,9 @@ class RandomDigitsRule final : public RuleSource {
                                                              std::move(free))};
   }
   void append_samples(std::size_t n, Values& out) const override { digits_.append(n, out); }
+  [[nodiscard]] Fit fit(bson::Type type, Bytes value) const override {
+    return digits_.fit(type, value);
+  }
 
  private:
   const UniformDigits<Number> digits_;

@@ -20,6 +20,35 @@ std::string bytes_of(const Buffer& buffer) {
 
 }  // namespace
 
+std::string sequence_key(std::string_view name, std::string_view scope, std::string_view period) {
+  if (scope.empty() && period.empty()) return {};
+  Buffer out;
+  bson::Scope key(out);
+  bson::append_string(out, "c", name);
+  if (!scope.empty()) {
+    bson::append_head(out, bson::Type::document, "s");
+    out.append(as_bytes(scope));
+  }
+  if (!period.empty()) bson::append_string(out, "p", period);
+  key.close();
+  return bytes_of(out);
+}
+
+void choose_in(CounterPlace& place, const std::string& key, const std::string& scope) {
+  place.key_is = CounterPlace::KeyIs::document;
+  if (place.scope_field.empty()) {
+    place.key = key;
+    return;
+  }
+  Buffer named;
+  bson::Scope filter(named);
+  bson::append_string(named, place.name_field, place.key);
+  filter.close();
+  place.filter = bytes_of(named);
+  place.key_field = place.scope_field;
+  place.key = reference_value(scope);
+}
+
 Sequences::Sequences(const SequenceOptions& options, std::string name, NumberFormat format,
                      const Clock& clock, Open open)
     : options_(options),
@@ -92,32 +121,25 @@ Sequences::Chosen Sequences::choose(std::span<const FieldValue> values,
   const auto day = options_.zone.date_at(wall);
   Chosen chosen;
   chosen.scope = scope_of(values);
-  if (!chosen.scope.empty() || options_.reset != Reset::none) {
-    Buffer out;
-    bson::Scope key(out);
-    bson::append_string(out, "c", name_);
-    if (!chosen.scope.empty()) {
-      bson::append_head(out, bson::Type::document, "s");
-      out.append(as_bytes(chosen.scope));
-    }
-    if (options_.reset != Reset::none)
-      bson::append_string(out, "p", period_of(options_.reset, day));
-    key.close();
-    chosen.key = bytes_of(out);
-  }
+  chosen.key = sequence_key(name_, chosen.scope, period_of(options_.reset, day));
   chosen.format = chosen.stored = format_;
   if (options_.text) write(chosen, values, day);
   return chosen;
 }
 
-/// Sets the formats, by the template.
-void Sequences::write(Chosen& chosen, std::span<const FieldValue> values,
-                      std::chrono::year_month_day day) const {
+std::vector<std::string> Sequences::texts_of(std::span<const FieldValue> values) const {
   std::vector<std::string> texts;
   texts.reserve(in_template_.size());
   for (const std::size_t field : in_template_) {
     texts.push_back(text_in_template(values[field].element).value_or(""));
   }
+  return texts;
+}
+
+/// Sets the formats, by the template.
+void Sequences::write(Chosen& chosen, std::span<const FieldValue> values,
+                      std::chrono::year_month_day day) const {
+  const std::vector<std::string> texts = texts_of(values);
   std::vector<const std::string*> fixed;
   fixed.reserve(texts.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {

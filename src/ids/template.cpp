@@ -242,6 +242,58 @@ NumberFormat Template::format(std::chrono::year_month_day day, std::span<const s
   return format;
 }
 
+/// In bytes; 0 for the counter, the only piece whose size varies.
+std::size_t Template::size_of(const Piece& piece, std::span<const std::string> fields,
+                              Check check) const {
+  switch (piece.kind) {
+    case Kind::literal:
+      return piece.text.size();
+    case Kind::yyyy:
+      return 4;
+    case Kind::yy:
+    case Kind::month:
+    case Kind::day:
+      return 2;
+    case Kind::field:
+      return fields[piece.field].size();
+    case Kind::check:
+      return width_of(check);
+    case Kind::counter:
+      break;
+  }
+  return 0;
+}
+
+std::optional<std::chrono::year_month_day> Template::day_in(std::string_view text,
+                                                            std::span<const std::string> fields,
+                                                            Check check) const {
+  std::size_t others = has(Kind::check) ? 0 : width_of(check);
+  for (const Piece& piece : pieces_) others += size_of(piece, fields, check);
+  if (text.size() <= others) return std::nullopt;
+  const std::size_t counter = text.size() - others;
+  int year = 2000;
+  unsigned month = 1;
+  unsigned day = 1;
+  for (const Piece& piece : pieces_) {
+    const bool is_counter = piece.kind == Kind::counter;
+    const std::string_view part =
+        text.substr(0, is_counter ? counter : size_of(piece, fields, check));
+    text.remove_prefix(part.size());
+    const bool is_year = piece.kind == Kind::yyyy || piece.kind == Kind::yy;
+    if (!is_year && piece.kind != Kind::month && piece.kind != Kind::day) continue;
+    unsigned number = 0;
+    const auto read = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (read.ec != std::errc{} || read.ptr != part.data() + part.size()) return std::nullopt;
+    if (piece.kind == Kind::month) month = number;
+    if (piece.kind == Kind::day) day = number;
+    if (is_year) year = static_cast<int>(number) + (piece.kind == Kind::yy ? 2000 : 0);
+  }
+  const std::chrono::year_month_day shown{std::chrono::year(year), std::chrono::month(month),
+                                          std::chrono::day(day)};
+  if (!shown.ok()) return std::nullopt;
+  return shown;
+}
+
 /// Whether a piece does not change before the next reset.
 bool Template::is_fixed(Kind kind, Reset reset) {
   if (kind == Kind::yyyy || kind == Kind::yy) return reset >= Reset::yearly;

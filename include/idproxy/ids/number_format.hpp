@@ -28,4 +28,20 @@ void append_number(std::int64_t number, const NumberFormat& format, Values& out)
 [[nodiscard]] std::optional<std::int64_t> read_number(bson::Type type, Bytes value,
                                                       const NumberFormat& format);
 
+/// Whether a stored value is one that a rule would have written.
+enum class Fit {
+  fits,
+  wrong_type,   ///< of another BSON type
+  wrong_form,   ///< of that type, but written in another way
+  wrong_check,  ///< only its check digits are wrong
+};
+
+/// As read_number(), with the reason if the value does not fit. The number is there, too, if only
+/// the check digits are wrong. Not for a format with a pattern.
+struct FittedNumber {
+  Fit fit = Fit::fits;
+  std::optional<std::int64_t> number{};
+};
+[[nodiscard]] FittedNumber fit_number(bson::Type type, Bytes value, const NumberFormat& format);
+
 }  // namespace idproxy::ids

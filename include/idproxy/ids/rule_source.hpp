@@ -58,6 +58,8 @@ class RuleSource {
   virtual void append_samples(std::size_t n, Values& out) const {
     for (; n > 0; --n) append_number(0, about_.field.format, out);
   }
+  /// Whether the rule could have written a value. Of numbers with a template, only their type.
+  [[nodiscard]] virtual Fit fit(bson::Type type, Bytes value) const;
 
  protected:
   explicit RuleSource(About about) : about_(std::move(about)) {}

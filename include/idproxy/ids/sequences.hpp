@@ -89,6 +89,10 @@ class RecentSequences {
   std::unordered_map<std::string_view, std::list<Sequence>::iterator> by_key_;  // views of the keys
 };
 
+/// The key of a sequence, as Sequences::Chosen has it.
+[[nodiscard]] std::string sequence_key(std::string_view name, std::string_view scope,
+                                       std::string_view period);
+
 /// The sequences of a rule in one collection. Fields of the document, the date, or both say which
 /// of them serves a document. Thread-safe.
 class Sequences {
@@ -128,11 +132,14 @@ class Sequences {
   }
   [[nodiscard]] Chosen choose(std::span<const FieldValue> values,
                               std::chrono::nanoseconds wall) const;
+  /// Chosen::scope
+  [[nodiscard]] std::string scope_of(std::span<const FieldValue> values) const;
+  /// The texts of Template::fields(), for a rule with a template.
+  [[nodiscard]] std::vector<std::string> texts_of(std::span<const FieldValue> values) const;
 
  private:
   [[nodiscard]] bool is_missing(const FieldValue& value) const;
   [[nodiscard]] std::string refusal(std::size_t field, const FieldValue& value) const;
-  [[nodiscard]] std::string scope_of(std::span<const FieldValue> values) const;
   void write(Chosen& chosen, std::span<const FieldValue> values,
              std::chrono::year_month_day day) const;
 
@@ -144,5 +151,8 @@ class Sequences {
   std::vector<std::string> fields_;       // first those of the scope
   std::vector<std::size_t> in_template_;  // by Template::fields(): index in fields_
 };
+
+/// Makes `place`, of a rule's counter, that of one of its sequences, whose key is not empty.
+void choose_in(CounterPlace& place, const std::string& key, const std::string& scope);
 
 }  // namespace idproxy::ids

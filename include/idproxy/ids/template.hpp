@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,10 @@ class Template {
   /// How to write numbers on this day. `fields`: the texts of fields().
   [[nodiscard]] NumberFormat format(std::chrono::year_month_day day,
                                     std::span<const std::string> fields, Check check) const;
+  /// The day that a text of this template shows, which need not fit in any other way; 1 January
+  /// 2000 stands for what it does not show. Nothing: it is no such text. `fields`: as for format().
+  [[nodiscard]] std::optional<std::chrono::year_month_day> day_in(
+      std::string_view text, std::span<const std::string> fields, Check check) const;
   /// The parts that are the same in all texts of a sequence.
   struct Fixed {
     std::chrono::year_month_day day;
@@ -78,6 +83,8 @@ class Template {
                                    std::span<const std::string> fixed) const;
   [[nodiscard]] static bool is_fixed(Kind kind, Reset reset);
   [[nodiscard]] static std::string text_of(const Piece& piece, std::chrono::year_month_day day);
+  [[nodiscard]] std::size_t size_of(const Piece& piece, std::span<const std::string> fields,
+                                    Check check) const;
   [[nodiscard]] std::string pattern(const Fixed& fixed, Check check) const;
 
   std::vector<Piece> pieces_;

@@ -120,5 +120,26 @@ TEST(NumberFormat, TakesNoValueOfAnotherType) {
   EXPECT_EQ(read_number(Type::int64, bytes, {Output::int32, 0, "", ""}), std::nullopt);
 }
 
+FittedNumber fitted(std::string_view text, const NumberFormat& format) {
+  Values values;
+  values.add_string(text);
+  return fit_number(values.type(), values[0], format);
+}
+
+TEST(FitNumber, SaysWhetherOnlyTheCheckDigitsAreWrong) {
+  const NumberFormat behind = checked(string_format(3, "A"), Check::mod97_10, kSuffix, 0);
+  EXPECT_EQ(fitted("A79444", behind).fit, Fit::fits);
+  EXPECT_EQ(fitted("A79444", behind).number, 794);
+  EXPECT_EQ(fitted("A79445", behind).fit, Fit::wrong_check);
+  EXPECT_EQ(fitted("A79445", behind).number, 794);
+  EXPECT_EQ(fitted("A794", behind).fit, Fit::wrong_form);
+  EXPECT_EQ(fitted("B79444", behind).fit, Fit::wrong_form);
+  EXPECT_EQ(fitted("", behind).fit, Fit::wrong_form);
+  const NumberFormat in_front = checked(string_format(3, "A-", "/z"), Check::damm, kPrefix, 1);
+  EXPECT_EQ(fitted("A4-572/z", in_front).fit, Fit::fits);
+  EXPECT_EQ(fitted("A5-572/z", in_front).fit, Fit::wrong_check);
+  EXPECT_EQ(fit_number(Type::int32, {}, behind).fit, Fit::wrong_type);
+}
+
 }  // namespace number_format_test
 }  // namespace idproxy::ids

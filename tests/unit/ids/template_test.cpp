@@ -134,6 +134,20 @@ NumberFormat of_all(std::string_view text, Reset reset,
   return parsed(text).format_of_all({kDay, reset, fields}, check);
 }
 
+TEST(Template, FindsTheDayInAText) {
+  const auto day_in = [](std::string_view text, std::string_view in) {
+    const std::vector<std::string> fields{"eu"};
+    return parsed(text).day_in(in, fields, Check::luhn);
+  };
+  EXPECT_EQ(day_in("{yyyy}{MM}{dd}-{counter}", "20260305-12345"), kDay);
+  EXPECT_EQ(day_in("{counter:03}/{dd}.{MM}.{yy}", "042/05.03.260"), kDay);
+  EXPECT_EQ(day_in("{field:r}{check}{counter}/{yyyy}", "eu917/2026"),
+            (Date{2026y / std::chrono::January / 1}));
+  EXPECT_EQ(day_in("{yyyy}{MM}-{counter}", "202613-12345"), std::nullopt) << "no month";
+  EXPECT_EQ(day_in("{yyyy}-{counter}", "x026-12"), std::nullopt);
+  EXPECT_EQ(day_in("{yyyy}-{counter}", "2026-1"), std::nullopt) << "too short";
+}
+
 TEST(Template, OfASequenceIsAFormatIfOnlyTheNumberVaries) {
   const std::string tenant = "a";
   for (const NumberFormat& format :

@@ -10,6 +10,7 @@ namespace {
 using app::BackfillRequest;
 using app::ExitCode;
 using app::StatusRequest;
+using app::VerifyRequest;
 using Syntax = std::vector<app::CommandSyntax>;
 
 constexpr const char* kStatusUsage =
@@ -95,6 +96,27 @@ constexpr const char* kBackfillFooter =
     "Signals:    SIGTERM and SIGINT end it behind the batch under way, a second one\n"
     "            at once\n";
 
+constexpr const char* kVerifyUsage =
+    "Usage: mongo-idproxy verify --ns DB.COLLECTION --field FIELD [--scope JSON]\n"
+    "                            [--json] [--config FILE]\n";
+
+constexpr const char* kVerifyFooter =
+    "It reads each document's _id, the field and the fields of the rule's scope, and\n"
+    "changes nothing. It reports documents without a value, duplicates, other types,\n"
+    "texts and check digits that do not fit, gaps, and numbers beyond the counter or\n"
+    "its max. Applications may write meanwhile. The user in id_store.uri needs find\n"
+    "on the collection.\n"
+    "\n"
+    "Examples:   mongo-idproxy verify --ns shop.orders --field number\n"
+    "            mongo-idproxy verify --ns shop.invoices --field number \\\n"
+    "              --scope '{\"tenant\": \"a\"}' --json --config proxy.yaml\n"
+    "\n"
+    "Exit codes: 0 nothing is wrong, 1 something is, or not all was read, 64 command\n"
+    "            line, 69 a server does not answer, 70 internal error, 77 file\n"
+    "            unreadable, 78 configuration\n"
+    "Signals:    SIGTERM and SIGINT end it with a report of what was read, a second\n"
+    "            one at once\n";
+
 constexpr const char* kCompletionUsage = "Usage: mongo-idproxy completion bash|zsh|fish\n";
 
 constexpr const char* kCompletionFooter =
@@ -111,6 +133,12 @@ bool complete_check(const Asked&) {
 bool complete_backfill(const Asked& asked) {
   if (asked.backfill.ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
   if (asked.backfill.field.empty()) throw CLI::RequiredError("--field FIELD");
+  return true;
+}
+
+bool complete_verify(const Asked& asked) {
+  if (asked.verify.ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
+  if (asked.verify.field.empty()) throw CLI::RequiredError("--field FIELD");
   return true;
 }
 
@@ -191,6 +219,18 @@ void add_backfill_options(CLI::App& options, Asked& asked) {
             "this field");
 }
 
+void add_verify_options(CLI::App& options, Asked& asked) {
+  VerifyRequest& request = asked.verify;
+  add_config(options, asked);
+  add_value(options, "--ns", request.ns, "DB.COLLECTION", "The collection");
+  add_value(options, "--field", request.field, "FIELD", "The field, as its rule names it");
+  add_value(options, "--scope", request.scope, "JSON",
+            "Only the documents of this scope, such as\n{\"tenant\": \"a\"}");
+  options.add_flag_callback(
+      "--json", [&request] { request.format = VerifyRequest::Format::json; },
+      "Print the report as JSON");
+}
+
 void add_completion_options(CLI::App& options, Asked& asked) {
   add_value(options, "shell", asked.shell, "", "bash, zsh or fish");
 }
@@ -223,6 +263,11 @@ ExitCode run_backfill(Asked& asked, const Syntax&) {
   return app::backfill(asked.backfill);
 }
 
+ExitCode run_verify(Asked& asked, const Syntax&) {
+  asked.verify.file = asked.config;
+  return app::verify(asked.verify);
+}
+
 ExitCode run_completion(Asked& asked, const Syntax& all) {
   return app::print_completion(asked.shell, all);
 }
@@ -238,6 +283,8 @@ constexpr Command kCommands[] = {
      complete_check, run_check},
     {"backfill", "Give values to documents from before their rule", kBackfillUsage, kBackfillFooter,
      add_backfill_options, complete_backfill, run_backfill},
+    {"verify", "Prove what a collection has in a rule's field", kVerifyUsage, kVerifyFooter,
+     add_verify_options, complete_verify, run_verify},
     {"completion", "Print a script for a shell", kCompletionUsage, kCompletionFooter,
      add_completion_options, complete_completion, run_completion},
 };

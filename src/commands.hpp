@@ -15,6 +15,7 @@ struct Asked {
   std::string config;  ///< --config, of the program and of each command; empty: not given
   app::CheckWith check_with = app::CheckWith::file;
   app::BackfillRequest backfill;
+  app::VerifyRequest verify;
   app::StatusRequest status;
   app::WaitRequest wait;
   app::ReloadRequest reload;

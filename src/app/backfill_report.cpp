@@ -1,40 +1,16 @@
 #include "app/backfill_report.hpp"
 
-#include <bson/bson.h>
-
 #include <algorithm>
-#include <memory>
 
 #include "app/progress.hpp"
+#include "app/report_lines.hpp"
 
 namespace idproxy::app {
 namespace {
 
-constexpr std::size_t kLabel = 22;
-constexpr std::size_t kNumber = 14;
 constexpr const char* kNextStep =
     "Next: start or reload the proxy with this rule, and run this again for what was stored before "
     "that";
-
-/// "  given                      1,998  1001 to 2998"
-class Lines {
- public:
-  void add(std::string_view label, std::uint64_t count, const std::string& note = {}) {
-    const std::string number = with_commas(count);
-    text_ += "  " + std::string(label);
-    text_.append(kLabel - std::min(kLabel, label.size()), ' ');
-    text_.append(kNumber - std::min(kNumber, number.size()), ' ');
-    text_ += number + (note.empty() ? "" : "  " + note) + '\n';
-  }
-  void add_unless_none(std::string_view label, std::uint64_t count, const std::string& note = {}) {
-    if (count > 0) add(label, count, note);
-  }
-  void add_text(const std::string& text) { text_ += text + '\n'; }
-  [[nodiscard]] std::string take() { return std::move(text_); }
-
- private:
-  std::string text_;
-};
 
 std::string examples_of(const BackfillTally::Left& left) {
   std::string text;
@@ -44,7 +20,7 @@ std::string examples_of(const BackfillTally::Left& left) {
 
 /// Those that are left for no reason of their own: because the run ended, or because they came
 /// meanwhile.
-void add_others(Lines& lines, std::uint64_t documents, const std::string& why) {
+void add_others(ReportLines& lines, std::uint64_t documents, const std::string& why) {
   if (documents == 0) return;
   const std::string reason =
       why.empty()
@@ -54,7 +30,7 @@ void add_others(Lines& lines, std::uint64_t documents, const std::string& why) {
   lines.add_text("    " + with_commas(documents) + ": " + reason);
 }
 
-void add_left(Lines& lines, const BackfillTally& tally, const BackfillEnd& end) {
+void add_left(ReportLines& lines, const BackfillTally& tally, const BackfillEnd& end) {
   std::uint64_t explained = 0;
   for (const auto& [reason, left] : tally.left) explained += left.documents;
   if (!end.left) {
@@ -71,21 +47,12 @@ void add_left(Lines& lines, const BackfillTally& tally, const BackfillEnd& end) 
   if (is_untold) lines.add_text("  ended early: " + end.why);
 }
 
-/// {_id: …} as JSON, on one line.
-std::string json_of_id(Bytes id) {
-  bson_t document;
-  if (!bson_init_static(&document, id.data(), id.size())) return "{}";
-  const std::unique_ptr<char, void (*)(void*)> json(
-      bson_as_relaxed_extended_json(&document, nullptr), bson_free);
-  return json ? json.get() : "{}";
-}
-
 }  // namespace
 
 void BackfillTally::leave(const std::string& reason, Bytes id) {
   Left& same = left[reason];
   ++same.documents;
-  if (same.examples.size() < kExamples) same.examples.push_back(json_of_id(id));
+  if (same.examples.size() < kExamples) same.examples.push_back(json_of(id));
 }
 
 std::uint64_t BackfillTally::done() const {
@@ -95,7 +62,7 @@ std::uint64_t BackfillTally::done() const {
 }
 
 std::string report_of(const BackfillTally& tally, const BackfillEnd& end) {
-  Lines lines;
+  ReportLines lines;
   lines.add_text(end.subject);
   const bool has_values = tally.given > 0;
   lines.add("given", tally.given, has_values ? tally.first + " to " + tally.last : "");
@@ -117,7 +84,7 @@ std::string report_of(const BackfillTally& tally, const BackfillEnd& end) {
 std::string rehearsal_of(const std::string& subject, std::uint64_t would_get,
                          std::uint64_t have_one, const BackfillTally& tally,
                          const std::string& samples) {
-  Lines lines;
+  ReportLines lines;
   lines.add_text(subject);
   lines.add("would get a value", would_get, samples);
   lines.add("have one", have_one);

@@ -48,15 +48,6 @@ bool needs_more(const rewrite::Rule& rule) {
   return rule.strategy->about().fills_up && rule.unique_index == ids::UniqueIndex::warn;
 }
 
-/// Inserts a copy of the rule for this collection alone in front of a rule with wildcards, so that
-/// the rule's state is that of this collection.
-void add_rule_of(const std::string& ns, std::vector<rewrite::Rule>& rules, std::size_t index) {
-  if (!has_wildcards(rules[index].ns)) return;
-  rewrite::Rule own = rules[index];
-  own.ns = ns;
-  rules.insert(rules.begin() + static_cast<std::ptrdiff_t>(index), std::move(own));
-}
-
 /// Returns the rules with the changes that a backfill of the one at `index` needs.
 std::vector<rewrite::Rule> prepared(std::vector<rewrite::Rule> rules, std::size_t index,
                                     const BackfillRequest& request) {
@@ -79,12 +70,16 @@ id_store::Options store_options(id_store::Options options, Mode mode) {
 
 }  // namespace
 
-std::string fault_of(const BackfillRequest& request) {
-  const std::size_t dot = request.ns.find('.');
-  if (dot == std::string::npos || dot == 0 || dot + 1 == request.ns.size()) {
+std::string fault_of_ns(const std::string& ns) {
+  const std::size_t dot = ns.find('.');
+  if (dot == std::string::npos || dot == 0 || dot + 1 == ns.size()) {
     return "--ns must be a database and a collection, such as shop.orders";
   }
-  if (has_wildcards(request.ns)) return "--ns must name one collection, without wildcards";
+  return has_wildcards(ns) ? "--ns must name one collection, without wildcards" : "";
+}
+
+std::string fault_of(const BackfillRequest& request) {
+  if (std::string fault = fault_of_ns(request.ns); !fault.empty()) return fault;
   if (request.field == "_id" || request.field.starts_with("_id.")) {
     return "--field must not be _id: a document keeps its _id as long as it lives";
   }
@@ -96,19 +91,33 @@ std::string fault_of(const BackfillRequest& request) {
   return "";
 }
 
-boost::system::result<std::size_t, std::string> rule_for(const BackfillRequest& request,
-                                                         const std::vector<rewrite::Rule>& rules) {
+void add_rule_of(const std::string& ns, std::vector<rewrite::Rule>& rules, std::size_t index) {
+  if (!has_wildcards(rules[index].ns)) return;
+  rewrite::Rule own = rules[index];
+  own.ns = ns;
+  rules.insert(rules.begin() + static_cast<std::ptrdiff_t>(index), std::move(own));
+}
+
+boost::system::result<std::size_t, std::string> find_rule(const std::string& file,
+                                                          const std::string& ns,
+                                                          const std::string& field,
+                                                          const std::vector<rewrite::Rule>& rules) {
   std::string others;
   for (std::size_t i = 0; i < rules.size(); ++i) {
-    if (!glob_matches(rules[i].ns, request.ns)) continue;
-    if (rules[i].field == request.field) {
-      if (std::string fault = fault_for(request, rules[i]); !fault.empty()) return fault;
-      return i;
-    }
+    if (!glob_matches(rules[i].ns, ns)) continue;
+    if (rules[i].field == field) return i;
     others += (others.empty() ? "" : ", ") + rules[i].field;
   }
-  return "no rule of " + request.file + " fills " + request.field + " in " + request.ns +
+  return "no rule of " + file + " fills " + field + " in " + ns +
          (others.empty() ? "" : "; its rules fill " + others);
+}
+
+boost::system::result<std::size_t, std::string> rule_for(const BackfillRequest& request,
+                                                         const std::vector<rewrite::Rule>& rules) {
+  auto found = find_rule(request.file, request.ns, request.field, rules);
+  if (!found) return found;
+  if (std::string fault = fault_for(request, rules[*found]); !fault.empty()) return fault;
+  return found;
 }
 
 BackfillTarget target_of(const BackfillRequest& request, const rewrite::Assignment& assignment) {

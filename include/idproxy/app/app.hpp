@@ -23,6 +23,13 @@ namespace idproxy::app {
 /// and errors, to standard error.
 [[nodiscard]] ExitCode backfill(const BackfillRequest& request);
 
+/// Reads what the collection's documents have in the field, compares it with what the rule gives,
+/// and prints a report; changes nothing. SIGINT and SIGTERM end it with a report of what was read.
+/// Returns `ok` if nothing is wrong, `findings` if something is or not all was read, `unavailable`
+/// if it could not begin, and `usage` if no rule suits the request. Prints to standard output and,
+/// progress and errors, to standard error.
+[[nodiscard]] ExitCode verify(const VerifyRequest& request);
+
 /// The configuration file of a command that names none: /etc/mongo-idproxy/mongo-idproxy.yaml, or
 /// that of the prefix where this is installed. If there is none of them, prints that and returns
 /// the exit code.

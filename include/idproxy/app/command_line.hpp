@@ -12,11 +12,11 @@ namespace idproxy::app {
 enum class ExitCode : int {
   ok = 0,
   left = 1,      ///< of a backfill: documents are left without a value
-  findings = 1,  ///< of a status: something is wrong with the proxy
+  findings = 1,  ///< of a status or a verification: something is wrong
   usage = 64,    ///< the command line
-  /// A listener, or admin.listen, cannot be opened. Of a check or a backfill: no server answers, or
-  /// a rule is not ready. Of a command that asks the running proxy: it does not answer, or not in
-  /// time.
+  /// A listener, or admin.listen, cannot be opened. Of a check, a backfill or a verification: no
+  /// server answers, or a rule is not ready. Of a command that asks the running proxy: it does not
+  /// answer, or not in time.
   unavailable = 69,
   internal = 70,       ///< a fault of the proxy
   no_permission = 77,  ///< cannot read the configuration, or may not use a port
@@ -38,6 +38,15 @@ struct BackfillRequest {
   std::string period_from{};  ///< the field whose date says a document's period; empty: not given
   std::uint32_t rate = 0;     ///< documents per second at most; 0: no limit
   enum class Mode { write, dry_run } mode = Mode::write;
+};
+
+/// A proof of what a collection has in the field of a rule.
+struct VerifyRequest {
+  std::string file;   ///< the configuration
+  std::string ns;     ///< "db.collection"
+  std::string field;  ///< which a rule fills; dotted path
+  std::string scope;  ///< JSON: only the documents of this scope; empty: all
+  enum class Format { text, json } format = Format::text;
 };
 
 /// Which running proxy a command asks.

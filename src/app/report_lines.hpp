@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "idproxy/base/bytes.hpp"
+
+namespace idproxy::app {
+
+/// The lines of a report: "  given                      1,998  1001 to 2998"
+class ReportLines {
+ public:
+  void add(std::string_view label, std::uint64_t count, const std::string& note = {});
+  void add_unless_none(std::string_view label, std::uint64_t count, const std::string& note = {}) {
+    if (count > 0) add(label, count, note);
+  }
+  void add_text(const std::string& text) { text_ += text + '\n'; }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+/// A BSON document as JSON (relaxed extended JSON), on one line; "{}" if it is malformed.
+[[nodiscard]] std::string json_of(Bytes document);
+
+}  // namespace idproxy::app

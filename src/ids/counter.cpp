@@ -173,11 +173,28 @@ RuleSource::About read_counter(Parameters& rule, std::string_view store_db) {
 
 // ---- its values --------------------------------------------------------------------------------
 
-/// A counter, and the field that is filled from it.
-struct FieldCounter {
-  CounterSpec spec;
-  CounterField field;
-};
+}  // namespace
+
+FieldCounter counter_in(const RuleSource::About& about, std::string_view ns) {
+  FieldCounter counter{*about.counter, about.field};
+  if (about.per_namespace) {
+    counter.field.ns = ns;
+    counter.spec.place.key = counter.field.ns + "." + counter.field.field;
+  }
+  return counter;
+}
+
+FieldCounter counter_of(const RuleSource::About& about, const FieldCounter& of_all,
+                        const Sequences::Chosen& chosen) {
+  FieldCounter counter = of_all;
+  if (!chosen.key.empty()) choose_in(counter.spec.place, chosen.key, chosen.scope);
+  counter.field.format = chosen.stored;
+  counter.field.scope = chosen.scope;
+  counter.field.repeats = about.sequences.repeats();
+  return counter;
+}
+
+namespace {
 
 class Counter final : public RuleSource {
  public:
@@ -195,17 +212,13 @@ class Counter final : public RuleSource {
     } else {
       const Sequences sequences(about().sequences, counter.spec.place.key, counter.field.format,
                                 clock_, {});
-      counter = counter_of(counter, sequences.choose({}, clock_.wall()));
+      counter = counter_of(about(), counter, sequences.choose({}, clock_.wall()));
     }
     announced_ = store.announce(counter.spec, counter.field);
   }
 
   [[nodiscard]] Bound bind(std::string_view ns, Store* store) override {
-    FieldCounter counter{*about().counter, about().field};
-    if (about().per_namespace) {
-      counter.field.ns = ns;
-      counter.spec.place.key = counter.field.ns + "." + counter.field.field;
-    }
+    FieldCounter counter = counter_in(about(), ns);
     const NumberFormat format = counter.field.format;
     if (!about().sequences.any()) {
       return {.source = number_source(store->counter(counter.spec, counter.field), format,
@@ -213,24 +226,13 @@ class Counter final : public RuleSource {
     }
     std::string name = counter.spec.place.key;
     auto open = [this, store, of_all = std::move(counter)](const Sequences::Chosen& chosen) {
-      return sequence(counter_of(of_all, chosen), chosen.format, *store);
+      return sequence(counter_of(about(), of_all, chosen), chosen.format, *store);
     };
     return {.sequences = std::make_shared<Sequences>(about().sequences, std::move(name), format,
                                                      clock_, std::move(open))};
   }
 
  private:
-  /// The counter of a sequence. `of_all`: of the collection.
-  [[nodiscard]] FieldCounter counter_of(const FieldCounter& of_all,
-                                        const Sequences::Chosen& chosen) const {
-    FieldCounter counter = of_all;
-    if (!chosen.key.empty()) choose_in(counter.spec.place, chosen.key, chosen.scope);
-    counter.field.format = chosen.stored;
-    counter.field.scope = chosen.scope;
-    counter.field.repeats = about().sequences.repeats();
-    return counter;
-  }
-
   /// Its numbers go back when nobody uses it any more.
   [[nodiscard]] std::shared_ptr<Source> sequence(const FieldCounter& counter,
                                                  const NumberFormat& format, Store& store) {

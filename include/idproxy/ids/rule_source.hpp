@@ -85,4 +85,18 @@ class SharedSource final : public RuleSource {
   const std::shared_ptr<Source> source_;
 };
 
+/// A counter, and the field that is filled from it.
+struct FieldCounter {
+  CounterSpec spec;
+  CounterField field;
+};
+
+/// The counter of a rule with the strategy counter in the collection `ns`; if the rule has several
+/// sequences there, its key is the name of all.
+[[nodiscard]] FieldCounter counter_in(const RuleSource::About& about, std::string_view ns);
+
+/// The one of a sequence. `of_all`: as from counter_in().
+[[nodiscard]] FieldCounter counter_of(const RuleSource::About& about, const FieldCounter& of_all,
+                                      const Sequences::Chosen& chosen);
+
 }  // namespace idproxy::ids

@@ -1,0 +1,325 @@
+#include "idproxy/id_store/stored_counters.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <string_view>
+#include <utility>
+
+#include "id_store/counter_commands.hpp"
+#include "id_store/number_texts.hpp"
+#include "id_store/numbers.hpp"
+#include "id_store/reply_reasons.hpp"
+#include "idproxy/base/glob.hpp"
+#include "idproxy/bson/elements.hpp"
+#include "idproxy/ids/range_spec.hpp"
+#include "idproxy/ids/scope.hpp"
+
+namespace idproxy::id_store {
+namespace {
+
+using About = ids::RuleSource::About;
+using ids::CounterPlace;
+using ids::FieldCounter;
+using mongo::Document;
+using mongo::Reply;
+
+constexpr std::size_t kTextOfUuid = 36;
+
+/// True if each sequence has a document of its own, with a document as its key.
+bool has_document_keys(const About& rule) {
+  return !rule.sequences.scope.empty() || rule.sequences.reset != ids::Reset::none;
+}
+
+bool is_of_plugin(const About& rule) {
+  return !rule.counter->place.scope_field.empty();
+}
+
+/// Where a counter's document has the name that all sequences of a collection share.
+std::string name_path(const About& rule) {
+  const CounterPlace& place = rule.counter->place;
+  if (!has_document_keys(rule)) return place.key_field;
+  return is_of_plugin(rule) ? place.name_field : place.key_field + ".c";
+}
+
+bool has_many_names(const About& rule) {
+  return rule.per_namespace && has_wildcards(rule.field.ns);
+}
+
+Document find_counters_of(const About& rule) {
+  const CounterPlace& place = rule.counter->place;
+  Document filter;
+  if (has_many_names(rule)) {
+    filter.add(name_path(rule), Document().add("$type", "string"));
+  } else {
+    filter.add(name_path(rule), place.key);
+  }
+  if (is_of_plugin(rule) && has_document_keys(rule)) {
+    filter.add(place.scope_field, Document().add("$type", "object"));
+  } else if (!place.filter.empty()) {
+    filter.append(Document(as_bytes(place.filter)));
+  }
+  return Document().add("find", place.collection).add("filter", filter);
+}
+
+/// The collection of a counter with this name; nothing: it is none of the rule's.
+std::optional<std::string> collection_of(const About& rule, std::string_view name) {
+  if (!rule.per_namespace) return rule.field.ns;
+  const std::string end = "." + rule.field.field;
+  if (!name.ends_with(end)) return std::nullopt;
+  name.remove_suffix(end.size());
+  return glob_matches(rule.field.ns, name) ? std::optional(std::string(name)) : std::nullopt;
+}
+
+/// A time on the day, or in the middle of the month or year, that "2026-11-22", "2026-11" or "2026"
+/// names. `hour` is UTC's.
+std::chrono::nanoseconds time_in(std::string_view period, int hour) {
+  std::array<unsigned, 3> parts{1970, 7, 15};
+  for (std::size_t i = 0, at = 0; i < parts.size() && at < period.size(); ++i) {
+    const std::size_t end = std::min(period.find('-', at), period.size());
+    (void)std::from_chars(period.data() + at, period.data() + end, parts[i]);
+    at = end + 1;
+  }
+  const std::chrono::sys_days day = std::chrono::year(static_cast<int>(parts[0])) /
+                                    std::chrono::month(parts[1]) / std::chrono::day(parts[2]);
+  return (day + std::chrono::hours(hour)).time_since_epoch();
+}
+
+/// The values of the fields that chose a sequence, from its key.
+std::vector<ids::FieldValue> values_in(Bytes scope, const std::vector<std::string>& fields) {
+  std::vector<ids::FieldValue> values;
+  for (const std::string& field : fields) {
+    const auto element = bson::find(scope, field);
+    values.push_back(element ? ids::FieldValue{ids::FieldValue::Is::there, *element}
+                             : ids::FieldValue{});
+  }
+  return values;
+}
+
+/// The plugin writes UUIDs as texts, so that the type that the documents have is not known.
+bool may_be_uuid(const ids::FieldValue& value) {
+  return value.is == ids::FieldValue::Is::there && value.element.type == bson::Type::string &&
+         value.element.text().size() == kTextOfUuid;
+}
+
+/// The sequence of a rule in a collection that has this document; nothing: none has. `of_all`: as
+/// from ids::counter_in().
+std::optional<StoredCounter> sequence_in(const About& rule, const FieldCounter& of_all,
+                                         const Clock& clock, Bytes document) {
+  const CounterPlace& place = rule.counter->place;
+  const bool has_keys = has_document_keys(rule);
+  const auto key =
+      mongo::document_in(document, is_of_plugin(rule) ? place.scope_field : place.key_field);
+  if (has_keys && !key) return std::nullopt;
+  const Document nothing;
+  const Bytes scope = !has_keys ? nothing.bytes()
+                      : is_of_plugin(rule)
+                          ? *key
+                          : mongo::document_in(*key, "s").value_or(nothing.bytes());
+  const std::string_view period = has_keys ? mongo::text_in(*key, "p") : "";
+  const ids::Sequences sequences(rule.sequences, of_all.spec.place.key, of_all.field.format, clock,
+                                 {});
+  const auto values = values_in(scope, sequences.fields());
+  for (const int hour : {12, 0}) {  // one of them is on that day in each time zone
+    const ids::Sequences::Chosen chosen = sequences.choose(values, time_in(period, hour));
+    // The plugin writes numbers of any type.
+    const bool is_it = !has_keys || is_of_plugin(rule) || chosen.key == as_text(*key);
+    if (!is_it) continue;
+    const FieldCounter counter = ids::counter_of(rule, of_all, chosen);
+    StoredCounter found{key_text(counter.spec.place), counter.spec, {counter.field}, {}};
+    if (is_of_plugin(rule) && std::ranges::any_of(values, may_be_uuid)) {
+      found.unreadable = "its key may have a UUID as a text";
+    }
+    return found;
+  }
+  return std::nullopt;
+}
+
+/// The counter of a rule that has this document; nothing: none has.
+std::optional<StoredCounter> counter_in_document(const About& rule, const Clock& clock,
+                                                 Bytes document) {
+  const auto name = find_path(document, name_path(rule));
+  if (!name || name->type != bson::Type::string) return std::nullopt;
+  const auto ns = collection_of(rule, name->text());
+  if (!ns) return std::nullopt;
+  const FieldCounter counter = ids::counter_in(rule, *ns);
+  if (rule.sequences.any()) return sequence_in(rule, counter, clock, document);
+  return StoredCounter{key_text(counter.spec.place), counter.spec, {counter.field}, {}};
+}
+
+void take(StoredCounter& counter, Bytes document) {
+  const Numbers numbers(counter.spec);
+  counter.document = as_text(document);
+  counter.value = stored_value(document, counter.spec.place.value_field);
+  counter.next = counter.value.is_number() ? numbers.first_at(counter.value.number) : std::nullopt;
+  counter.left = counter.next ? numbers.count(*counter.next, counter.spec.max) : 0;
+}
+
+/// The document's `_id`.
+bson::Element id_of(const std::string& document) {
+  return bson::find(as_bytes(document), "_id").value_or(bson::Element{});
+}
+
+/// Which document it is.
+std::string identity_text(const StoredCounter& counter) {
+  const CounterPlace& place = counter.spec.place;
+  std::string text = counter.ns() + '\0';
+  if (counter.exists()) return text.append(as_text(id_of(counter.document).value));
+  return text.append(place.filter).append(place.key);
+}
+
+std::optional<std::int64_t> integer_at(Bytes document, const std::string& field) {
+  const StoredValue value = stored_value(document, field);
+  return value.is_number() ? std::optional(value.number) : std::nullopt;
+}
+
+}  // namespace
+
+/// Several rules can share a counter. Of two rules for one field the first one is in force.
+void StoredCounters::Found::add(StoredCounter counter, const About& rule) {
+  const std::string name = rule.field.ns + ", " + rule.field.field;
+  const auto [known, is_new] = by_document.emplace(identity_text(counter), all.size());
+  if (is_new) {
+    counter.rules.push_back(name);
+    all.push_back(std::move(counter));
+    return;
+  }
+  StoredCounter& shared = all[known->second];
+  const ids::CounterField& field = counter.fields.front();
+  const bool is_known = std::ranges::any_of(shared.fields, [&](const ids::CounterField& other) {
+    return other.ns == field.ns && other.field == field.field;
+  });
+  if (is_known) return;
+  shared.fields.push_back(field);
+  shared.rules.push_back(name);
+}
+
+StoredCounters::StoredCounters(const Options& options, const Clock& clock)
+    : clock_(clock),
+      uri_key_(options.uri_key),
+      pool_(options.uri, options.wtimeout, options.uri_key),
+      client_(pool_.client()) {}
+
+ids::CounterReply StoredCounters::failure(const Reply& reply, const std::string& db) const {
+  const std::string why = why_unreached(reply, client_.login());
+  return why.empty() ? after_error(client_, reply, db)
+                     : failed("the id store (" + uri_key_ + ") " + why);
+}
+
+Outcome<std::vector<StoredCounter>> StoredCounters::find(std::span<const About* const> rules) {
+  Found found;
+  for (const About* rule : rules) {
+    if (!rule->counter) continue;
+    const auto done = rule->ranges ? find_ranges(*rule, found) : find(*rule, found);
+    if (!done) return done.error();
+  }
+  return std::move(found.all);
+}
+
+Outcome<void> StoredCounters::find(const About& rule, Found& found) {
+  const std::string& db = rule.counter->place.db;
+  bool exists = false;
+  const Reply reply = client_.read_all(db, find_counters_of(rule), [&](Bytes document) {
+    if (auto counter = counter_in_document(rule, clock_, document)) {
+      take(*counter, document);
+      found.add(*std::move(counter), rule);
+      exists = true;
+    }
+    return true;
+  });
+  if (!reply.ok()) return failure(reply, db);
+  if (exists || has_many_names(rule) || has_document_keys(rule)) return {};
+  const FieldCounter missing = ids::counter_in(rule, rule.field.ns);
+  found.add({key_text(missing.spec.place), missing.spec, {missing.field}, {}}, rule);
+  return {};
+}
+
+Outcome<void> StoredCounters::find_ranges(const About& rule, Found& found) {
+  const CounterPlace& place = rule.counter->place;
+  std::vector<ids::RangeDocument> documents;
+  std::vector<std::pair<std::int64_t, std::string>> by_number;
+  const Reply reply =
+      client_.read_all(place.db, Document().add("find", place.collection), [&](Bytes document) {
+        const auto number = ids::range_number(mongo::text_in(document, "_id"));
+        if (!number) return true;
+        documents.push_back({*number, integer_at(document, place.value_field),
+                             integer_at(document, place.max_field)});
+        by_number.emplace_back(*number, as_text(document));
+        return true;
+      });
+  if (!reply.ok()) return failure(reply, place.db);
+  if (documents.empty()) return {};
+  const ids::RangeFindings ranges = ids::check_ranges(*rule.ranges, documents);
+  if (!ranges.fault.empty()) {
+    return exhausted("the collection of ranges, " + place.ns() + ", " + ranges.fault);
+  }
+  std::ranges::sort(by_number);
+  for (const ids::RangeState& range : ranges.ranges) {
+    const auto its =
+        std::ranges::find(by_number, range.number, [](auto& each) { return each.first; });
+    if (its == by_number.end()) continue;
+    const ids::CounterSpec spec = ids::counter_of(*rule.ranges, range);
+    StoredCounter counter{key_text(spec.place), spec, {rule.field}, {}};
+    take(counter, as_bytes(its->second));
+    found.add(std::move(counter), rule);
+  }
+  return {};
+}
+
+Outcome<StoredNumbers> StoredCounters::look(const StoredCounter& counter) {
+  if (!counter.unreadable.empty()) return StoredNumbers{.unknown = counter.unreadable};
+  const auto repeats = std::ranges::find_if(counter.fields, &ids::CounterField::repeats);
+  if (repeats != counter.fields.end()) {
+    return StoredNumbers{.unknown = "numbers of " + repeats->field +
+                                    " repeat in each period, which no document tells"};
+  }
+  FieldNumbers stored(client_, counter.spec, counter.fields);
+  const auto look = stored.look(1);
+  if (!look) {
+    const bool is_lasting = look.error().kind == ids::CounterReply::Kind::exhausted;
+    if (!is_lasting) return look.error();
+    return StoredNumbers{.unknown = look.error().reason};
+  }
+  StoredNumbers numbers{look->most(), look->is_guarded, {}};
+  if (!look->is_known) numbers.unknown = "the stored texts do not sort like their numbers";
+  const bool is_before = numbers.most && counter.spec.place.is_range() &&
+                         Numbers(counter.spec).is_ahead(counter.spec.start, *numbers.most);
+  if (is_before) numbers.most.reset();  // it is of another range
+  return numbers;
+}
+
+Outcome<bool> StoredCounters::set_next(StoredCounter& counter, std::int64_t next) {
+  const CounterPlace& place = counter.spec.place;
+  const auto value = Numbers(counter.spec).value_before(next);
+  if (!value) return exhausted("no counter can stand before " + std::to_string(next));
+  const bson::Element id = id_of(counter.document);
+  const auto was = bson::find(as_bytes(counter.document), place.value_field);
+  const Document its = Document().add("_id", id.type, id.value);
+  const Document same =
+      was ? Document().add("$eq", was->type, was->value) : Document().add("$exists", false);
+  const Reply reply =
+      client_.write(place.db, Document()
+                                  .add("findAndModify", place.collection)
+                                  .add("query", Document(its).add(place.value_field, same))
+                                  .add("update", set_value(place.value_field, *value))
+                                  .add("new", true));
+  if (!reply.ok()) return failure(reply, place.db);
+  if (const auto changed = value_of(reply)) {
+    take(counter, *changed);
+    return true;
+  }
+  bool exists = false;
+  const Reply read = client_.read_all(
+      place.db, Document().add("find", place.collection).add("filter", its).add("limit", 1),
+      [&](Bytes document) {
+        take(counter, document);
+        exists = true;
+        return false;
+      });
+  if (!read.ok()) return failure(read, place.db);
+  if (!exists) return exhausted("the counter " + counter.key + " has just been deleted");
+  return false;
+}
+
+}  // namespace idproxy::id_store

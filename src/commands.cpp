@@ -1,6 +1,12 @@
 #include "commands.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <system_error>
 
 #include "idproxy/base/scalars.hpp"
 
@@ -8,7 +14,9 @@ namespace idproxy {
 namespace {
 
 using app::BackfillRequest;
+using app::CountersRequest;
 using app::ExitCode;
+using app::IdsRequest;
 using app::StatusRequest;
 using app::VerifyRequest;
 using Syntax = std::vector<app::CommandSyntax>;
@@ -116,6 +124,39 @@ constexpr const char* kVerifyFooter =
     "            unreadable, 78 configuration\n"
     "Signals:    SIGTERM and SIGINT end it with a report of what was read, a second\n"
     "            one at once\n";
+constexpr const char* kCountersUsage =
+    "Usage: mongo-idproxy counters list [--json] [--config FILE]\n"
+    "       mongo-idproxy counters get NAME [--json] [--config FILE]\n"
+    "       mongo-idproxy counters set NAME VALUE [--force] [--json] [--config FILE]\n"
+    "       mongo-idproxy counters sync NAME [--json] [--config FILE]\n";
+
+constexpr const char* kCountersFooter =
+    "`list` shows the counters that the rules use: the next number of each, and the\n"
+    "largest that is stored. `set` has the next number be VALUE, which must be beyond\n"
+    "what is stored. `sync` sets a counter that is behind the data past it. Running\n"
+    "proxies follow. NAME is as `list` prints it.\n"
+    "\n"
+    "Examples:   mongo-idproxy counters list\n"
+    "            mongo-idproxy counters set shop.orders.number 5000\n"
+    "\n"
+    "Exit codes: 0 done, 1 there is no such counter, or it must not be set so,\n"
+    "            64 command line, 69 a server does not answer or refuses,\n"
+    "            70 internal error, 77 file unreadable, 78 configuration\n";
+
+constexpr const char* kIdsUsage =
+    "Usage: mongo-idproxy ids --ns DB.COLLECTION --field FIELD [-n N] [--json]\n"
+    "                         [--config FILE]\n";
+
+constexpr const char* kIdsFooter =
+    "Prints values that the rule would give, one a line, as mongosh writes them. None\n"
+    "is used up: the next numbers of a counter may go to others meanwhile.\n"
+    "\n"
+    "Examples:   mongo-idproxy ids --ns shop.orders --field number\n"
+    "            mongo-idproxy ids --ns shop.orders --field code -n 3 --json\n"
+    "\n"
+    "Exit codes: 0 printed, 64 command line, 69 a server does not answer or the rule\n"
+    "            is not ready, 70 internal error, 77 file unreadable,\n"
+    "            78 configuration\n";
 
 constexpr const char* kCompletionUsage = "Usage: mongo-idproxy completion bash|zsh|fish\n";
 
@@ -139,6 +180,42 @@ bool complete_backfill(const Asked& asked) {
 bool complete_verify(const Asked& asked) {
   if (asked.verify.ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
   if (asked.verify.field.empty()) throw CLI::RequiredError("--field FIELD");
+  return true;
+}
+
+/// What each action of `counters` is given behind its name.
+struct CountersAction {
+  std::string_view name;
+  CountersRequest::Act act;
+  bool takes_name;
+  bool takes_value;
+};
+constexpr CountersAction kCountersActions[] = {
+    {"list", CountersRequest::Act::list, false, false},
+    {"get", CountersRequest::Act::get, true, false},
+    {"set", CountersRequest::Act::set, true, true},
+    {"sync", CountersRequest::Act::sync, true, false},
+};
+
+bool complete_counters(const Asked& asked) {
+  const auto action =
+      std::ranges::find(kCountersActions, asked.counters_action, &CountersAction::name);
+  if (action == std::end(kCountersActions)) throw CLI::RequiredError("list, get, set or sync");
+  if (asked.counters.name.empty() == action->takes_name) {
+    if (action->takes_name) throw CLI::RequiredError("NAME");
+    throw CLI::ExtrasError({asked.counters.name});
+  }
+  if (!asked.counter_value && action->takes_value) throw CLI::RequiredError("VALUE");
+  if (asked.counter_value && !action->takes_value) {
+    throw CLI::ExtrasError({std::to_string(*asked.counter_value)});
+  }
+  if (asked.counters.force && !action->takes_value) throw CLI::ExcludesError("--force", "set");
+  return true;
+}
+
+bool complete_ids(const Asked& asked) {
+  if (asked.ids.ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
+  if (asked.ids.field.empty()) throw CLI::RequiredError("--field FIELD");
   return true;
 }
 
@@ -231,6 +308,38 @@ void add_verify_options(CLI::App& options, Asked& asked) {
       "Print the report as JSON");
 }
 
+void add_counters_options(CLI::App& options, Asked& asked) {
+  CountersRequest& request = asked.counters;
+  add_value(options, "action", asked.counters_action, "", "list, get, set or sync");
+  add_value(options, "name", request.name, "", "As `list` prints it");
+  const auto read = [&asked](const std::string& text) {
+    std::int64_t value = 0;
+    const auto done = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (done.ec != std::errc{} || done.ptr != text.data() + text.size()) {
+      throw CLI::ValidationError("VALUE", "must be an integer of at most 64 bits");
+    }
+    asked.counter_value = value;
+  };
+  options.add_option_function<std::string>("value", read, "set: the next number")->option_text("");
+  options.add_flag("--force", request.force,
+                   "set: although numbers that are stored would be\ngiven out a second time");
+  options.add_flag_callback(
+      "--json", [&request] { request.format = CountersRequest::Format::json; }, "Print JSON");
+  add_config(options, asked);
+}
+
+void add_ids_options(CLI::App& options, Asked& asked) {
+  IdsRequest& request = asked.ids;
+  add_value(options, "--ns", request.ns, "DB.COLLECTION", "The collection");
+  add_value(options, "--field", request.field, "FIELD", "The field, as its rule names it");
+  add_value(options, "-n", request.count, "N", "How many values; 5 if not given")
+      ->check(CLI::Range(1, 10'000));
+  options.add_flag_callback(
+      "--json", [&request] { request.format = IdsRequest::Format::json; },
+      "Print a document of extended JSON");
+  add_config(options, asked);
+}
+
 void add_completion_options(CLI::App& options, Asked& asked) {
   add_value(options, "shell", asked.shell, "", "bash, zsh or fish");
 }
@@ -268,6 +377,20 @@ ExitCode run_verify(Asked& asked, const Syntax&) {
   return app::verify(asked.verify);
 }
 
+ExitCode run_counters(Asked& asked, const Syntax&) {
+  CountersRequest& request = asked.counters;
+  request.file = asked.config;
+  request.value = asked.counter_value.value_or(0);
+  request.act =
+      std::ranges::find(kCountersActions, asked.counters_action, &CountersAction::name)->act;
+  return app::counters(request);
+}
+
+ExitCode run_ids(Asked& asked, const Syntax&) {
+  asked.ids.file = asked.config;
+  return app::print_ids(asked.ids);
+}
+
 ExitCode run_completion(Asked& asked, const Syntax& all) {
   return app::print_completion(asked.shell, all);
 }
@@ -285,6 +408,10 @@ constexpr Command kCommands[] = {
      add_backfill_options, complete_backfill, run_backfill},
     {"verify", "Prove what a collection has in a rule's field", kVerifyUsage, kVerifyFooter,
      add_verify_options, complete_verify, run_verify},
+    {"counters", "List, show and set counters", kCountersUsage, kCountersFooter,
+     add_counters_options, complete_counters, run_counters},
+    {"ids", "Print values that a rule would give", kIdsUsage, kIdsFooter, add_ids_options,
+     complete_ids, run_ids},
     {"completion", "Print a script for a shell", kCompletionUsage, kCompletionFooter,
      add_completion_options, complete_completion, run_completion},
 };

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +23,10 @@ struct Asked {
   app::ReloadRequest reload;
   std::string admin;  ///< --admin
   std::string shell;
+  app::CountersRequest counters;
+  std::string counters_action;
+  std::optional<std::int64_t> counter_value;
+  app::IdsRequest ids;
 };
 
 struct Command {

@@ -208,6 +208,11 @@ std::string BackfillRule::samples(std::uint64_t count) const {
   return samples_of(rule(), index_, ns_, numbers, count);
 }
 
+std::string BackfillRule::next_values(std::size_t count, ids::Values& out) const {
+  const auto numbers = rules_.watch->numbers(std::numeric_limits<std::size_t>::max());
+  return append_next(rule(), index_, ns_, numbers, count, out);
+}
+
 bool BackfillRule::stop() {
   return store_.stop(kGiveBackWithin);
 }

@@ -60,6 +60,9 @@ class BackfillRule {
   /// The first and the last of `count` values, without using them up.
   [[nodiscard]] std::string samples(std::uint64_t count) const;
 
+  /// Appends them all, or as many as are left. Returns why they are not known; empty: they are.
+  [[nodiscard]] std::string next_values(std::size_t count, ids::Values& out) const;
+
   /// Gives back unused numbers. False: the process must end without destroying this object.
   [[nodiscard]] bool stop();
 

@@ -1,5 +1,6 @@
 #include "app/value_text.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <optional>
@@ -153,6 +154,22 @@ std::string samples_of(const rewrite::Rule& rule, std::size_t rule_index, std::s
   if (known == nullptr) return unknown_text(rule, "known with the first one");
   return known->ranges ? range_text(*known, about.field.format)
                        : numbers_text(*known, about, count);
+}
+
+std::string append_next(const rewrite::Rule& rule, std::size_t rule_index, std::string_view ns,
+                        const std::vector<ids::RuleNumbers>& numbers, std::size_t count,
+                        ids::Values& out) {
+  const About& about = rule.strategy->about();
+  const auto* known = known_numbers(numbers, rule_index, ns);
+  if (known == nullptr) return unknown_text(rule, "the next number is not known");
+  const std::int64_t step = about.gapless ? 1 : about.counter->step;
+  const std::uint64_t left = known->left.value_or(count);
+  const ids::NumberFormat format = format_now(about);
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(count, left); ++i) {
+    const ids::Int128 number = ids::Steps(step).end({*known->next, i});
+    ids::append_number(static_cast<std::int64_t>(number), format, out);
+  }
+  return "";
 }
 
 }  // namespace idproxy::app

@@ -31,4 +31,11 @@ namespace idproxy::app {
                                      const std::vector<ids::RuleNumbers>& numbers,
                                      std::uint64_t count);
 
+/// Appends the next `count` values in the collection `ns` of a rule that numbers documents, or as
+/// many as are left; not of one whose documents decide. Returns why they are not known, or "".
+[[nodiscard]] std::string append_next(const rewrite::Rule& rule, std::size_t rule_index,
+                                      std::string_view ns,
+                                      const std::vector<ids::RuleNumbers>& numbers,
+                                      std::size_t count, ids::Values& out);
+
 }  // namespace idproxy::app

@@ -48,6 +48,15 @@ namespace idproxy::app {
 /// `unavailable` if it does not answer or its process cannot be seen from here.
 [[nodiscard]] ExitCode reload(const ReloadRequest& request);
 
+/// Lists, shows or sets counters in the servers, beside the proxies that use them. Returns
+/// `findings` if there is no such counter or it must not be set so, and `unavailable` if a server
+/// does not answer or refuses.
+[[nodiscard]] ExitCode counters(const CountersRequest& request);
+
+/// Prints values that a rule would give, and uses none up. Returns `usage` if no rule fills the
+/// field, and `unavailable` if a server does not answer or the rule is not ready.
+[[nodiscard]] ExitCode print_ids(const IdsRequest& request);
+
 /// Prints a script that completes commands and options in `shell`: bash, zsh or fish. `commands`:
 /// the program itself and then each of its commands.
 [[nodiscard]] ExitCode print_completion(const std::string& shell,

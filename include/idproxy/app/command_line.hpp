@@ -11,9 +11,11 @@ namespace idproxy::app {
 /// Exit codes: those of sysexits.h, which systemd and scripts know.
 enum class ExitCode : int {
   ok = 0,
-  left = 1,      ///< of a backfill: documents are left without a value
-  findings = 1,  ///< of a status or a verification: something is wrong
-  usage = 64,    ///< the command line
+  left = 1,  ///< of a backfill: documents are left without a value
+  /// Of a status or a verification: something is wrong. Of counters: there is no such counter, or
+  /// it must not be set so.
+  findings = 1,
+  usage = 64,  ///< the command line
   /// A listener, or admin.listen, cannot be opened. Of a check, a backfill or a verification: no
   /// server answers, or a rule is not ready. Of a command that asks the running proxy: it does not
   /// answer, or not in time.
@@ -75,6 +77,25 @@ struct WaitRequest {
 /// A reload of a running proxy's configuration.
 struct ReloadRequest {
   AdminOptions proxy;
+};
+
+/// What to do with the counters of the configuration's rules.
+struct CountersRequest {
+  std::string file;  ///< the configuration
+  enum class Act { list, get, set, sync } act = Act::list;
+  std::string name;        ///< as `list` prints it; not of list
+  std::int64_t value = 0;  ///< set: the next number
+  bool force = false;      ///< set: although numbers beyond it are stored
+  enum class Format { text, json } format = Format::text;
+};
+
+/// Which values to show.
+struct IdsRequest {
+  std::string file;   ///< the configuration
+  std::string ns;     ///< "db.collection"
+  std::string field;  ///< which a rule fills; dotted path
+  std::uint32_t count = 5;
+  enum class Format { text, json } format = Format::text;
 };
 
 /// What can be typed behind the program's name, for shells that complete it.

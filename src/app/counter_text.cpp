@@ -216,9 +216,11 @@ std::string refusal_to_set(const CounterView& view, std::int64_t next, Force for
            std::to_string(*view.stored.most) + " (" + where(view) +
            "); --force sets it all the same";
   }
-  if (!view.stored.unknown.empty() && counter.next && is_ahead(view, *counter.next, next)) {
+  if (counter.next && is_ahead(view, *counter.next, next)) {
     return number + " is behind the next number, " + std::to_string(*counter.next) +
-           ", and the largest number that is stored is not known: " + view.stored.unknown +
+           (view.stored.unknown.empty()
+                ? ": running proxies may have those in between in memory. Stop the proxies"
+                : ", and the largest number that is stored is not known: " + view.stored.unknown) +
            "; --force sets it all the same";
   }
   return "";

@@ -27,7 +27,6 @@
 namespace idproxy::app {
 namespace {
 
-using id_store::mongo::Client;
 using id_store::mongo::Document;
 using id_store::mongo::Pool;
 using id_store::mongo::Reply;
@@ -170,7 +169,7 @@ class VerifyQuestions final : public VerifyAnswers {
 
   const VerifyTarget& target_;
   const ids::RuleSource::About& about_;
-  Client client_;
+  id_store::mongo::Client client_;
   std::string note_;
 };
 
@@ -280,7 +279,7 @@ class Verification {
   const VerifyTarget target_;
   const ids::RuleSource& rule_;
   const Pool pool_;
-  Client client_;
+  id_store::mongo::Client client_;
   VerifyQuestions questions_;
   const StopSignals& stop_;
   VerifyOrder order_;

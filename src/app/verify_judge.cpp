@@ -54,7 +54,7 @@ std::uint64_t size_of(const VerifyRuns::Gap& gap) {
 }
 
 /// {s: scope, p: period} as JSON.
-std::string name_of(const VerifiedSequence& sequence) {
+std::string sequence_name(const VerifiedSequence& sequence) {
   if (sequence.scope.empty() && sequence.period.empty()) return {};
   Buffer bytes;
   bson::Scope document(bytes);
@@ -189,7 +189,8 @@ void VerifyJudge::compare(const bson::Element& value) {
   }
   ++equal_;
   if (equal_ == 2) {
-    add(VerifyKind::duplicate, {.value = verify_value_text(value), .sequence = name_of({scope_})});
+    add(VerifyKind::duplicate,
+        {.value = verify_value_text(value), .sequence = sequence_name({scope_})});
   }
   VerifyFound& found = findings_.kinds[VerifyKind::duplicate];
   if (found.count <= found.examples.size()) found.examples.back().count = equal_;
@@ -259,7 +260,7 @@ void VerifyJudge::close(const VerifiedSequence& sequence, VerifyRuns& runs, Read
   ++findings_.sequences;
   if (findings_.first_sequences.size() == VerifyFindings::kMostSequences) return;
   findings_.first_sequences.push_back(
-      {name_of(sequence), runs.first(), runs.last(), runs.numbers(), runs.missing()});
+      {sequence_name(sequence), runs.first(), runs.last(), runs.numbers(), runs.missing()});
 }
 
 /// Reads on behind the last number: what is there up to `end` was stored meanwhile.
@@ -291,7 +292,7 @@ void VerifyJudge::note_gaps(const VerifiedSequence& sequence, VerifyRuns& runs) 
     gaps.push_back({runs.last() + 1, end});
     ++count;
   }
-  const std::string name = name_of(sequence);
+  const std::string name = sequence_name(sequence);
   for (const VerifyRuns::Gap& gap : gaps)
     add(VerifyKind::gap, {range_text(gap), {}, name, size_of(gap)});
   findings_.kinds[VerifyKind::gap].count += count - gaps.size();
@@ -304,7 +305,7 @@ void VerifyJudge::note_position(const VerifiedSequence& sequence, const VerifyRu
   add(VerifyKind::beyond_counter,
       {std::to_string(farthest) + ", the counter's next number is " + std::to_string(*next),
        {},
-       name_of(sequence)});
+       sequence_name(sequence)});
   std::int64_t behind = 0;
   std::string& remedy = findings_.kinds[VerifyKind::beyond_counter].remedy;
   const bool is_first = remedy.empty() && !__builtin_add_overflow(farthest, step_, &behind);

@@ -60,8 +60,7 @@ Document find_command() {
       .add("sort", Document().add("seen", -1))
       .add("projection", fields)
       .add("limit", KnownProxies::kMost)
-      .add("batchSize", KnownProxies::kMost)
-      .add("singleBatch", true);
+      .add("batchSize", KnownProxies::kMost);
 }
 
 void tell_failure(const mongo::Client& client, const Reply& reply) {
@@ -132,12 +131,28 @@ Proxies::Time Proxies::introduce_self(mongo::Client& client, const ProxyDescript
   }
   listed_as_ = proxy_id(self);
   keep_clean(client, written);
-  const auto own = mongo::document_in(written.document.bytes(), "value");
-  const auto seen = own ? bson::find(*own, "seen") : std::nullopt;
-  if (!seen || seen->type != bson::Type::date) return kEvery;
-  // The server's time when it wrote this.
-  read(client, KnownProxies(listed_as_, clock_.monotonic(), load_i64(seen->value.data())));
+  if (const auto now = server_time(client)) {
+    read(client, KnownProxies(listed_as_, clock_.monotonic(), *now));
+  }
   return kEvery;
+}
+
+/// When the server wrote the own document, by its clock.
+std::optional<std::int64_t> Proxies::server_time(mongo::Client& client) const {
+  std::optional<std::int64_t> time;
+  (void)client.read_all(db_,
+                        Document()
+                            .add("find", kProxies)
+                            .add("filter", Document().add("_id", listed_as_))
+                            .add("projection", Document().add("seen", 1))
+                            .add("limit", 1),
+                        [&](Bytes own) {
+                          const auto seen = bson::find(own, "seen");
+                          const bool is_date = seen && seen->type == bson::Type::date;
+                          if (is_date) time = load_i64(seen->value.data());
+                          return true;
+                        });
+  return time;
 }
 
 Reply Proxies::write(mongo::Client& client, const ProxyDescription& self) const {
@@ -156,12 +171,12 @@ Reply Proxies::write(mongo::Client& client, const ProxyDescription& self) const 
           .add("seen", "$$NOW");
   return client.write_to_primary(
       db_, Document()
-               .add("findAndModify", kProxies)
-               .add("query", Document().add("_id", id))
-               .add("update", Array().push(Document().add("$replaceWith", whole)))
-               .add("fields", Document().add("seen", 1))
-               .add("new", true)
-               .add("upsert", true));
+               .add("update", kProxies)
+               .add("updates",
+                    Array().push(Document()
+                                     .add("q", Document().add("_id", id))
+                                     .add("u", Array().push(Document().add("$replaceWith", whole)))
+                                     .add("upsert", true))));
 }
 
 void Proxies::read(mongo::Client& client, KnownProxies found) {
@@ -177,8 +192,7 @@ void Proxies::read(mongo::Client& client, KnownProxies found) {
 /// Deletes what is old if no index has the server do that. If the own document was missing, the
 /// collection may have been dropped, and its index with it.
 void Proxies::keep_clean(mongo::Client& client, const Reply& written) {
-  const auto outcome = mongo::document_in(written.document.bytes(), "lastErrorObject");
-  looks_at_index_ = outcome && !mongo::is_true(*outcome, "updatedExisting");
+  looks_at_index_ = bson::find(written.document.bytes(), "upserted").has_value();
   if (has_index_) return;
   const Document is_old = Document().add("$lt", Array().push("$seen").push(before_now(kKeptFor)));
   (void)client.write_to_primary(db_, delete_command(Document().add("$expr", is_old)));

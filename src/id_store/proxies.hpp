@@ -47,6 +47,7 @@ class Proxies {
   [[nodiscard]] Time run();
   [[nodiscard]] Time introduce_self(mongo::Client& client, const ProxyDescription& self);
   [[nodiscard]] mongo::Reply write(mongo::Client& client, const ProxyDescription& self) const;
+  [[nodiscard]] std::optional<std::int64_t> server_time(mongo::Client& client) const;
   void read(mongo::Client& client, KnownProxies found);
   void keep_clean(mongo::Client& client, const mongo::Reply& written);
   void withdraw();

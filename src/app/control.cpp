@@ -50,6 +50,7 @@ std::chrono::microseconds tick() {
 
 std::vector<std::string> listeners_of(const net::ServerStatistics& net) {
   std::vector<std::string> listeners;
+  listeners.reserve(net.listeners.size());
   for (const auto& each : net.listeners) listeners.push_back(each.listener);
   return listeners;
 }

@@ -217,6 +217,7 @@ def busy(port: int) -> bool:
 
 def next_steps(proxy: Proxy) -> None:
     uri = proxy.set_uri(SET)
+    page = proxy.wait_event("admin_listening")["address"]
     program = (f'import pymongo; c = pymongo.MongoClient("{uri}"); '
                'c.shop.orders.insert_one({"item": "mine"}); '
                'print(*c.shop.orders.find(), sep="\\n")')
@@ -230,7 +231,8 @@ def next_steps(proxy: Proxy) -> None:
 
    {sys.executable} -c {shlex.quote(program)}
 
-The rules are in config/quickstart.yaml. {paint('bold', 'Ctrl-C stops everything.')}""")
+The rules are in config/quickstart.yaml, and the proxy's status is at http://{page}/ for a browser.
+{paint('bold', 'Ctrl-C stops everything.')}""")
 
 
 def serve(proxy: Proxy) -> None:
@@ -252,7 +254,7 @@ def run(once: bool) -> None:
             print(f"port {PORT} is in use: taking a free one")
         if busy(ADMIN_PORT):
             text += "\nadmin:\n  listen: 127.0.0.1:0\n"
-            print(f"port {ADMIN_PORT}, for metrics, is in use: taking a free one")
+            print(f"port {ADMIN_PORT}, for the status, is in use: taking a free one")
         config.write_text(text)
         with Mongod(SET) as mongod:
             upstream = {"QUICKSTART_MONGOD_URI": f"mongodb://{mongod.address}"}

@@ -171,15 +171,11 @@ bool complete_check(const Asked&) {
   return true;
 }
 
-bool complete_backfill(const Asked& asked) {
-  if (asked.backfill.ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
-  if (asked.backfill.field.empty()) throw CLI::RequiredError("--field FIELD");
-  return true;
-}
-
-bool complete_verify(const Asked& asked) {
-  if (asked.verify.ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
-  if (asked.verify.field.empty()) throw CLI::RequiredError("--field FIELD");
+/// Of a command for one rule in one collection, with this request.
+template <auto kRequest>
+bool complete_rule(const Asked& asked) {
+  if ((asked.*kRequest).ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
+  if ((asked.*kRequest).field.empty()) throw CLI::RequiredError("--field FIELD");
   return true;
 }
 
@@ -210,12 +206,6 @@ bool complete_counters(const Asked& asked) {
     throw CLI::ExtrasError({std::to_string(*asked.counter_value)});
   }
   if (asked.counters.force && !action->takes_value) throw CLI::ExcludesError("--force", "set");
-  return true;
-}
-
-bool complete_ids(const Asked& asked) {
-  if (asked.ids.ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
-  if (asked.ids.field.empty()) throw CLI::RequiredError("--field FIELD");
   return true;
 }
 
@@ -405,13 +395,13 @@ constexpr Command kCommands[] = {
     {"check", "Check the configuration", kCheckUsage, kCheckFooter, add_check_options,
      complete_check, run_check},
     {"backfill", "Give values to documents from before their rule", kBackfillUsage, kBackfillFooter,
-     add_backfill_options, complete_backfill, run_backfill},
+     add_backfill_options, complete_rule<&Asked::backfill>, run_backfill},
     {"verify", "Prove what a collection has in a rule's field", kVerifyUsage, kVerifyFooter,
-     add_verify_options, complete_verify, run_verify},
+     add_verify_options, complete_rule<&Asked::verify>, run_verify},
     {"counters", "List, show and set counters", kCountersUsage, kCountersFooter,
      add_counters_options, complete_counters, run_counters},
     {"ids", "Print values that a rule would give", kIdsUsage, kIdsFooter, add_ids_options,
-     complete_ids, run_ids},
+     complete_rule<&Asked::ids>, run_ids},
     {"completion", "Print a script for a shell", kCompletionUsage, kCompletionFooter,
      add_completion_options, complete_completion, run_completion},
 };

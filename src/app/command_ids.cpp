@@ -216,11 +216,7 @@ ExitCode print_ids(const IdsRequest& request) {
     file->print_findings(std::cerr);
     return ExitCode::config;
   }
-  BackfillRequest asked;
-  asked.file = request.file;
-  asked.ns = request.ns;
-  asked.field = request.field;
-  const auto index = find_rule(asked.file, asked.ns, asked.field, loaded.config.rules);
+  const auto index = find_rule(request.file, request.ns, request.field, loaded.config.rules);
   if (!index) return misused(index.error());
   const rewrite::Rule& rule = loaded.config.rules[*index];
   const About& about = rule.strategy->about();

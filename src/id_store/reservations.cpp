@@ -75,10 +75,6 @@ Reservations::Shared Reservations::make(const ids::ReserveSpec& spec) {
         const Shared woken = weak.lock();
         if (woken) scheduler_.wake({woken, &woken->reserves});
       });
-  if (sweeper_ == Sweeper::on) {
-    const auto at = clock_.monotonic() + at_random(kFirstSweepWithin);
-    sweeps_.wake_at({collection, &collection->sweeps}, at);
-  }
   if (stopping_) collection->queue->stop();
   return collection;
 }
@@ -164,8 +160,7 @@ std::optional<Scheduler::Time> Reservations::look(Collection& collection) {
   mongo::Client client = pool_.client(&metrics_.round_trips);
   const auto error = collection.documents.look(client);
   const Lock lock(mutex_);
-  const bool was_ready = collection.looked && !collection.obstacle;
-  collection.looked = true;
+  const bool was_ready = !collection.obstacle;
   // While the servers do not answer, requests say so themselves.
   const bool stays = was_ready && error && error->code == Errc::unavailable;
   if (!stays) {
@@ -173,27 +168,27 @@ std::optional<Scheduler::Time> Reservations::look(Collection& collection) {
     collection.obstacle = error ? std::optional(Obstacle{*error}) : std::nullopt;
     if (before != (error ? error->reason : "")) ++version_;
   }
+  if (!was_ready && !error && sweeper_ == Sweeper::on) {
+    const auto at = clock_.monotonic() + at_random(kFirstSweepWithin);
+    sweeps_.wake_at({collection.shared_from_this(), &collection.sweeps}, at);
+  }
   return clock_.monotonic() + Scheduler::Time(error ? kLookAgain : kLookEvery);
 }
 
 std::optional<Scheduler::Time> Reservations::sweep(Collection& collection) {
-  bool is_ready = false;
   {
     const Lock lock(mutex_);
-    if (!is_in_force(collection)) return std::nullopt;
-    is_ready = collection.looked && !collection.obstacle;
+    // look() asks for the next pass when values can be reserved again.
+    if (!is_in_force(collection) || collection.obstacle) return std::nullopt;
   }
-  ReservationSweeper::Swept swept;
-  if (is_ready) {
-    mongo::Client reader = pool_.client();
-    mongo::Client writer = pool_.client();
-    swept = collection.sweeper.pass(reader, writer, [&](Scheduler::Time took) {
-      return sweeps_.pause(std::min(took, kLongestSweepRest));
-    });
-    tell(collection, swept);
-  }
-  const bool soon = !is_ready || !swept.failure.empty();
-  const Scheduler::Time interval = soon ? kSweepAgain : collection.sweeper.interval();
+  mongo::Client reader = pool_.client();
+  mongo::Client writer = pool_.client();
+  const auto swept = collection.sweeper.pass(reader, writer, [&](Scheduler::Time took) {
+    return sweeps_.pause(std::min(took, kLongestSweepRest));
+  });
+  tell(collection, swept);
+  const Scheduler::Time interval =
+      swept.failure.empty() ? collection.sweeper.interval() : kSweepAgain;
   const Lock lock(mutex_);
   // Between three quarters of it and five quarters.
   return clock_.monotonic() + 3 * interval / 4 + at_random(interval / 2);

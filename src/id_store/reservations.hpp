@@ -31,7 +31,8 @@ class Reservations {
   static constexpr std::chrono::seconds kLookEvery{60};
   /// However often requests fail.
   static constexpr std::chrono::seconds kLookAfterFailure{1};
-  /// The first pass of the sweeper begins at random within this time.
+  /// The first pass of the sweeper begins at random within this time, once a look has found that
+  /// reservations are possible.
   static constexpr std::chrono::seconds kFirstSweepWithin{5};
   /// The next pass after one that failed.
   static constexpr std::chrono::seconds kSweepAgain{60};
@@ -70,7 +71,6 @@ class Reservations {
     std::shared_ptr<ReservationQueue> queue;
     std::string sweep_failure;  // that the log has; of the task `sweeps`
     // Under the lock.
-    bool looked = false;
     std::optional<Obstacle> obstacle;
     Scheduler::Task reserves;
     Scheduler::Task looks;

@@ -174,20 +174,23 @@ TEST_P(ReservationStoreTest, ServersThatDoNotAnswerAreNamedAsTheCause) {
 
 TEST_P(ReservationStoreTest, OrphansAreSweptInTheBackground) {
   ClockAhead time;
-  Store store(options(), time);
-  const auto watch = store.watch({rule()});
-  watch->await_first_look(10s);
-  const auto reservations = watch->reservations(spec);
-  const auto reserve_two = [&](const std::string& first, const std::string& second) {
-    Asked asked = ask(*reservations, {wanted(first, "1"), wanted(second, "2")});
+  const auto reserve_two = [&](Store& store, const std::string& first, const std::string& second) {
+    const auto watch = store.watch({rule()});
+    watch->await_first_look(10s);
+    Asked asked = ask(*watch->reservations(spec), {wanted(first, "1"), wanted(second, "2")});
     auto grant = asked.get();
     ASSERT_TRUE(grant) << grant.error().reason;
     (void)grant->take();
   };
   database.insert("orders", R"({"_id": 1, "number": 1})");
-  reserve_two("1", "2");
+  {
+    Store yesterday(options(), time);
+    reserve_two(yesterday, "1", "2");
+    EXPECT_TRUE(yesterday.stop(10s));
+  }
   time.advance(25h);
-  reserve_two("3", "4");  // wakes the threads, which see that time has passed
+  Store store(options(), time);
+  reserve_two(store, "3", "4");
   EXPECT_TRUE(comes_true([&] { return store.statistics().reservations_swept == 1; }));
   EXPECT_EQ(count(), 3U);
   EXPECT_TRUE(store.stop(10s));

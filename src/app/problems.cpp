@@ -96,7 +96,7 @@ class Problems {
     const rewrite::Rule& rule = snapshot_.rules->rules()[i];
     const std::string name = "rule " + std::to_string(i) + " (" + rule.ns + ", " + rule.field + ")";
     if (i < snapshot_.reasons.size() && !snapshot_.reasons[i].empty()) {
-      add(Level::error, name + " gives no values: " + snapshot_.reasons[i],
+      add(Level::error, name + " is not ready: " + snapshot_.reasons[i],
           "inserts that need one get an error until that is mended", kRefused);
     } else if (i < snapshot_.not_ready.size() && snapshot_.not_ready[i] > 0) {
       add(Level::error,

@@ -162,7 +162,13 @@ std::vector<NotReady> Counters::not_ready() const {
 std::optional<Obstacle> Counters::why_not_ready(const Counter& counter) const {
   ids::CounterStatistics cache = counter.cache->statistics();
   if (cache.exhausted) return Obstacle{{ids::Errc::exhausted, std::move(cache.reason)}};
-  if (cache.held > 0) return std::nullopt;
+  if (cache.held > 0) {
+    // Inserts still get these, but whoever can mend it learns it before they do not.
+    if (!counter.obstacle || !counter.obstacle->by_server) return std::nullopt;
+    Obstacle obstacle = *counter.obstacle;
+    obstacle.error.reason = "no numbers but those in memory: " + obstacle.error.reason;
+    return obstacle;
+  }
   if (looking_ && counter.announced) {
     return Obstacle{{ids::Errc::unavailable, "the id store " + down_why_}};
   }

@@ -43,6 +43,7 @@ def proxy(server) -> Iterator[Proxy]:
     server.client.shop.bare.insert_one({"n": 1})
     config = configuration(server, rules, store=server, admin=LISTEN)
     config["upstream"]["uri"] = f"mongodb://{server.address},127.0.0.1:{free_port()}"
+    config["limits"] = {"drain": "60s"}  # while one looks at the page
     with Proxy(config) as proxy:
         yield proxy
 
@@ -127,3 +128,28 @@ def test_a_frozen_server(show, proxy, client, server):
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
     waits.join()
+
+
+def test_while_it_stops(show, proxy, client, server):
+    """The last of this module, since the proxy ends with it."""
+    def held_up(mode: str) -> None:
+        server.client.admin.command("configureFailPoint", "waitInFindBeforeMakingBatch",
+                                    mode=mode, data={"nss": "shop.orders"})
+
+    def finds() -> list[dict[str, Any]]:
+        return list(server.client.admin.aggregate([
+            {"$currentOp": {}}, {"$match": {"command.find": "orders"}}]))
+
+    find = threading.Thread(target=client.shop.orders.find_one)
+    held_up("alwaysOn")
+    try:
+        find.start()
+        eventually(finds, 30)
+        proxy.process.send_signal(signal.SIGTERM)
+        proxy.wait_event("draining", timeout=30)
+        page = show("draining")
+        assert "the proxy is stopping: it accepts no new clients" in page["text"]
+    finally:
+        held_up("off")
+    find.join()
+    assert proxy.process.wait(60) == 0

@@ -265,3 +265,31 @@ class TestTrial:
         found = eventually(lambda: [each for each in status(admin)["wrong"]
                                     if "no unique index" in each["text"]], 40)
         assert found[0]["level"] == "error" and "createIndex" in found[0]["text"]
+
+    def test_a_privilege_that_is_cut(self, guarded, start_proxy, coll):
+        """Before inserts fail, since the counter still has numbers in memory; and until it is granted
+        again by the command that the page prints."""
+        store = [{"role": "readWrite", "db": "idproxy"}]
+        guarded.add_user(f"{coll}-cut", [*store, {"role": "read", "db": coll}])
+        rule = {"ns": f"{coll}.orders", "field": "n", "strategy": "counter", "block": 100}
+        proxy = start_proxy(configuration(guarded, [rule], admin=LISTEN,
+                                          id_store={"uri": guarded.uri_of(f"{coll}-cut")}))
+        admin = Admin(proxy)
+        uri = guarded.uri_of("root").replace(guarded.address, proxy.address)
+        with pymongo.MongoClient(uri) as client:
+            orders = client[coll].orders
+            orders.insert_one({})
+            guarded.client.admin.command("revokeRolesFromUser", f"{coll}-cut", roles=store)
+            orders.insert_many([{} for _ in range(90)])  # the next block is asked for
+            found = eventually(lambda: [each for each in status(admin)["wrong"]
+                                        if "needs readWrite on idproxy" in each["text"]], 30)
+            assert found[0]["level"] == "error"
+            assert "is not ready: no numbers but those in memory" in found[0]["text"]
+            assert status(admin)["rules"][0]["ready"] is False
+            event = proxy.wait_event("not_ready")
+            assert event["ns"] == f"{coll}.orders" and "grantRolesToUser" in event["reason"]
+            assert admin.metrics()("idproxy_rule_collections_not_ready") == 1
+            orders.insert_one({})
+            guarded.client.admin.command("grantRolesToUser", f"{coll}-cut", roles=store)
+            eventually(lambda: status(admin)["rules"][0]["ready"], 30)
+            orders.insert_many([{} for _ in range(300)])

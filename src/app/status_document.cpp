@@ -280,6 +280,7 @@ class StatusWriter {
                         {"oldest", seconds_or_null(client.waits)},
                         {"requests", client.requests},
                         {"values", client.values},
+                        {"transactions", client.transactions},
                         {"bytes_received", client.bytes_received},
                         {"bytes_sent", client.bytes_sent},
                         {"tls", client.tls},

@@ -301,6 +301,8 @@ const std::vector<Column>& client_columns() {
        oldest_request},
       figure("requests", "sent", "requests", count_text, "since it connected"),
       figure("requests", "values", "values", count_text, "that its writes were given"),
+      figure("requests", "in txn", "transactions", count_text,
+             "transactions that it has begun and not ended"),
       figure("bytes", "from it", "bytes_received", bytes_text, "since it connected"),
       figure("bytes", "to it", "bytes_sent", bytes_text, "since it connected"),
       {"bytes", "TLS", "whether its connection is encrypted", Kind::name,

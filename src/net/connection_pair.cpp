@@ -71,6 +71,7 @@ ClientStatistics ConnectionPair::describe() const {
                           .age = now - counts_.opened,
                           .requests = counts_.requests,
                           .values = counts_.values,
+                          .transactions = thread_.shared.transactions.of(id_),
                           .bytes_received = counts_.bytes_received,
                           .bytes_sent = counts_.bytes_sent,
                           .tls = downstream_.is_secure(),
@@ -104,6 +105,7 @@ void ConnectionPair::close() {
   unsent_share_.reset();
   thread_.pairs.erase(id_);
   --server_->connections;
+  thread_.shared.transactions.left(id_);
   thread_.shared.count_closed();
   if (connector) connector->cancel();  // last: it may hold the last reference to this pair
 }

@@ -135,6 +135,7 @@ class ConnectionPair final : Direction::Owner {
   void note_reply();
   bool reply_passed(ReplyGate::Ended ended, Cursor& cursor);
   bool write_run(Direction& direction, Cursor& cursor);
+  void note_transaction(const RequestGate::Message& message, Bytes front);
   void turn_away(Cursor& cursor);
   bool refuse(Bytes front, std::size_t length);
   void queue_for_room();

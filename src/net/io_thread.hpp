@@ -19,6 +19,7 @@
 #include "net/event_loop.hpp"
 #include "net/file_descriptor.hpp"
 #include "net/lookups.hpp"
+#include "net/open_transactions.hpp"
 #include "net/stream.hpp"
 #include "net/upstream.hpp"
 
@@ -47,6 +48,7 @@ struct Shared {
       nobody_left;  // called on any thread when draining and no connection is left
   Lookups lookups;
   Budget budget;
+  OpenTransactions transactions;
   DescriptorReserve reserve;
   std::atomic<bool> draining{false};
   std::atomic<std::uint32_t> open_connections{0};

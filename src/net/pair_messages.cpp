@@ -127,6 +127,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
           log_past(past, thread_.context.clock);
         }
         forwarded(step.about, front.first(step.bytes));
+        note_transaction(step.about, front);
       }
       if (request_gate_.passed(step)) deadline_.stop();
       cursor.pass(step.bytes);
@@ -135,6 +136,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
       deadline_.stop();
       if (!write_run(requests_, cursor)) return false;
       cursor.at += step.bytes;
+      note_transaction(step.about, front);
       begin_exchange(std::get<rewrite::Request>(std::move(step.decision)), step.about,
                      front.first(step.bytes));
       return true;
@@ -154,6 +156,11 @@ bool ConnectionPair::take_request(Cursor& cursor) {
   }
   protocol_error(step.fault);
   return false;
+}
+
+void ConnectionPair::note_transaction(const RequestGate::Message& message, Bytes front) {
+  const auto step = rewrite::transaction_step(message.header, front);
+  if (step) thread_.shared.transactions.note(step->session, id_, step->ends);
 }
 
 /// Answers the first request of a client whose server cannot be reached, and closes.

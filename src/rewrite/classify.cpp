@@ -308,6 +308,27 @@ Decision classify_query(Bytes front, std::size_t length, Namespaces& namespaces,
 
 }  // namespace
 
+std::optional<TransactionStep> transaction_step(const wire::MsgHeader& header, Bytes front) {
+  constexpr std::size_t kBody = wire::kSectionsOffset + 1;
+  if (header.op_code != wire::OpCode::msg || front.size() <= kBody || front[kBody - 1] != 0) {
+    return std::nullopt;
+  }
+  const auto body = bson::document_at(front.subspan(kBody));
+  if (!body) return std::nullopt;
+  std::optional<Bytes> session;
+  bool is_one = false;
+  bson::Elements fields(*body);
+  const auto command = fields.next();
+  while (const auto field = fields.next()) {
+    if (equals(field->key, "lsid") && field->type == bson::Type::document) session = field->value;
+    if (equals(field->key, "autocommit")) is_one = field->as_integer() == 0;
+  }
+  if (!is_one || !session) return std::nullopt;
+  const auto id = bson::find(*session, "id");
+  if (!id || id->type != bson::Type::binary) return std::nullopt;
+  return TransactionStep{id->value.subspan(4 + 1), ends_transaction(command->key)};
+}
+
 Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namespaces, X509 x509) {
   const auto length = static_cast<std::size_t>(header.message_length);
   switch (header.op_code) {

@@ -137,6 +137,38 @@ class TestFigures:
         assert metrics("idproxy_server_replies_total", server=server["server"]) > 0
         assert metrics("idproxy_server_state", state="STANDALONE") == 1
 
+    def test_open_transactions(self, start_proxy, replica_set):
+        """With and without rules; of a client that commits, one that aborts, one that goes away."""
+        proxy = start_proxy(configuration(replica_set, [COUNTER], admin=LISTEN))
+        admin = Admin(proxy)
+        uri = f"mongodb://{proxy.address}/?directConnection=true"
+
+        def opened() -> int:
+            return sum(each["transactions"] for each in status(admin)["clients"]["list"])
+
+        with pymongo.MongoClient(uri) as client:
+            client.shop.orders.insert_one({})
+            client.plain.things.insert_one({})
+            with client.start_session() as a, client.start_session() as b:
+                client.plain.things.find_one(session=a)
+                client.plain.things.update_one({}, {"$inc": {"x": 1}}, session=a)
+                assert opened() == 0
+                a.start_transaction()
+                client.plain.things.find_one(session=a)
+                assert opened() == 1
+                b.start_transaction()
+                client.shop.orders.insert_many([{}, {}], session=b)
+                client.shop.orders.insert_one({}, session=b)
+                assert opened() == 2
+                a.commit_transaction()
+                assert opened() == 1
+                b.abort_transaction()
+                assert opened() == 0
+                a.start_transaction()
+                client.shop.orders.insert_one({}, session=a)
+                assert opened() == 1
+        eventually(lambda: opened() == 0, 30)
+
     def test_a_cursor_that_waits_for_data_is_not_slow(self, start_proxy, replica_set):
         proxy = start_proxy(configuration(replica_set, [], admin=LISTEN))
         admin = Admin(proxy)

@@ -51,4 +51,14 @@ using Decision = std::variant<decision::Relay, decision::NeedMore, decision::Clo
 [[nodiscard]] Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namespaces,
                                 X509 x509);
 
+/// A statement of a transaction, or what ends it.
+struct TransactionStep {
+  Bytes session;  ///< lsid.id; borrows from the message
+  bool ends;
+};
+/// What a client's message says of a transaction. Of an OP_MSG whose first section is its body, as
+/// all drivers send it, and if that has arrived; nothing for others. `front`: as for classify().
+[[nodiscard]] std::optional<TransactionStep> transaction_step(const wire::MsgHeader& header,
+                                                              Bytes front);
+
 }  // namespace idproxy::rewrite

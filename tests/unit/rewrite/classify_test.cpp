@@ -273,6 +273,38 @@ TEST(Classify, TellsWhichGetMoreWaitsForData) {
   }
 }
 
+/// "ID", "ID, ends" or "none".
+std::string step_of(const std::string& bytes) {
+  const Exact exact(bytes);
+  const auto step = transaction_step(wire::read_header(as_bytes(bytes)), exact.view());
+  if (!step) return "none";
+  return std::string(as_text(step->session)) + (step->ends ? ", ends" : "");
+}
+
+TEST(Classify, TellsWhichTransactionAMessageIsOf) {
+  const std::string id = element(bson::Type::binary, "id", i32(16) + "\4" + "0123456789abcdef");
+  const std::string lsid = doc_field("lsid", id);
+  const std::string in_one = lsid + long_field("txnNumber", 1) + bool_field("autocommit", false);
+  const auto command = [](std::string_view name, const std::string& more) {
+    return op_msg(body(doc(string_field(name, "orders") + more + string_field("$db", "shop"))));
+  };
+  EXPECT_EQ(step_of(command("find", in_one)), "0123456789abcdef");
+  EXPECT_EQ(step_of(command("insert", in_one + bool_field("startTransaction", true))),
+            "0123456789abcdef");
+  EXPECT_EQ(step_of(command("commitTransaction", in_one)), "0123456789abcdef, ends");
+  EXPECT_EQ(step_of(command("abortTransaction", in_one)), "0123456789abcdef, ends");
+  for (const std::string& other :
+       {command("find", lsid), command("find", lsid + bool_field("autocommit", true)),
+        command("find", bool_field("autocommit", false)), op_msg(body(doc())),
+        command("find", doc_field("lsid", int_field("id", 1)) + bool_field("autocommit", false)),
+        command("find", doc_field("lsid", "") + bool_field("autocommit", false)),
+        op_query("shop.$cmd", doc(string_field("find", "orders") + in_one)),
+        op_msg(sequence("x", {}) + body(doc(string_field("find", "orders") + in_one))),
+        std::string(command("find", in_one)).substr(0, 60)}) {
+    EXPECT_EQ(step_of(other), "none");
+  }
+}
+
 TEST(Classify, RelaysByTheFirstBytesWhereNoRuleCanApply) {
   Namespaces namespaces(rule_set_of(rule("shop.orders", "_id")));
   const std::string other =

@@ -309,6 +309,23 @@ const Metric kMetrics[] = {
     {Type::counter, "idproxy_rule_upserts_forwarded_total", add_forwarded,
      "Upserts, and other commands that store documents, that were sent without a value of the "
      "rule, by the reason."},
+    {Type::gauge, "idproxy_rule_requests_waiting",
+     [](Family& family, const Serving& from) {
+       for (std::size_t i = 0; i < from.rules.size(); ++i) {
+         family.add(from.rules[i].labels,
+                    from.snapshot.rules->outcomes(i).waiting.summary().number);
+       }
+     },
+     "Requests that wait for a value of the rule."},
+    {Type::gauge, "idproxy_rule_oldest_waiting_seconds",
+     [](Family& family, const Serving& from) {
+       const auto now = process_sources().clock.monotonic();
+       for (std::size_t i = 0; i < from.rules.size(); ++i) {
+         const auto [number, since] = from.snapshot.rules->outcomes(i).waiting.summary();
+         family.add(from.rules[i].labels, number == 0 ? 0 : in_seconds(now - since));
+       }
+     },
+     "How long the first of them has waited; 0: none does."},
     {Type::gauge, "idproxy_rule_collections_not_ready", of_rules<&RuleFigures::not_ready>,
      "Collections in which the rule gives no values now; {idproxy: \"status\"} says which, and "
      "why."},

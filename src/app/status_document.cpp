@@ -225,6 +225,7 @@ class StatusWriter {
       const std::uint64_t count = outcomes.forwarded[each];
       if (count > 0) forwarded[name_of(static_cast<rewrite::ForwardReason>(each))] = count;
     }
+    const auto [waiting, since] = outcomes.waiting.summary();
     json::object out{{"rule", i},
                      {"ns", text(rule.ns)},
                      {"field", text(rule.field)},
@@ -235,6 +236,9 @@ class StatusWriter {
                      {"values", outcomes.assigned.load()},
                      {"values_per_second", recent_.values_per_second(i)},
                      {"last_value", nullptr},
+                     {"waiting", waiting},
+                     {"oldest_waiting",
+                      waiting > 0 ? json::value(seconds(sources_.monotonic - since)) : nullptr},
                      {"duplicates", outcomes.resent.load() + outcomes.given_up.load()},
                      {"resent", outcomes.resent.load()},
                      {"given_up", outcomes.given_up.load()},

@@ -136,6 +136,8 @@ std::vector<ListColumn> columns_of_rules() {
       {"STATE", Align::left, Detail::brief, state_of_rule},
       {"VALUES", Align::right, Detail::brief, figures("values", count_text)},
       {"/S", Align::right, Detail::brief, figures("values_per_second", rate_text)},
+      {"WAIT", Align::right, Detail::brief, figures("waiting", count_text)},
+      {"OLDEST", Align::right, Detail::full, figures("oldest_waiting", age_text)},
       {"DUP", Align::right, Detail::brief, figures("duplicates", count_text)},
       {"RESENT", Align::right, Detail::full, figures("resent", count_text)},
       {"GIVEN UP", Align::right, Detail::full, faults("given_up")},

@@ -255,6 +255,10 @@ const std::vector<Column>& rule_columns() {
          const Number at = rule["last_value"].number();
          return plain(at ? age_text(now - *at) + " ago" : "-");
        }},
+      figure("waiting", "requests", "waiting", count_text,
+             "that wait for a number, a reservation, their turn or a check"),
+      figure("waiting", "oldest", "oldest_waiting", age_text,
+             "how long the first of them has waited"),
       figure("duplicates", "sent again", "resent", count_text,
              "documents that got another value because theirs was taken"),
       figure("duplicates", "given up", "given_up", count_text,

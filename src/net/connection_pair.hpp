@@ -81,11 +81,12 @@ class ConnectionPair final : Direction::Owner {
   struct UnderWay : rewrite::Exchange {
     using Exchange::Exchange;
     RequestGate::Message about{};
-    Budget::Share share;                // for the request
-    Budget::Share reply_share;          // for a large reply that is being collected
-    ids::Ticket ticket;                 // of the unanswered question to the store
-    ids::StoreSource* asked = nullptr;  // by that question
-    std::chrono::nanoseconds added{};   // of the time in which values were assigned
+    Budget::Share share;                      // for the request
+    Budget::Share reply_share;                // for a large reply that is being collected
+    ids::Ticket ticket;                       // of the unanswered question to the store
+    ids::StoreSource* asked = nullptr;        // by that question
+    rewrite::WaitingRequests::Place waiting;  // until that is answered
+    std::chrono::nanoseconds added{};         // of the time in which values were assigned
   };
   /// Gives the memory of an exchange back to its thread.
   struct Recycled {

@@ -431,6 +431,7 @@ void ConnectionPair::answer_here(Bytes message) {
 void ConnectionPair::ask(const action::AskStore& need) {
   waits_ = Waits::for_store;
   exchange_->asked = need.strategy;
+  exchange_->waiting = {need.rule->waiting, thread_.now()};
   start_timer(need.patience);
   exchange_->ticket =
       need.strategy->ask(need.count, std::make_unique<StoreAnswer>(*this, ++questions_));
@@ -465,6 +466,7 @@ void ConnectionPair::stop_waiting() {
   waits_ = Waits::for_nothing;
   timer_.cancel();
   exchange_->ticket = ids::Ticket();
+  exchange_->waiting = {};
 }
 
 // ---- the replies of an exchange --------------------------------------------------------------

@@ -178,7 +178,7 @@ Action NextExchange::draw_values(const Step& step) {
   const auto drawn = source().next(request_.count, values_);
   if (drawn) return hand_out(step);
   if (!drawn.needs_store()) return fail(none(drawn.error()), step);
-  return action::AskStore{&source(), request_.count, source().patience()};
+  return action::AskStore{&source(), assignment.outcomes, request_.count, source().patience()};
 }
 
 /// Values are for documents that the unique index will guard.
@@ -194,7 +194,7 @@ std::optional<Action> NextExchange::await_guard(const Step& step) {
   }
   if (state.kind == ids::GuardState::Kind::unguarded) return fail(none(state.error), step);
   awaits_guard_ = true;
-  return action::AskStore{guard, 0, guard->patience()};
+  return action::AskStore{guard, request_.assignment->outcomes, 0, guard->patience()};
 }
 
 Action NextExchange::answered(ids::Result<ids::Grant> grant, const Context& context,

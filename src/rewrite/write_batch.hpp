@@ -211,7 +211,8 @@ class WriteBatch {
 };
 
 [[nodiscard]] inline Action ask(const Need& need, std::chrono::nanoseconds patience) {
-  return action::AskStore{need.source, need.count, std::max(patience, std::chrono::nanoseconds(0))};
+  return action::AskStore{need.source, need.assignment->outcomes, need.count,
+                          std::max(patience, std::chrono::nanoseconds(0))};
 }
 
 }  // namespace idproxy::rewrite

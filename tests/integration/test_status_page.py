@@ -169,6 +169,38 @@ class TestFigures:
                 assert opened() == 1
         eventually(lambda: opened() == 0, 30)
 
+    def test_requests_that_wait_for_a_rule(self, start_proxy, replica_set, coll):
+        """For their turn: one insert waits in the server for a transaction, the next one for it."""
+        replica_set.client[coll].turns.create_index("n", unique=True)
+        rules = [COUNTER, {"ns": f"{coll}.turns", "field": "n", "strategy": "gapless"}]
+        proxy = start_proxy(configuration(replica_set, rules, admin=LISTEN))
+        admin = Admin(proxy)
+
+        def waiting() -> list[tuple[int, float | None]]:
+            return [(each["waiting"], each["oldest_waiting"]) for each in status(admin)["rules"]]
+
+        assert waiting() == [(0, None), (0, None)]
+        uri = f"mongodb://{proxy.address}/?directConnection=true"
+        with pymongo.MongoClient(uri) as client, client.start_session() as session:
+            turns = client[coll].turns
+            session.start_transaction()
+            turns.insert_one({}, session=session)
+            late = [threading.Thread(target=turns.insert_one, args=({},)) for _ in range(2)]
+            for each in late:
+                each.start()
+            eventually(lambda: waiting()[1][0] == 1, 30)
+            assert waiting()[1][1] > 0 and waiting()[0] == (0, None)
+            metrics = admin.metrics()
+            labels = {"ns": f"{coll}.turns"}
+            assert metrics("idproxy_rule_requests_waiting", **labels) == 1
+            assert metrics("idproxy_rule_oldest_waiting_seconds", **labels) > 0
+            session.commit_transaction()
+            for each in late:
+                each.join()
+        assert waiting() == [(0, None), (0, None)]
+        found = replica_set.client[coll].turns.find()
+        assert sorted(each["n"] for each in found) == [1, 2, 3]
+
     def test_a_cursor_that_waits_for_data_is_not_slow(self, start_proxy, replica_set):
         proxy = start_proxy(configuration(replica_set, [], admin=LISTEN))
         admin = Admin(proxy)

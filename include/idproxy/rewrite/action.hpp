@@ -9,6 +9,7 @@
 #include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/hello_reply.hpp"
 #include "idproxy/rewrite/rule.hpp"
+#include "idproxy/rewrite/rule_outcomes.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
 namespace idproxy::rewrite {
@@ -40,6 +41,7 @@ struct Wait {
 /// Ask the id store, through `strategy`, for `count` values, then call answered().
 struct AskStore {
   ids::StoreSource* strategy;  ///< valid as long as the exchange
+  RuleOutcomes* rule;          ///< whose value that is; valid likewise
   std::size_t count;
   std::chrono::nanoseconds patience;  ///< after this time, answer with Errc::unavailable
 };

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -70,6 +71,33 @@ class ForwardedLog {
   std::map<Key, Line> lines_;
 };
 
+/// The requests that wait for a value of one rule, or for their turn. Thread-safe.
+class WaitingRequests {
+ public:
+  /// One of them, until it is destroyed or assigned to. The WaitingRequests must outlive it.
+  class Place {
+   public:
+    Place() = default;
+    Place(WaitingRequests& all, std::chrono::nanoseconds since);
+    Place(Place&& other) noexcept : all_(std::exchange(other.all_, nullptr)), at_(other.at_) {}
+    Place& operator=(Place&& other) noexcept;
+    ~Place();
+
+   private:
+    WaitingRequests* all_ = nullptr;
+    std::multiset<std::chrono::nanoseconds>::iterator at_{};
+  };
+  struct Summary {
+    std::size_t number = 0;
+    std::chrono::nanoseconds oldest{};  ///< since when that waits; monotonic. 0: none does
+  };
+  [[nodiscard]] Summary summary() const;
+
+ private:
+  mutable std::mutex mutex_;  // guards since_
+  std::multiset<std::chrono::nanoseconds> since_;
+};
+
 /// Counts what happened to one rule's values since the start. Thread-safe. Each counter is exact;
 /// together they are not a snapshot.
 struct RuleOutcomes {
@@ -86,6 +114,7 @@ struct RuleOutcomes {
   std::atomic<std::int64_t> last_assigned{0};        ///< when; monotonic, in ns; 0: never
   std::array<Counter, kForwardReasons> forwarded{};  ///< upserts without a value, by ForwardReason
   ForwardedLog forwarded_log;
+  WaitingRequests waiting;
   /// True once the log has said that all documents of an insert had an _id from their driver.
   std::atomic<bool> driver_made_logged{false};
   /// True once the log has said that a document was sent with a zero that the rule leaves.

@@ -59,6 +59,26 @@ TEST(ForwardedLog, HasALineForEachNamespaceAndReason) {
   EXPECT_EQ(log.add("shop.a", ForwardReason::empty_update, 6, 1h + 1s), Count(10));
 }
 
+TEST(WaitingRequests, KnowsHowManyWaitAndSinceWhen) {
+  WaitingRequests waiting;
+  EXPECT_EQ(waiting.summary().number, 0U);
+  WaitingRequests::Place first(waiting, 3s);
+  {
+    const WaitingRequests::Place second(waiting, 2s);
+    const WaitingRequests::Place third(waiting, 3s);
+    EXPECT_EQ(waiting.summary().number, 3U);
+    EXPECT_EQ(waiting.summary().oldest, 2s);
+  }
+  EXPECT_EQ(waiting.summary().oldest, 3s);
+  WaitingRequests::Place moved(std::move(first));
+  EXPECT_EQ(waiting.summary().number, 1U);
+  moved = {waiting, 5s};
+  EXPECT_EQ(waiting.summary().number, 1U);
+  EXPECT_EQ(waiting.summary().oldest, 5s);
+  moved = {};
+  EXPECT_EQ(waiting.summary().number, 0U);
+}
+
 /// However many namespaces a client makes up.
 TEST(ForwardedLog, HasABoundedNumberOfLines) {
   ForwardedLog log;

@@ -14,6 +14,7 @@ namespace idproxy {
 namespace {
 
 using app::BackfillRequest;
+using app::ConfigRequest;
 using app::CountersRequest;
 using app::ExitCode;
 using app::IdsRequest;
@@ -79,6 +80,21 @@ constexpr const char* kCheckFooter =
     "Exit codes: 0 no error, 64 command line, 70 internal error, 77 file unreadable,\n"
     "            78 configuration; with --connect 69: a server does not answer, or a\n"
     "            rule is not ready\n";
+
+constexpr const char* kConfigUsage =
+    "Usage: mongo-idproxy config [--json] [--config FILE]\n"
+    "       mongo-idproxy config --schema\n";
+
+constexpr const char* kConfigFooter =
+    "Prints each key with its value, its default if that is another one, and where\n"
+    "the value comes from. Connection strings are shown without user and password.\n"
+    "--schema needs no file.\n"
+    "\n"
+    "Examples:   mongo-idproxy config --config proxy.yaml\n"
+    "            mongo-idproxy config --schema > mongo-idproxy.schema.json\n"
+    "\n"
+    "Exit codes: 0 printed, 64 command line, 70 internal error, 77 file unreadable,\n"
+    "            78 configuration\n";
 
 constexpr const char* kBackfillUsage =
     "Usage: mongo-idproxy backfill --ns DB.COLLECTION --field FIELD\n"
@@ -269,6 +285,22 @@ void add_check_options(CLI::App& options, Asked& asked) {
   add_config(options, asked);
 }
 
+bool complete_config(const Asked& asked) {
+  return asked.show_config.show != ConfigRequest::Show::schema;
+}
+
+void add_config_options(CLI::App& options, Asked& asked) {
+  ConfigRequest& request = asked.show_config;
+  CLI::Option* json = options.add_flag_callback(
+      "--json", [&request] { request.show = ConfigRequest::Show::keys_as_json; }, "Print JSON");
+  options
+      .add_flag_callback(
+          "--schema", [&request] { request.show = ConfigRequest::Show::schema; },
+          "Print the JSON Schema of the file, for editors")
+      ->excludes(json);
+  add_config(options, asked);
+}
+
 void add_backfill_options(CLI::App& options, Asked& asked) {
   BackfillRequest& request = asked.backfill;
   add_config(options, asked);
@@ -357,6 +389,11 @@ ExitCode run_check(Asked& asked, const Syntax&) {
   return app::check_config(asked.config, asked.check_with);
 }
 
+ExitCode run_config(Asked& asked, const Syntax&) {
+  asked.show_config.file = asked.config;
+  return app::print_config(asked.show_config);
+}
+
 ExitCode run_backfill(Asked& asked, const Syntax&) {
   asked.backfill.file = asked.config;
   return app::backfill(asked.backfill);
@@ -394,6 +431,8 @@ constexpr Command kCommands[] = {
      add_reload_options, complete_admin, run_reload},
     {"check", "Check the configuration", kCheckUsage, kCheckFooter, add_check_options,
      complete_check, run_check},
+    {"config", "Show each key, its value and where it is from", kConfigUsage, kConfigFooter,
+     add_config_options, complete_config, run_config},
     {"backfill", "Give values to documents from before their rule", kBackfillUsage, kBackfillFooter,
      add_backfill_options, complete_rule<&Asked::backfill>, run_backfill},
     {"verify", "Prove what a collection has in a rule's field", kVerifyUsage, kVerifyFooter,

@@ -21,6 +21,7 @@ struct Asked {
   app::StatusRequest status;
   app::WaitRequest wait;
   app::ReloadRequest reload;
+  app::ConfigRequest show_config;
   std::string admin;  ///< --admin
   std::string shell;
   app::CountersRequest counters;

@@ -1,6 +1,7 @@
 #include "idproxy/base/parameters.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <span>
 #include <utility>
@@ -28,6 +29,24 @@ std::string range_of_integers(std::int64_t min, std::int64_t max) {
   using Limits = std::numeric_limits<std::int64_t>;
   if (min == Limits::min() && max == Limits::max()) return "an integer";
   return "an integer " + std::to_string(min) + " to " + std::to_string(max);
+}
+
+using Type = KeySpec::Type;
+
+/// Of a key with bounds.
+KeySpec within(Type type, double min, double max, std::string fallback,
+               std::vector<std::string_view> words = {}) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  KeySpec spec{.type = type, .words = std::move(words), .fallback = std::move(fallback)};
+  if (min > static_cast<double>(Limits::min())) spec.min = min;
+  if (max < static_cast<double>(Limits::max())) spec.max = max;
+  return spec;
+}
+
+KeySpec within(std::chrono::milliseconds min, std::chrono::milliseconds max,
+               std::chrono::milliseconds fallback, std::vector<std::string_view> words = {}) {
+  return within(Type::duration, static_cast<double>(min.count()), static_cast<double>(max.count()),
+                duration_text(fallback), std::move(words));
 }
 
 std::string range_of_durations(std::chrono::milliseconds min, std::chrono::milliseconds max,
@@ -65,6 +84,8 @@ std::optional<Value> Parameters::bounded(std::string_view key, Read read, Value 
 
 std::int64_t Parameters::integer(std::string_view key, std::int64_t min, std::int64_t max,
                                  std::int64_t fallback) {
+  know(key, within(Type::integer, static_cast<double>(min), static_cast<double>(max),
+                   std::to_string(fallback)));
   const auto expected = [&](Reading reading) {
     return range_of_integers(min, max) + (reading == Reading::too_large ? " (of 64 bits)" : "");
   };
@@ -73,6 +94,8 @@ std::int64_t Parameters::integer(std::string_view key, std::int64_t min, std::in
 
 std::optional<std::int64_t> Parameters::integer_unless(std::string_view key, std::string_view word,
                                                        std::int64_t min, std::int64_t max) {
+  know(key, within(Type::integer, static_cast<double>(min), static_cast<double>(max),
+                   std::string(word), {word}));
   const auto expected = [&](Reading) {
     return std::string(word) + " or " + range_of_integers(min, max);
   };
@@ -80,6 +103,7 @@ std::optional<std::int64_t> Parameters::integer_unless(std::string_view key, std
 }
 
 double Parameters::number(std::string_view key, double min, double max, double fallback) {
+  know(key, within(Type::number, min, max, number_text(fallback)));
   const auto expected = [&](Reading) {
     return "a number " + number_text(min) + " to " + number_text(max);
   };
@@ -87,6 +111,7 @@ double Parameters::number(std::string_view key, double min, double max, double f
 }
 
 bool Parameters::boolean(std::string_view key, bool fallback) {
+  know(key, {.type = Type::boolean, .fallback = fallback ? "true" : "false"});
   constexpr std::string_view kExpected = "true or false";
   const TreeNode* node = scalar(key, kExpected);
   if (node == nullptr) return fallback;
@@ -96,12 +121,14 @@ bool Parameters::boolean(std::string_view key, bool fallback) {
 }
 
 std::string Parameters::text(std::string_view key, std::string_view fallback) {
+  know(key, {.type = Type::text, .fallback = std::string(fallback)});
   const TreeNode* node = scalar(key, "text");
   return node == nullptr ? std::string(fallback) : node->text;
 }
 
 std::size_t Parameters::choice(std::string_view key,
                                std::initializer_list<std::string_view> allowed) {
+  know(key, {.type = Type::word, .words = allowed, .fallback = std::string(*allowed.begin())});
   const std::span<const std::string_view> words(allowed.begin(), allowed.size());
   const std::string expected = (words.size() > 1 ? "one of " : "") + listed(words);
   const TreeNode* node = find(key);
@@ -109,7 +136,6 @@ std::size_t Parameters::choice(std::string_view key,
   const bool says_null = node != nullptr && node->kind == TreeNode::Kind::null &&
                          std::find(words.begin(), words.end(), "null") != words.end();
   if (!says_null) node = scalar(key, expected);
-  known_.emplace(key);
   if (node == nullptr) return 0;
   const auto at = std::find(words.begin(), words.end(), says_null ? "null" : node->text);
   if (at != words.end()) return static_cast<std::size_t>(at - words.begin());
@@ -120,6 +146,7 @@ std::size_t Parameters::choice(std::string_view key,
 std::chrono::milliseconds Parameters::duration(std::string_view key, std::chrono::milliseconds min,
                                                std::chrono::milliseconds max,
                                                std::chrono::milliseconds fallback) {
+  know(key, within(min, max, fallback));
   const auto expected = [&](Reading reading) { return range_of_durations(min, max, reading); };
   return bounded(key, read_duration, min, max, expected).value_or(fallback);
 }
@@ -129,6 +156,7 @@ std::chrono::milliseconds Parameters::duration_or_off(std::string_view key,
                                                       std::chrono::milliseconds max,
                                                       std::chrono::milliseconds fallback) {
   constexpr std::string_view kOff = "off";
+  know(key, within(min, max, fallback, {kOff}));
   const auto expected = [&](Reading reading) {
     return "off or " + range_of_durations(min, max, reading);
   };
@@ -140,6 +168,8 @@ std::chrono::milliseconds Parameters::duration_or_off(std::string_view key,
 
 std::int64_t Parameters::size(std::string_view key, std::int64_t min, std::int64_t max,
                               std::int64_t fallback, std::string_view why) {
+  know(key,
+       within(Type::size, static_cast<double>(min), static_cast<double>(max), size_text(fallback)));
   const auto expected = [&](Reading reading) {
     const std::string bounds = "a size of " + size_text(min) + " to " + size_text(max);
     if (reading == Reading::no_unit) return bounds + " with its unit (B, KiB, MiB or GiB)";
@@ -149,8 +179,8 @@ std::int64_t Parameters::size(std::string_view key, std::int64_t min, std::int64
 }
 
 std::string Parameters::required_text(std::string_view key) {
+  know(key, {.type = Type::text, .required = true});
   if (!given(key)) {
-    known_.emplace(key);
     error(key, "is missing");
     return {};
   }
@@ -160,7 +190,7 @@ std::string Parameters::required_text(std::string_view key) {
 }
 
 std::optional<std::string> Parameters::optional_text(std::string_view key) {
-  known_.emplace(key);
+  know(key, {.type = Type::text, .nullable = true});
   if (is_none(key)) return std::nullopt;
   const TreeNode* node = scalar(key, "text or null");
   if (node == nullptr) return std::nullopt;
@@ -170,6 +200,7 @@ std::optional<std::string> Parameters::optional_text(std::string_view key) {
 }
 
 Parameters& Parameters::section(std::string_view key) {
+  know(key, {.section = true});
   if (const auto known = sections_.find(key); known != sections_.end()) return *known->second;
   const TreeNode* node = of_kind(TreeNode::Kind::mapping, key, "a mapping of keys to values");
   Parameters& child = add_child(node, name_of(key), place_of(key));
@@ -178,12 +209,12 @@ Parameters& Parameters::section(std::string_view key) {
 }
 
 Parameters* Parameters::optional_section(std::string_view key) {
-  known_.emplace(key);
+  know(key, {.section = true, .nullable = true});
   return is_none(key) ? nullptr : &section(key);
 }
 
 std::optional<std::vector<Parameters*>> Parameters::list(std::string_view key) {
-  known_.emplace(key);
+  know(key, {.list = true, .nullable = true});
   if (is_none(key)) return std::vector<Parameters*>();
   const TreeNode* node = of_kind(TreeNode::Kind::sequence, key, "a list");
   if (node == nullptr) return std::nullopt;
@@ -196,11 +227,13 @@ std::optional<std::vector<Parameters*>> Parameters::list(std::string_view key) {
                       path + ": must be a mapping of keys to values, is " + description(item));
     }
     items.push_back(&add_child(usable ? &item : nullptr, path, item.place));
+    sections_.emplace(std::string(key) + path.substr(path.rfind('[')), items.back());
   }
   return items;
 }
 
 std::vector<std::string> Parameters::texts(std::string_view key) {
+  know(key, {.type = Type::texts, .fallback = "[]"});
   const TreeNode* node = of_kind(TreeNode::Kind::sequence, key, "a list of texts");
   if (node == nullptr) return {};
   std::vector<std::string> items;
@@ -215,7 +248,7 @@ std::vector<std::string> Parameters::texts(std::string_view key) {
 }
 
 std::vector<Parameters::Member> Parameters::members(std::string_view key) {
-  known_.emplace(key);
+  know(key, {.type = Type::members, .nullable = true, .fallback = "{}"});
   if (is_none(key)) return {};
   const TreeNode* node = of_kind(TreeNode::Kind::mapping, key, "a mapping of names to values");
   if (node == nullptr) return {};
@@ -252,13 +285,14 @@ void Parameters::add_member(const TreeNode& member, const std::string& path,
   }
 }
 
-bool Parameters::is_section(std::string_view key) const {
+bool Parameters::is_section(std::string_view key) {
+  know(key, {.section = true});
   const TreeNode* node = find(key);
   return node != nullptr && node->kind == TreeNode::Kind::mapping;
 }
 
 void Parameters::gone(std::string_view key) {
-  gone_.emplace(key);
+  know(key, {.gone = true});
   if (given(key)) warning(key, "has no effect any more");
 }
 
@@ -275,7 +309,28 @@ void Parameters::warning(std::string_view key, std::string_view reason) {
   findings_.warning(place_of(key), message(key, reason));
 }
 
-std::vector<std::string> Parameters::keys() const {
+KeySpec& Parameters::spec(std::string_view key) {
+  return specs_.find(key)->second;
+}
+
+void Parameters::falls_back_to(std::string_view key, std::string_view text) {
+  spec(key).fallback = text;
+  spec(key).computed = true;
+}
+
+void Parameters::know(std::string_view key, KeySpec spec) {
+  spec.order = specs_.size();
+  const auto [known, is_new] = specs_.emplace(key, spec);
+  assert(spec.type == Type::none || known->second.type == Type::none ||
+         spec.type == known->second.type);
+  if (is_new || known->second.type != Type::none) return;
+  spec.order = known->second.order;
+  spec.section = spec.section || known->second.section;
+  if (spec.type != Type::none) known->second = std::move(spec);
+}
+
+std::vector<std::string> Parameters::keys() {
+  has_any_keys_ = true;
   std::vector<std::string> names;
   if (node_ == nullptr) return names;
   for (const TreeNode& child : node_->children) names.push_back(child.key);
@@ -286,12 +341,15 @@ void Parameters::finish() {
   for (const auto& child : children_) child->finish();
   if (node_ == nullptr || accepts_all_) return;
   for (const TreeNode& child : node_->children) {
-    if (!known_.contains(child.key) && !gone_.contains(child.key)) report_unknown(child);
+    if (!specs_.contains(child.key)) report_unknown(child);
   }
 }
 
 void Parameters::report_unknown(const TreeNode& child) {
-  const std::vector<std::string_view> known(known_.begin(), known_.end());
+  std::vector<std::string_view> known;
+  for (const auto& [key, spec] : specs_) {
+    if (!spec.gone) known.push_back(key);
+  }
   std::string message = "unknown key '" + shown(child.key) + "'";
   const std::string meant = suggestion(child.key, known);
   message += meant.empty() ? "; known here: " + listed(known, ", ") : meant;
@@ -308,7 +366,6 @@ const TreeNode* Parameters::find(std::string_view key) const {
 
 const TreeNode* Parameters::of_kind(TreeNode::Kind kind, std::string_view key,
                                     std::string_view expected) {
-  known_.emplace(key);
   const TreeNode* node = find(key);
   if (node == nullptr || node->kind == kind) return node;
   mismatch(key, expected, *node);

@@ -175,7 +175,9 @@ std::optional<StoreUri> read_store_uri(const Servers& servers, std::chrono::sys_
 
 void read_write_concern(Parameters& store) {
   constexpr std::string_view kMajority = "majority";
-  if (store.text("write_concern", kMajority) == kMajority) return;
+  const bool is_majority = store.text("write_concern", kMajority) == kMajority;
+  store.spec("write_concern").words = {kMajority};
+  if (is_majority) return;
   store.error("write_concern",
               "must be majority: a failover can roll back what fewer servers have, and the proxy "
               "would give out the same ids again");
@@ -219,6 +221,7 @@ std::optional<net::Endpoint> read_admin(Parameters& admin, const Servers& server
                                         Parameters& listening) {
   constexpr std::string_view kDefault = "127.0.0.1:27216";
   auto listen = admin.optional_text("listen");
+  admin.spec("listen").fallback = kDefault;
   if (!admin.given("listen")) listen = kDefault;
   if (!listen) return std::nullopt;
   auto endpoint = parse_address_and_port(*listen);
@@ -267,16 +270,17 @@ Config read_file(Parameters& file, ids::Sources sources, const std::string& seed
   if (servers.srv) config.srv_uri = servers.uri;
   config.written.listen = servers.first;
   config.written.upstream_uri = servers.written_uri;
+  // In the order of the default file, in which people are shown the keys.
+  config.id_store = read_id_store(servers, now, file, config.written);
+  config.admin = read_admin(file.section("admin"), servers, listen);
+  config.admin_hosts = read_admin_hosts(file.section("admin"));
   config.net = read_net(file, servers, now);
+  config.log = read_log(file.section("log"));
   const auto threads = file.integer_unless("threads", "auto", 1, 256);
   config.written.threads_auto = !threads;
   config.net.threads = threads
                            ? static_cast<std::uint32_t>(*threads)
                            : std::max(1U, std::thread::hardware_concurrency() / kCoresPerThread);
-  config.id_store = read_id_store(servers, now, file, config.written);
-  config.admin = read_admin(file.section("admin"), servers, listen);
-  config.admin_hosts = read_admin_hosts(file.section("admin"));
-  config.log = read_log(file.section("log"));
   config.rules = read_rules(file, config.id_store.db, sources);
   file.finish();
   return config;
@@ -297,7 +301,8 @@ bool Loaded::ok() const {
   });
 }
 
-Loaded parse(const std::string& text, ids::Sources sources, const std::string& seed_list) {
+Loaded parse(const std::string& text, ids::Sources sources, const std::string& seed_list,
+             const Look& look) {
   Findings findings;
   Loaded loaded;
   auto root = parse_tree(text, findings);
@@ -306,6 +311,7 @@ Loaded parse(const std::string& text, ids::Sources sources, const std::string& s
     const bool empty = root->kind == TreeNode::Kind::null;
     Parameters file(empty ? nullptr : &*root, "", {}, findings);
     loaded.config = read_file(file, sources, seed_list);
+    if (look) look(file, loaded.config);
   }
   loaded.findings = findings.in_file_order();
   return loaded;

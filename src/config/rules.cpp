@@ -13,6 +13,7 @@
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/ids/registry.hpp"
+#include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -141,7 +142,6 @@ void refuse_strategy(const std::string& name, Parameters& rule) {
 
 void read_strategy(rewrite::Rule& rule, Parameters& reader, const std::string& store_db,
                    ids::Sources sources) {
-  rule.strategy_name = reader.required_text("strategy");
   if (rule.strategy_name.empty()) return reader.accept_all();
   for (const ids::Kind& kind : ids::kinds()) {
     if (kind.name != rule.strategy_name) continue;
@@ -159,6 +159,18 @@ bool has_no_gaps(const rewrite::Rule& rule) {
   return rule.strategy != nullptr && rule.strategy->about().gapless;
 }
 
+/// The defaults that depend on the strategy.
+void note_defaults(const rewrite::Rule& rule, Parameters& reader) {
+  const bool has_gaps = !has_no_gaps(rule);
+  reader.section("retry").falls_back_to(
+      "attempts",
+      std::to_string(has_gaps ? ids::Source::kAttempts : rewrite::Assignment::kAttemptsInTurn));
+  if (!has_gaps) reader.falls_back_to("upserts", "refuse");
+  if (!has_gaps || rule.unique_index == ids::UniqueIndex::require) {
+    reader.falls_back_to("unique_index", "require");
+  }
+}
+
 /// The keys that do not affect which values a rule makes, only how it puts them into documents.
 constexpr std::array<std::string_view, 8> kOfTheRuleAlone{
     "assign", "driver_window", "in_transaction", "keep_driver_id",
@@ -174,6 +186,8 @@ rewrite::Rule read_rule(Parameters& reader, const std::string& store_db, ids::So
   rewrite::Rule rule;
   rule.ns = read_name("ns", reader, [&](std::string_view ns) { return fault_of_ns(ns, store_db); });
   rule.field = read_name("field", reader, fault_of_field);
+  rule.strategy_name = reader.required_text("strategy");
+  reader.spec("strategy").words = names_of_kinds();
   rule.assign = static_cast<Assign>(reader.choice(
       "assign", {"missing", "missing-or-null", "missing-or-zero", "driver", "always"}));
   rule.driver_window = read_driver_window(reader);
@@ -189,6 +203,7 @@ rewrite::Rule read_rule(Parameters& reader, const std::string& store_db, ids::So
       static_cast<rewrite::Upserts>(reader.choice("upserts", {"assign", "forward", "refuse"}));
   read_strategy(rule, reader, store_db, sources);
   if (has_no_gaps(rule) && !reader.given("upserts")) rule.upserts = rewrite::Upserts::refuse;
+  note_defaults(rule, reader);
   read_reserve(rule, reader);
   if (rule.reserve) rule.id_strategy = ids::make_object_ids(sources);
   rule.definition = canonical_texts(*reader.node());
@@ -275,6 +290,7 @@ std::vector<rewrite::Rule> read_rules(Parameters& file, const std::string& store
                                       ids::Sources sources) {
   const auto readers = file.list("rules");
   if (!readers) return {};
+  file.spec("rules").max = kMaxRules;
   if (readers->empty()) file.warning("rules", "is empty: everything is relayed unchanged");
   if (readers->size() > kMaxRules) {
     file.error("rules", "must be at most " + std::to_string(kMaxRules));

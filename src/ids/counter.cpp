@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "idproxy/base/buffer.hpp"
+#include "idproxy/base/glob.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/block_cache.hpp"
@@ -95,6 +96,7 @@ void read_custom(CounterPlace& place, Parameters& store) {
   place.key_field = read_name("key_field", store);
   place.value_field = read_name("value_field", store);
   place.value_is = static_cast<ValueIs>(store.choice("value_is", {"next", "last"}));
+  store.spec("value_is").required = true;
   if (!store.given("value_is")) store.error("value_is", "is missing; must be next or last");
   place.filter = read_filter(store);
   check_custom(place, store);
@@ -119,6 +121,8 @@ CounterPlace read_place(Parameters& store, std::string_view store_db) {
   place.store_db = store_db;
   place.db = store.text("db", store_db);
   place.collection = store.text("collection", custom ? "" : kLayouts.at(layout).collection);
+  store.spec("collection").computed = true;
+  store.spec("collection").required = custom;
   if (place.collection.empty()) store.error("collection", "must name a collection");
   if (custom) {
     read_custom(place, store);
@@ -138,6 +142,7 @@ void read_numbers(CounterSpec& spec, Output output, Parameters& rule) {
   if (spec.step == 0) rule.error("step", "must not be 0");
   const bool down = spec.step < 0;
   spec.max = rule.integer("max", lowest, highest, down ? lowest : highest);
+  rule.spec("max").computed = true;
   spec.start = rule.integer("start", lowest, highest, 1);
   if (down ? spec.start < spec.max : spec.start > spec.max) {
     rule.error("start", "must not be beyond max (" + std::to_string(spec.max) + ")");
@@ -148,7 +153,6 @@ RuleSource::About read_counter(Parameters& rule, std::string_view store_db) {
   RuleSource::About about;
   about.field = {rule.text("ns", ""), rule.text("field", ""), read_format(rule)};
   about.sequences = read_sequences(rule, about.field.format);
-  check_gap(rule, about.sequences);
   CounterSpec& spec = about.counter.emplace();
   read_numbers(spec, about.field.format.output, rule);
   spec.max =
@@ -164,9 +168,14 @@ RuleSource::About read_counter(Parameters& rule, std::string_view store_db) {
   }
   const auto key = store.optional_text("key");
   about.per_namespace = !name && !key;
-  spec.place.key = key ? *key : name.value_or(about.field.ns + "." + about.field.field);
+  const std::string own = about.field.ns + "." + about.field.field;
+  const std::string of_each = has_wildcards(about.field.ns) ? "<ns>." + about.field.field : own;
+  rule.falls_back_to("name", of_each);
+  store.falls_back_to("key", name.value_or(of_each));
+  spec.place.key = key ? *key : name.value_or(own);
   spec.scan = rule.duration_or_off("scan", 1s, 1h, spec.scan);
   spec.heal = read_heal(rule.section("heal"));
+  check_gap(rule, about.sequences, spec.heal);
   spec.on_store_down = read_on_store_down(rule.section("on_store_down"));
   return about;
 }

@@ -50,7 +50,9 @@ RuleSource::About read_ranges(Parameters& rule, std::string_view store_db) {
   RuleSource::About about;
   about.field = {rule.text("ns", ""), rule.text("field", ""), read_plain_format(rule)};
   RangesSpec& ranges = about.ranges.emplace();
-  ranges.name = rule.optional_text("name").value_or(about.field.ns + "." + about.field.field);
+  const std::string own = about.field.ns + "." + about.field.field;
+  ranges.name = rule.optional_text("name").value_or(own);
+  rule.falls_back_to("name", own);
   ranges.layout = read_ranges_layout(rule);
   ranges.pick = static_cast<RangesSpec::Pick>(rule.choice("pick", {"sticky", "random"}));
   ranges.active = static_cast<std::uint32_t>(rule.integer("active", 1, 64, ranges.active));

@@ -202,9 +202,8 @@ SequenceOptions read_sequences(Parameters& rule, NumberFormat& format) {
   return options;
 }
 
-void check_gap(Parameters& rule, const SequenceOptions& options) {
-  if (rule.section("heal").text("mode", "max") != "gap") return;
-  if (!options.text) return;
+void check_gap(Parameters& rule, const SequenceOptions& options, const CounterSpec::Heal& heal) {
+  if (heal.mode != CounterSpec::Heal::Mode::gap || !options.text) return;
   const std::string zero = "0";
   std::vector<const std::string*> fixed;
   for (const std::string& field : options.text->fields()) {

@@ -25,9 +25,9 @@ namespace idproxy::ids {
 /// template that has no other tokens becomes the format. Does not check the names of fields.
 [[nodiscard]] SequenceOptions read_sequences(Parameters& rule, NumberFormat& format);
 
-/// Refuses `heal: {mode: gap}` where what the texts of a sequence have in common does not suffice
+/// Refuses `mode: gap` where what the texts of a sequence have in common does not suffice
 /// to look for free numbers.
-void check_gap(Parameters& rule, const SequenceOptions& options);
+void check_gap(Parameters& rule, const SequenceOptions& options, const CounterSpec::Heal& heal);
 
 /// The numbers of a rule, from first to last.
 struct Course {

@@ -394,6 +394,8 @@ std::int64_t read_digits(Parameters& parameters, Output output, Check check) {
   using Limits = std::numeric_limits<std::int64_t>;
   const auto digits = parameters.integer("digits", Limits::min(), Limits::max(), kDefault);
   const DigitRange& range = kRanges.at(static_cast<std::size_t>(output));
+  parameters.spec("digits").min = 1;
+  parameters.spec("digits").max = static_cast<double>(range.most_digits);
   const auto check_digits = static_cast<std::int64_t>(width_of(check));
   const std::int64_t most = range.most_digits - check_digits;
   if (digits < 1 || digits > most) {

@@ -321,6 +321,7 @@ std::unique_ptr<RuleSource> make_uuid(Parameters& parameters, Sources sources,
                                       std::string_view /*store_db*/) {
   using Limits = std::numeric_limits<std::int64_t>;
   const auto version = parameters.integer("version", Limits::min(), Limits::max(), 7);
+  parameters.spec("version").words = {"7", "4", "1"};
   const auto representation = static_cast<Representation>(parameters.choice(
       "representation", {"standard", "java-legacy", "csharp-legacy", "python-legacy", "string"}));
   const bool ordered = parameters.choice("monotonic", {"process", "none"}) == 0;

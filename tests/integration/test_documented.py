@@ -10,13 +10,13 @@ import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, binary, configuration
+from support.schema import keys, of_rules, schema, sections
 from support.secured import STORE_ACTIONS, Certificates
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -191,57 +191,6 @@ def test_the_store_users_role_is_the_one_that_is_tested():
 
 # ---- the configuration
 
-# No key is like it, so that none is suggested, and all that are known are named.
-_UNKNOWN = "no-key-has-a-name-like-this"
-_KNOWN = re.compile(rf"error: (?:(\S+): )?unknown key '{_UNKNOWN}'; known here: (.*)")
-
-
-def checked(directory: pathlib.Path, config: dict[str, Any]) -> str:
-    path = directory / "config.yaml"
-    path.write_text(json.dumps(config))
-    return subprocess.run([binary(), "--check-config", "--config", path], capture_output=True,
-                          text=True, timeout=60).stdout
-
-
-def filled(known: dict[str, Any], fixed: dict[str, Any]) -> dict[str, Any]:
-    """Each key with a mapping that has an unknown key, unless it is fixed."""
-    mapping: dict[str, Any] = {_UNKNOWN: 1, **fixed}
-    for key, below in known.items():
-        given = fixed.get(key, {})
-        if isinstance(given, dict):
-            mapping[key] = filled(below or {}, given)
-    return mapping
-
-
-def leaves(known: dict[str, Any], path: str = "") -> set[str]:
-    return {leaf for key, below in known.items()
-            for leaf in (leaves(below, f"{path}{key}.") if below else {path + key})}
-
-
-def known_keys(directory: pathlib.Path, rule: dict[str, Any] | None = None) -> set[str]:
-    """Dotted names of all keys of the file, or of a rule like this, as the program itself names them:
-    a mapping with an unknown key is answered with those that are known."""
-    known: dict[str, Any] = {}
-    while True:
-        mapping = filled(known, rule or {})
-        output = checked(directory, mapping if rule is None else {"rules": [mapping]})
-        found: dict[str, Any] = {}
-        for path, names in sorted(_KNOWN.findall(output)):
-            if rule is not None:
-                if not path.startswith("rules[0]"):
-                    continue
-                path = path.removeprefix("rules[0]").removeprefix(".")
-            node = found
-            for part in filter(None, path.split(".")):
-                node[part] = node[part] or {}
-                node = node[part]
-            node.update({name: None for name in names.split(", ")})
-        assert found, output
-        if found == known:
-            return leaves(known)
-        known = found
-
-
 def described_keys(heading: str) -> list[list[str]]:
     """The rows below this heading, up to the next one of any rank."""
     text = re.split(r"(?m)^#+ ", CONFIGURATION.read_text().split(f"# {heading}\n")[1])[0]
@@ -254,32 +203,36 @@ TOP = ["listen", "upstream", "id_store", "admin, limits, log, threads", "Rules"]
 BEFORE_RULES = [row for heading in TOP for row in described_keys(heading)]
 
 
-def test_every_key_of_the_file_is_described(tmp_path):
+def test_every_key_of_the_file_is_described():
     described = [row[0] for row in BEFORE_RULES]
     assert len(described) == len(set(described))
-    assert set(described) == known_keys(tmp_path)
+    assert set(described) == set(keys(schema()))
 
 
-def rule_of(strategy: str) -> dict[str, Any]:
-    return {"ns": "shop.orders", "field": "number", "strategy": strategy}
-
-
-def test_every_key_of_a_rule_is_described(tmp_path):
-    refusal = checked(tmp_path, {"rules": [rule_of(_UNKNOWN)]})
-    (names,) = re.findall(r"strategy: must be one of (.*), is ", refusal)
-    strategies = re.findall(r"[\w-]{3,}", names)
+def test_every_key_of_a_rule_is_described():
     of_every_rule = {row[0] for row in described_keys("Keys of every rule")}
     headings = re.findall(r"(?m)^## Keys of the strategy (.*)$", CONFIGURATION.read_text())
-    assert sorted(headings) == sorted(strategies)
-    for strategy in strategies:
-        rule = rule_of(strategy)
-        known = known_keys(tmp_path, rule)
-        if strategy == "counter":
-            known |= known_keys(tmp_path, {**rule, "store": {"layout": "custom"}})
+    assert sorted(headings) == sorted(of_rules())
+    for strategy, its in of_rules().items():
         own = [row[0] for row in described_keys(f"Keys of the strategy {strategy}")]
         assert len(own) == len(set(own))
         assert of_every_rule.isdisjoint(own)
-        assert of_every_rule | set(own) == known, strategy
+        assert of_every_rule | set(own) == set(keys(its)), strategy
+
+
+def test_the_schema_has_the_descriptions():
+    for whole in (schema(), *of_rules().values()):
+        for key, its in keys(whole).items():
+            assert len(its.get("description", "")) > 10 and "](" not in its["description"], key
+
+
+def test_strategies_name_keys_that_there_are():
+    """Code that is a key with its value, but for options of MongoDB, and fields of counters' documents."""
+    known = {key for its in of_rules().values() for key in (*keys(its), *sections(its))}
+    names = {part for key in known for part in (key, key.rpartition(".")[2])}
+    text = (ROOT / "docs" / "strategies.md").read_text()
+    found = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)?): [^`]*`", text))
+    assert found - {"w", "j", "index", "next"} <= names, found - names
 
 
 def shipped_values() -> dict[str, str]:

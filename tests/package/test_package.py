@@ -88,6 +88,7 @@ def test_files(prefix):
         "share/doc/mongo-idproxy/README.md",
         "share/doc/mongo-idproxy/config/mongo-idproxy.yaml",
         "share/mongo-idproxy/dashboards/mongo-idproxy.json",
+        "share/mongo-idproxy/mongo-idproxy.schema.json",
         "share/mongo-idproxy/prometheus/alerts.yml",
         *documents,
     }
@@ -126,6 +127,11 @@ def test_shells_complete_its_arguments(prefix):
     for name in ("bash-completion/completions/mongo-idproxy", "zsh/site-functions/_mongo-idproxy",
                  "fish/vendor_completions.d/mongo-idproxy.fish"):
         assert "--check-config" in (prefix / "share" / name).read_text().replace("-l check", "--check")
+
+
+def test_editors_have_a_schema(prefix):
+    schema = (prefix / "share/mongo-idproxy/mongo-idproxy.schema.json").read_text()
+    assert schema == run(prefix / "bin" / "mongo-idproxy", "config", "--schema")
 
 
 def sections(program: pathlib.Path) -> set[str]:

@@ -16,6 +16,10 @@ namespace idproxy::app {
 /// Opens no listener and writes nothing.
 [[nodiscard]] ExitCode check_config(const std::string& file, CheckWith with);
 
+/// Prints every key of the configuration with its value, its default and where it comes from, or
+/// the JSON Schema of all configurations.
+[[nodiscard]] ExitCode print_config(const ConfigRequest& request);
+
 /// Gives the collection's documents without the field their values, through the rule's own
 /// strategy, and prints a report. SIGINT and SIGTERM end it behind the batch under way, a second
 /// one at once. Returns `ok` if no document is left, `left` if some are, `unavailable` if it could

@@ -98,6 +98,12 @@ struct IdsRequest {
   enum class Format { text, json } format = Format::text;
 };
 
+/// What to show of a configuration.
+struct ConfigRequest {
+  std::string file;  ///< the configuration; not needed for the schema
+  enum class Show { keys, keys_as_json, schema } show = Show::keys;
+};
+
 /// What can be typed behind the program's name, for shells that complete it.
 struct CommandSyntax {
   struct Option {

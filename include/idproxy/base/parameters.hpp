@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -40,6 +40,25 @@ struct TreeNode {
   /// boolean nor a number.
   [[nodiscard]] bool is_boolean() const;
   [[nodiscard]] bool is_text() const;
+};
+
+/// What the getters have said about a key: what the program knows of its own configuration.
+struct KeySpec {
+  enum class Type { none, integer, number, boolean, text, word, duration, size, texts, members };
+
+  Type type = Type::none;  ///< of the value, if it is no section and no list of sections
+  bool section = false;    ///< it may be a mapping
+  bool list = false;       ///< it may be a list of mappings
+  bool required = false;
+  bool nullable = false;
+  bool gone = false;                      ///< has no effect any more
+  std::vector<std::string_view> words{};  ///< all its values, or, with bounds, others beside them
+  std::string fallback{};                 ///< as in a file; null if it is empty and `nullable`
+  bool computed = false;                  ///< the fallback follows from other keys
+  /// Inclusive, in the type's unit: milliseconds or bytes. Those of 64 bits are no bounds.
+  double min = std::numeric_limits<double>::lowest();
+  double max = std::numeric_limits<double>::max();
+  std::size_t order = 0;  ///< in which the keys of a mapping were asked for
 };
 
 /// Reads one mapping of the configuration. Each getter records a value that is not what it expects,
@@ -98,16 +117,31 @@ class Parameters {
 
   [[nodiscard]] bool given(std::string_view key) const { return find(key) != nullptr; }
   /// True if the key's value is a nested mapping.
-  [[nodiscard]] bool is_section(std::string_view key) const;
+  [[nodiscard]] bool is_section(std::string_view key);
   /// True for an absent key and for null.
   [[nodiscard]] bool is_none(std::string_view key) const;
   /// The scalar as it is in the file, before variables were replaced; "" for other values.
   [[nodiscard]] std::string_view as_written(std::string_view key) const;
   /// All keys, for mappings whose keys the operator chooses, such as names of servers.
-  [[nodiscard]] std::vector<std::string> keys() const;
+  [[nodiscard]] std::vector<std::string> keys();
   [[nodiscard]] const std::string& path() const { return path_; }
   /// The mapping; null if it is not in the file.
   [[nodiscard]] const TreeNode* node() const { return node_; }
+
+  /// What the getters have said about the keys that they were asked for.
+  [[nodiscard]] const std::map<std::string, KeySpec, std::less<>>& specs() const { return specs_; }
+  /// To say more about a key, which a getter has read.
+  [[nodiscard]] KeySpec& spec(std::string_view key);
+  /// The fallback of a key that a getter has read follows from other keys: it is this.
+  void falls_back_to(std::string_view key, std::string_view text);
+  /// The sections that have been read, by key, and the items of lists as "key[0]", "key[1]"...
+  [[nodiscard]] const std::map<std::string, Parameters*, std::less<>>& sections() const {
+    return sections_;
+  }
+  /// True if keys() was called.
+  [[nodiscard]] bool has_any_keys() const { return has_any_keys_; }
+  /// The key's value; null if it is absent.
+  [[nodiscard]] const TreeNode* find(std::string_view key) const;
 
   /// Records an error or a warning at the key's place, or at the mapping's if the key is absent.
   void error(std::string_view key, std::string_view reason);
@@ -122,7 +156,8 @@ class Parameters {
   [[nodiscard]] std::size_t errors() const { return findings_.errors(); }
 
  private:
-  [[nodiscard]] const TreeNode* find(std::string_view key) const;
+  /// Notes what is said first. A key must not be read as values of several types.
+  void know(std::string_view key, KeySpec spec);
   /// The value of a key that must be of this kind; null if the key is absent. Null, too, for any
   /// other value, which it reports with `expected`.
   const TreeNode* of_kind(TreeNode::Kind kind, std::string_view key, std::string_view expected);
@@ -147,11 +182,11 @@ class Parameters {
   std::string path_;
   Place place_;
   Findings& findings_;
-  std::set<std::string, std::less<>> known_;
-  std::set<std::string, std::less<>> gone_;  // accepted, but not offered in messages
+  std::map<std::string, KeySpec, std::less<>> specs_;
   std::map<std::string, Parameters*, std::less<>> sections_;
   std::vector<std::unique_ptr<Parameters>> children_;
   bool accepts_all_ = false;
+  bool has_any_keys_ = false;
 };
 
 }  // namespace idproxy

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "idproxy/base/finding.hpp"
+#include "idproxy/base/parameters.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/ids/source.hpp"
 #include "idproxy/net/options.hpp"
@@ -43,11 +45,15 @@ struct Loaded {
   [[nodiscard]] bool ok() const;
 };
 
+/// Gets what has read the file, and knows its keys.
+using Look = std::function<void(const Parameters& file, const Config& config)>;
+
 /// Reads a configuration from its text. Does not use the network; reads the files that `*_file`
 /// keys name. If upstream.uri is a mongodb+srv string, `seed_list` is the mongodb:// string that it
-/// resolves to (with_seed_list), or empty if it is not resolved yet.
+/// resolves to (with_seed_list), or empty if it is not resolved yet. Calls `look`, if there is one,
+/// unless the text is not YAML.
 [[nodiscard]] Loaded parse(const std::string& text, ids::Sources sources,
-                           const std::string& seed_list = {});
+                           const std::string& seed_list = {}, const Look& look = {});
 
 /// The keys whose changes from `running` to `next` need a restart and must not be applied, in the
 /// order of the default file; names only, no values. A reload can change everything else: rules,

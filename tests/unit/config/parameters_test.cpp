@@ -11,7 +11,7 @@ using testing::IsEmpty;
 
 TEST(Parameters, ReadsEachType) {
   Mapping m(
-      "integer: -3\nnumber: 0.25\nboolean: true\ntext: off\nquoted: '12'\nchoice: off\n"
+      "integer: -3\nnumber: 0.25\nboolean: true\ntext: off\nquoted: '12'\nchoice: off\nnever: off\n"
       "duration: 250ms\nsize: 64KiB\nlist: [a, 'b']\nnull_text: null\nsection: {key: 5}\n");
   Parameters& r = m.reader;
   EXPECT_EQ(r.integer("integer", -5, 5, 0), -3);
@@ -22,7 +22,7 @@ TEST(Parameters, ReadsEachType) {
   EXPECT_EQ(r.choice("choice", {"on", "off"}), 1U);
   EXPECT_EQ(r.duration("duration", 0ms, 1s, 0ms), 250ms);
   EXPECT_EQ(r.duration_or_off("duration", 1ms, 1s, 7ms), 250ms);
-  EXPECT_EQ(r.duration_or_off("choice", 1ms, 1s, 7ms), 0ms);
+  EXPECT_EQ(r.duration_or_off("never", 1ms, 1s, 7ms), 0ms);
   EXPECT_EQ(r.size("size", 0, 1 << 20, 0), 65536);
   EXPECT_THAT(r.texts("list"), ElementsAre("a", "b"));
   EXPECT_EQ(r.optional_text("null_text"), std::nullopt);
@@ -35,17 +35,17 @@ TEST(Parameters, FallsBackForAbsentKeys) {
   Mapping m("{}");
   Parameters& r = m.reader;
   EXPECT_EQ(r.integer("a", 0, 5, 4), 4);
-  EXPECT_EQ(r.number("a", 0, 1, 0.5), 0.5);
-  EXPECT_TRUE(r.boolean("a", true));
-  EXPECT_EQ(r.text("a", "x"), "x");
-  EXPECT_EQ(r.choice("a", {"on", "off"}), 0U);
-  EXPECT_EQ(r.duration("a", 0ms, 1s, 7ms), 7ms);
-  EXPECT_EQ(r.duration_or_off("a", 1ms, 1s, 7ms), 7ms);
-  EXPECT_EQ(r.size("a", 0, 9, 8), 8);
-  EXPECT_EQ(r.optional_text("a"), std::nullopt);
-  EXPECT_EQ(r.optional_section("a"), nullptr);
+  EXPECT_EQ(r.number("b", 0, 1, 0.5), 0.5);
+  EXPECT_TRUE(r.boolean("c", true));
+  EXPECT_EQ(r.text("d", "x"), "x");
+  EXPECT_EQ(r.choice("e", {"on", "off"}), 0U);
+  EXPECT_EQ(r.duration("f", 0ms, 1s, 7ms), 7ms);
+  EXPECT_EQ(r.duration_or_off("g", 1ms, 1s, 7ms), 7ms);
+  EXPECT_EQ(r.size("h", 0, 9, 8), 8);
+  EXPECT_EQ(r.optional_text("i"), std::nullopt);
+  EXPECT_EQ(r.optional_section("j"), nullptr);
   EXPECT_EQ(r.section("s").section("t").integer("u", 0, 5, 3), 3);
-  EXPECT_FALSE(r.given("a"));
+  EXPECT_FALSE(r.given("k"));
   r.finish();
   EXPECT_THAT(m.found(), IsEmpty());
 }

@@ -106,9 +106,7 @@ boost::json::value json_or_null(const std::optional<std::int64_t>& number) {
 
 /// Why it cannot be set at all.
 std::string why_never(const StoredCounter& counter, const std::string& name) {
-  if (!counter.exists()) return "there is no counter " + name + " yet: the first insert makes it";
-  if (!counter.spec.place.is_range()) return "";
-  return name + " is a range of a rule with counter-ranges, which the proxies move themselves";
+  return counter.exists() ? "" : "there is no counter " + name + " yet: the first insert makes it";
 }
 
 }  // namespace
@@ -203,6 +201,10 @@ std::string refusal_to_set(const CounterView& view, std::int64_t next, Force for
   if (std::string why = why_never(counter, view.name); !why.empty()) return why;
   if (is_ahead(view, next, counter.spec.max)) {
     return number + " is beyond the max of " + view.name + ", " + std::to_string(counter.spec.max);
+  }
+  if (counter.spec.place.is_range() && next < counter.spec.start) {
+    return number + " is before the first number of " + view.name + ", " +
+           std::to_string(counter.spec.start) + ": it is of another range, or of none";
   }
   for (const ids::CounterField& field : counter.fields) {
     const bool is_narrow = field.format.output == ids::NumberFormat::Output::int32;

@@ -22,6 +22,7 @@
 #include "idproxy/app/app.hpp"
 #include "idproxy/id_store/counter_position.hpp"
 #include "idproxy/id_store/login_advice.hpp"
+#include "idproxy/id_store/stored_counters.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 
 namespace idproxy::app {
@@ -109,8 +110,9 @@ class VerifyRule {
 class VerifyQuestions final : public VerifyAnswers {
  public:
   /// Borrows its arguments.
-  VerifyQuestions(const VerifyTarget& target, const ids::RuleSource& rule, const Pool& pool)
-      : target_(target), about_(rule.about()), client_(pool.client()) {}
+  VerifyQuestions(const VerifyTarget& target, const ids::RuleSource& rule, const Pool& pool,
+                  const id_store::Options& store)
+      : target_(target), about_(rule.about()), store_(store), client_(pool.client()) {}
 
   std::optional<std::int64_t> next_number(const VerifiedSequence& sequence) override {
     if (about_.gapless && !about_.gapless->floor) return std::nullopt;
@@ -124,6 +126,21 @@ class VerifyQuestions final : public VerifyAnswers {
     const bool is_known =
         reply.ok() && value.is_number() && !__builtin_add_overflow(next, is_last ? step : 0, &next);
     return is_known ? std::optional(next) : std::nullopt;
+  }
+
+  std::vector<VerifiedRange> ranges() override {
+    id_store::StoredCounters counters(store_, process_sources().clock);
+    const std::vector<const ids::RuleSource::About*> rules{&about_};
+    const auto found = counters.find(rules);
+    std::vector<VerifiedRange> ranges;
+    if (!found) {
+      note_ = "numbers are not compared with the ranges: " + found.error().reason;
+      return ranges;
+    }
+    for (const id_store::StoredCounter& range : *found) {
+      ranges.push_back({range.spec.place.key, range.spec.start, range.spec.max, range.next});
+    }
+    return ranges;
   }
 
   std::string remedy(const VerifiedSequence& sequence, std::int64_t next) override {
@@ -152,6 +169,7 @@ class VerifyQuestions final : public VerifyAnswers {
   [[nodiscard]] ids::CounterPlace place_of(const VerifiedSequence& sequence) const {
     ids::CounterPlace place = about_.counter ? about_.counter->place : floor_place();
     if (about_.per_namespace || about_.gapless) place.key = target_.ns.text() + "." + target_.field;
+    if (!sequence.range.empty()) place.key = sequence.range;
     const std::string key = ids::sequence_key(place.key, sequence.scope, sequence.period);
     if (!key.empty()) ids::choose_in(place, key, sequence.scope);
     return place;
@@ -169,6 +187,7 @@ class VerifyQuestions final : public VerifyAnswers {
 
   const VerifyTarget& target_;
   const ids::RuleSource::About& about_;
+  const id_store::Options& store_;
   id_store::mongo::Client client_;
   std::string note_;
 };
@@ -183,7 +202,7 @@ class Verification {
         rule_(*rule.strategy),
         pool_(store.uri, kVerifyTimeout, store.uri_key),
         client_(pool_.client()),
-        questions_(target_, rule_, pool_),
+        questions_(target_, rule_, pool_, store),
         stop_(stop) {}
 
   /// Looks at what there is to read. Returns why it cannot be read, for people; empty: it can.
@@ -272,7 +291,6 @@ class Verification {
       return "values repeat by design in each period, which they do not show: duplicates and "
              "ranges cannot be judged";
     }
-    if (rule_.about().ranges) return "numbers are not compared with the counters of the ranges";
     return questions_.note();
   }
 

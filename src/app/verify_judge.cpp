@@ -236,6 +236,7 @@ void VerifyJudge::judge_number(Bytes document, const bson::Element& value) {
         {.value = verify_value_text(value), .id = verify_id_text(document)});
   }
   if (options.repeats()) return;
+  if (about_.ranges) note_in_range(*number);
   const auto sequence = periods_.try_emplace(period, Sequence{VerifyRuns(step_), {}}).first;
   sequence->second.runs.add(*number);
   sequence->second.format = std::move(format);
@@ -256,7 +257,8 @@ void VerifyJudge::close_scope(Read read) {
 
 void VerifyJudge::close(const VerifiedSequence& sequence, VerifyRuns& runs, Read read) {
   if (read == Read::all && about_.gapless) note_gaps(sequence, runs);
-  if (read == Read::all && about_.counter) note_position(sequence, runs);
+  if (read == Read::all && about_.ranges) note_ranges();
+  if (read == Read::all && about_.counter && !about_.ranges) note_position(sequence, runs);
   ++findings_.sequences;
   if (findings_.first_sequences.size() == VerifyFindings::kMostSequences) return;
   findings_.first_sequences.push_back(
@@ -301,11 +303,36 @@ void VerifyJudge::note_gaps(const VerifiedSequence& sequence, VerifyRuns& runs) 
 void VerifyJudge::note_position(const VerifiedSequence& sequence, const VerifyRuns& runs) {
   const auto next = answers_.next_number(sequence);
   const std::int64_t farthest = step_ > 0 ? runs.last() : runs.first();
-  if (!next || (step_ > 0 ? farthest < *next : farthest > *next)) return;
-  add(VerifyKind::beyond_counter,
-      {std::to_string(farthest) + ", the counter's next number is " + std::to_string(*next),
-       {},
-       sequence_name(sequence)});
+  if (next && (step_ > 0 ? farthest >= *next : farthest <= *next)) {
+    note_beyond(sequence, farthest, *next);
+  }
+}
+
+void VerifyJudge::note_in_range(std::int64_t number) {
+  if (!ranges_) ranges_ = answers_.ranges();
+  const auto range = std::ranges::lower_bound(*ranges_, number, {}, &VerifiedRange::last);
+  if (range == ranges_->end() || number < range->first) return;
+  const auto largest = largest_.try_emplace(range->key, number).first;
+  largest->second = std::max(largest->second, number);
+}
+
+/// Looks where the ranges are now: proxies have taken numbers from them meanwhile.
+void VerifyJudge::note_ranges() {
+  for (const VerifiedRange& range : answers_.ranges()) {
+    const auto largest = largest_.find(range.key);
+    const bool is_behind =
+        largest != largest_.end() && range.next && *range.next <= largest->second;
+    if (is_behind) note_beyond({.range = range.key}, largest->second, *range.next);
+  }
+}
+
+void VerifyJudge::note_beyond(const VerifiedSequence& sequence, std::int64_t farthest,
+                              std::int64_t next) {
+  const std::string whose =
+      sequence.range.empty() ? "the counter's next number is " : "the next number of its range is ";
+  add(VerifyKind::beyond_counter, {std::to_string(farthest) + ", " + whose + std::to_string(next),
+                                   {},
+                                   sequence_name(sequence)});
   std::int64_t behind = 0;
   std::string& remedy = findings_.kinds[VerifyKind::beyond_counter].remedy;
   const bool is_first = remedy.empty() && !__builtin_add_overflow(farthest, step_, &behind);

@@ -18,6 +18,15 @@ struct VerifiedSequence {
   std::string scope{};         ///< as Sequences::Chosen::scope
   std::string period{};        ///< as ids::period_of()
   ids::NumberFormat format{};  ///< of the last number that was read
+  std::string range{};         ///< the key of a range's document, of which it has the numbers
+};
+
+/// A range of a rule with counter-ranges, as its document has it now.
+struct VerifiedRange {
+  std::string key;  ///< of the document
+  std::int64_t first;
+  std::int64_t last;
+  std::optional<std::int64_t> next;  ///< what it hands out next; nothing: it gives no numbers
 };
 
 /// What the judgement has to ask beside the documents. A fake answers in tests.
@@ -27,6 +36,8 @@ class VerifyAnswers {
   /// The number that the sequence's counter hands out next, or that is behind the floor of one
   /// without gaps; nothing: there is none, or it cannot be read.
   virtual std::optional<std::int64_t> next_number(const VerifiedSequence& sequence) = 0;
+  /// The ranges of the rule, in ascending order; none if it has none, or they cannot be read.
+  virtual std::vector<VerifiedRange> ranges() = 0;
   /// The command that sets this counter so that `next` is the next number.
   virtual std::string remedy(const VerifiedSequence& sequence, std::int64_t next) = 0;
   /// Looks once more which of these numbers, few enough for one command, documents have now.
@@ -76,6 +87,9 @@ class VerifyJudge {
   void read_on(const VerifiedSequence& sequence, std::int64_t end, VerifyRuns& runs);
   void note_gaps(const VerifiedSequence& sequence, VerifyRuns& runs);
   void note_position(const VerifiedSequence& sequence, const VerifyRuns& runs);
+  void note_in_range(std::int64_t number);
+  void note_ranges();
+  void note_beyond(const VerifiedSequence& sequence, std::int64_t farthest, std::int64_t next);
 
   const ids::RuleSource& rule_;
   const ids::RuleSource::About& about_;
@@ -88,9 +102,11 @@ class VerifyJudge {
 
   std::vector<ids::FieldValue> values_;  // of the document, by beside()
   std::string scope_;
-  std::map<std::string, Sequence> periods_;  // of the scope
-  std::string last_value_;                   // of the scope
-  std::uint64_t equal_ = 0;                  // documents that have it
+  std::map<std::string, Sequence> periods_;           // of the scope
+  std::optional<std::vector<VerifiedRange>> ranges_;  // as they were at the first number
+  std::map<std::string, std::int64_t> largest_;       // of each range with numbers, by its key
+  std::string last_value_;                            // of the scope
+  std::uint64_t equal_ = 0;                           // documents that have it
 };
 
 /// The name of a BSON type as $type takes it: "int", "objectId".

@@ -201,7 +201,43 @@ class TestList:
         assert len(found) == 3
         begun = found[f"COUNTER DOCUMENT NUMBER {used // 10}"]
         assert (begun["next"], begun["largest"], begun["left"]) == (used + 1, used, 9)
-        refused(commands(rules).counters("set", begun["name"], used + 2), "range")
+        first = used // 10 * 10
+        command = commands(rules)
+        refused(command.counters("set", begun["name"], used), "is not beyond", used)
+        refused(command.counters("set", begun["name"], first - 1, "--force"), "first number of", first)
+        refused(command.counters("set", begun["name"], first + 10, "--force"), "max", first + 9)
+        assert command.json("set", begun["name"], first + 5)["next"] == first + 5
+        document = replica_set.client[coll].ranges.find_one({"_id": begun["name"]})
+        assert (document["COUNT"], document["MAX_VALUE"]) == (first + 5, first + 9)
+        assert isinstance(document["COUNT"], bson.Int64)
+
+        def is_there() -> bool:
+            assert insert(proxy, f"{coll}.r", 1)["n"] == 1
+            return numbers(replica_set.client, f"{coll}.r")[-1] >= first + 5 or \
+                len(numbers(replica_set.client, f"{coll}.r")) > 8
+        eventually(is_there, 25)
+        found = sorted(numbers(replica_set.client, f"{coll}.r"))
+        assert found[-1] == first + 5 and len(set(found)) == len(found) <= 5, found
+        assert not proxy.find_events("counter_backwards") and not proxy.find_events("counter_healed")
+
+    def test_sync_of_ranges(self, replica_set, coll, commands):
+        rules = [{**counter_rule(f"{coll}.r"), "strategy": "counter-ranges", "create": False,
+                  "ranges": {"count": 3, "width": 10}, "store": {"db": coll, "collection": "ranges"}}]
+        names = [f"COUNTER DOCUMENT NUMBER {i}" for i in range(3)]
+        replica_set.client[coll].ranges.insert_many(
+            [{"_id": name, "COUNT": bson.Int64(10 * i), "MAX_VALUE": bson.Int64(10 * i + 9)}
+             for i, name in enumerate(names)])
+        data = replica_set.client[coll].r
+        data.insert_many([{"n": bson.Int64(n)} for n in (3, 14, 29)])
+        command = commands(rules)
+        refused(command.counters("sync", names[0]), "not known")
+        data.create_index("n", unique=True)
+        assert [each["behind"] for each in command.listed().values()] == [4, 5, 10]
+        assert command.json("sync", names[0])["next"] == 4
+        assert command.json("sync", names[1]) | {"was": 10, "next": 15, "left": 5} == command.json("get", names[1]) | \
+            {"was": 10}
+        refused(command.counters("sync", names[2]), "no number is left")
+        assert [each["COUNT"] for each in replica_set.client[coll].ranges.find().sort("_id")] == [4, 15, 20]
 
     def test_one_without_an_answer(self, tmp_path, coll):
         port = free_port()

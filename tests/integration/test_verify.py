@@ -218,6 +218,28 @@ class TestFaults:
         assert done.counts() == {"beyond_counter": 1, "beyond_max": 1}, done
         assert done.examples("beyond_max") == [{"_id": "far", "value": "2001"}]
 
+    def test_numbers_beyond_a_range(self, place, start_proxy, coll):
+        there = place(strategy="counter-ranges", ranges={"count": 5, "width": 100}, active=1,
+                      store={"db": DB, "collection": f"{coll}_ranges"})
+        there.collection.create_index("n", unique=True)
+        proxy = start_proxy(there.config)
+        assert insert(proxy, there.ns, 10)["n"] == 10
+        proxy.stop()
+        clean = there.json()
+        assert clean.code == 0 and not clean.document.get("note"), clean
+        stored = {each["n"] for each in there.collection.find()}
+        other = next(i for i in range(5) if not stored & set(range(100 * i, 100 * i + 100)))
+        there.collection.insert_one({"n": Int64(100 * other + 42)})
+        done = there.json()
+        assert done.code == 1 and done.counts() == {"beyond_counter": 1}, done
+        assert done.examples("beyond_counter") == [
+            {"value": f"{100 * other + 42}, the next number of its range is {100 * other}"}]
+        key, value = re.search(r'updateOne\((\{.*?\}), .*NumberLong\("(\d+)"\)',
+                               done.document["beyond_counter"]["remedy"]).groups()
+        assert json.loads(key) == {"_id": f"COUNTER DOCUMENT NUMBER {other}"}
+        there.client[DB][f"{coll}_ranges"].update_one(json.loads(key), {"$set": {"COUNT": Int64(value)}})
+        assert there.run().code == 0
+
     def test_gaps(self, place, start_proxy):
         there = place(strategy="gapless", unique_index="create")
         proxy = start_proxy(there.config)

@@ -25,8 +25,9 @@ class Answers final : public VerifyAnswers {
     asked.push_back(sequence.period);
     return next;
   }
-  std::string remedy(const VerifiedSequence&, std::int64_t wanted) override {
-    return "set " + std::to_string(wanted);
+  std::vector<VerifiedRange> ranges() override { return ranges_now; }
+  std::string remedy(const VerifiedSequence& sequence, std::int64_t wanted) override {
+    return "set " + sequence.range + std::to_string(wanted);
   }
   std::vector<std::int64_t> stored(const VerifiedSequence&, const VerifyRuns::Gap& gap) override {
     looked_for.push_back(gap);
@@ -38,6 +39,7 @@ class Answers final : public VerifyAnswers {
   }
 
   std::optional<std::int64_t> next;
+  std::vector<VerifiedRange> ranges_now;
   std::vector<std::int64_t> there;
   std::vector<VerifyRuns::Gap> looked_for;
   std::vector<std::string> asked;
@@ -148,6 +150,25 @@ TEST(VerifyJudge, FindsACounterThatIsBehindOnItsWayDown) {
   counter.add_all(n(4), n(8), n(9), n(10));
   EXPECT_EQ(counter.counts(), (Counts{{Kind::beyond_counter, 1}, {Kind::beyond_max, 1}}));
   EXPECT_EQ(counter.judge->findings().kinds.at(Kind::beyond_counter).remedy, "set 3");
+}
+
+TEST(VerifyJudge, FindsRangesThatAreBehind) {
+  Case ranges("counter-ranges", {});
+  ranges.answers.ranges_now = {{"r0", 0, 9, 5}, {"r1", 10, 19, 14}, {"r2", 20, 29, {}}};
+  ranges.add_all(n(4), n(12), n(14), n(15), n(25), n(99));
+  EXPECT_EQ(ranges.counts(), (Counts{{Kind::beyond_counter, 1}}));
+  EXPECT_EQ(ranges.example(Kind::beyond_counter).value, "15, the next number of its range is 14");
+  EXPECT_EQ(ranges.judge->findings().kinds.at(Kind::beyond_counter).remedy, "set r116");
+}
+
+TEST(VerifyJudge, ComparesWithWhereTheRangesAreAtTheEnd) {
+  for (const bool is_full : {false, true}) {
+    Case ranges("counter-ranges", {});
+    ranges.answers.ranges_now = {{"r0", 0, 9, 5}};
+    ranges.add_all(n(4), n(7), n(9));
+    ranges.answers.ranges_now[0].next = is_full ? 10 : 9;
+    EXPECT_EQ(ranges.counts().size(), is_full ? 0U : 1U);
+  }
 }
 
 TEST(VerifyJudge, FindsNumbersBeyondMax) {

@@ -291,13 +291,18 @@ bool complete_config(const Asked& asked) {
 
 void add_config_options(CLI::App& options, Asked& asked) {
   ConfigRequest& request = asked.show_config;
-  CLI::Option* json = options.add_flag_callback(
-      "--json", [&request] { request.show = ConfigRequest::Show::keys_as_json; }, "Print JSON");
+  CLI::Option* json =
+      options
+          .add_flag_callback(
+              "--json", [&request] { request.show = ConfigRequest::Show::keys_as_json; },
+              "Print JSON")
+          ->option_text(" ");
   options
       .add_flag_callback(
           "--schema", [&request] { request.show = ConfigRequest::Show::schema; },
           "Print the JSON Schema of the file, for editors")
-      ->excludes(json);
+      ->excludes(json)
+      ->option_text(" ");
   add_config(options, asked);
 }
 
@@ -464,8 +469,9 @@ app::CommandSyntax syntax_of(const CLI::App& options) {
   app::CommandSyntax syntax{
       options.get_parent() != nullptr ? options.get_name() : "", options.get_description(), {}};
   for (const CLI::Option* option : options.get_options()) {
-    app::CommandSyntax::Option found{
-        {}, option->get_option_text(), in_one_line(option->get_description())};
+    // A blank keeps CLI11 from saying what a flag needs or excludes.
+    const std::string argument = option->get_option_text() == " " ? "" : option->get_option_text();
+    app::CommandSyntax::Option found{{}, argument, in_one_line(option->get_description())};
     for (const std::string& name : option->get_snames()) found.names.push_back("-" + name);
     for (const std::string& name : option->get_lnames()) found.names.push_back("--" + name);
     if (!found.names.empty()) syntax.options.push_back(std::move(found));

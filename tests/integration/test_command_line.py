@@ -541,6 +541,8 @@ class TestCompletion:
         assert self.completed("mongo-idproxy", "status", "--w") == ["--watch"]
         assert self.completed("mongo-idproxy", "wait", "--w") == []
         assert self.completed("mongo-idproxy", "wait", "--max", "") == []
+        assert "--config" in self.completed("mongo-idproxy", "config", "--json", "--")
+        assert "--config" in self.completed("mongo-idproxy", "--check-config", "--connect", "--")
         assert self.completed("mongo-idproxy", "check", "--config", f"{tmp_path}/so") == [
             f"{tmp_path}/some.yaml"]
 

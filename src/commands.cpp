@@ -96,6 +96,21 @@ constexpr const char* kConfigFooter =
     "Exit codes: 0 printed, 64 command line, 70 internal error, 77 file unreadable,\n"
     "            78 configuration\n";
 
+constexpr const char* kDoctorUsage = "Usage: mongo-idproxy doctor [--json] [--config FILE]\n";
+
+constexpr const char* kDoctorFooter =
+    "Looks at the file, its secrets and certificates, this host's ports and\n"
+    "descriptors, the servers, the store's user, rules, indexes, counters, and the\n"
+    "proxies that run. Each finding has a name that docs/troubleshooting.md explains,\n"
+    "and the commands to type. It only reads, and ends within 30 seconds.\n"
+    "\n"
+    "Examples:   sudo mongo-idproxy doctor\n"
+    "            mongo-idproxy doctor --json --config proxy.yaml\n"
+    "\n"
+    "Exit codes: 0 nothing is wrong, but for notes; 1 errors or warnings,\n"
+    "            64 command line, 70 internal error, 77 file unreadable,\n"
+    "            78 the file is no configuration\n";
+
 constexpr const char* kBackfillUsage =
     "Usage: mongo-idproxy backfill --ns DB.COLLECTION --field FIELD\n"
     "                              [--sort FIELD | --sort -FIELD] [--rate N]\n"
@@ -306,6 +321,13 @@ void add_config_options(CLI::App& options, Asked& asked) {
   add_config(options, asked);
 }
 
+void add_doctor_options(CLI::App& options, Asked& asked) {
+  options.add_flag_callback(
+      "--json", [&asked] { asked.doctor.format = app::DoctorRequest::Format::json; },
+      "Print the findings as JSON");
+  add_config(options, asked);
+}
+
 void add_backfill_options(CLI::App& options, Asked& asked) {
   BackfillRequest& request = asked.backfill;
   add_config(options, asked);
@@ -399,6 +421,11 @@ ExitCode run_config(Asked& asked, const Syntax&) {
   return app::print_config(asked.show_config);
 }
 
+ExitCode run_doctor(Asked& asked, const Syntax&) {
+  asked.doctor.file = asked.config;
+  return app::doctor(asked.doctor);
+}
+
 ExitCode run_backfill(Asked& asked, const Syntax&) {
   asked.backfill.file = asked.config;
   return app::backfill(asked.backfill);
@@ -438,6 +465,8 @@ constexpr Command kCommands[] = {
      complete_check, run_check},
     {"config", "Show each key, its value and where it is from", kConfigUsage, kConfigFooter,
      add_config_options, complete_config, run_config},
+    {"doctor", "Find what is wrong, with the commands that mend it", kDoctorUsage, kDoctorFooter,
+     add_doctor_options, complete_check, run_doctor},
     {"backfill", "Give values to documents from before their rule", kBackfillUsage, kBackfillFooter,
      add_backfill_options, complete_rule<&Asked::backfill>, run_backfill},
     {"verify", "Prove what a collection has in a rule's field", kVerifyUsage, kVerifyFooter,

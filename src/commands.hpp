@@ -16,6 +16,7 @@ namespace idproxy {
 struct Asked {
   std::string config;  ///< --config, of the program and of each command; empty: not given
   app::CheckWith check_with = app::CheckWith::file;
+  app::DoctorRequest doctor;
   app::BackfillRequest backfill;
   app::VerifyRequest verify;
   app::StatusRequest status;

@@ -117,23 +117,6 @@ bool answers(const ServerHello& server) {
   return server.fault.empty();
 }
 
-/// Returns the error if an id store with a connection string of its own (in `uri_key`) is not in
-/// the servers of upstream.uri. Empty: it is, or no server answers.
-std::string store_fault(const std::vector<ServerHello>& upstream,
-                        const std::vector<ServerHello>& store, const std::string& uri_key) {
-  const auto its = std::ranges::find_if(store, answers);
-  if (its == store.end() || std::ranges::none_of(upstream, answers)) return {};
-  const bool is_there = std::ranges::any_of(upstream, [&](const ServerHello& server) {
-    return answers(server) && id_store::may_be_of_one_deployment(server, *its);
-  });
-  if (is_there) return {};
-  const auto other = std::ranges::find_if(upstream, answers);
-  return its->address + ", of " + uri_key + ", is " + set_of(*its) + ", and " + other->address +
-         ", of upstream.uri, is " + set_of(*other) +
-         ": the proxies must coordinate in the servers that have the documents. Name those in " +
-         uri_key + ", or remove it";
-}
-
 /// Sends hello to the servers of `uri`, which config has checked, without logging in. `each`: what
 /// its servers said of themselves. Blocks for a few seconds at most.
 ServerCheck ask_servers(const std::string& uri, const std::vector<ServerHello>& each) {
@@ -238,7 +221,7 @@ std::size_t print_rules(const RulesInForce& rules, std::int32_t wire_version, st
     if (!sample.empty()) cells.push_back(std::move(sample));
     table.add(std::move(cells));
     if (const auto lacks = lack_index.find(i); lacks != lack_index.end()) {
-      table.add_note(note_on_index(rule, lacks->second));
+      table.add_note(note_on_index(rule, lacks->second.command));
     }
     if (std::string note = note_on_limits(rule, wire_version); !note.empty()) {
       table.add_note(std::move(note));
@@ -270,6 +253,21 @@ std::size_t check_rules(config::Config& config, std::int32_t wire_version, std::
 }
 
 }  // namespace
+
+std::string store_fault(const std::vector<ServerHello>& upstream,
+                        const std::vector<ServerHello>& store, const std::string& uri_key) {
+  const auto its = std::ranges::find_if(store, answers);
+  if (its == store.end() || std::ranges::none_of(upstream, answers)) return {};
+  const bool is_there = std::ranges::any_of(upstream, [&](const ServerHello& server) {
+    return answers(server) && id_store::may_be_of_one_deployment(server, *its);
+  });
+  if (is_there) return {};
+  const auto other = std::ranges::find_if(upstream, answers);
+  return its->address + ", of " + uri_key + ", is " + set_of(*its) + ", and " + other->address +
+         ", of upstream.uri, is " + set_of(*other) +
+         ": the proxies must coordinate in the servers that have the documents. Name those in " +
+         uri_key + ", or remove it";
+}
 
 ExitCode check_connected(config::Config config, const std::string& upstream_uri,
                          std::ostream& out) {

@@ -2,9 +2,11 @@
 
 #include <iosfwd>
 #include <string>
+#include <vector>
 
 #include "idproxy/app/command_line.hpp"
 #include "idproxy/config/config.hpp"
+#include "idproxy/id_store/server_hello.hpp"
 
 namespace idproxy::app {
 
@@ -15,5 +17,11 @@ namespace idproxy::app {
 /// accepted, and `upstream_uri` is its upstream.uri, or the mongodb:// string that it resolves to.
 [[nodiscard]] ExitCode check_connected(config::Config config, const std::string& upstream_uri,
                                        std::ostream& out);
+
+/// Returns the error if an id store with a connection string of its own (in `uri_key`) is not in
+/// the servers of upstream.uri. Empty: it is, or no server answers.
+[[nodiscard]] std::string store_fault(const std::vector<id_store::ServerHello>& upstream,
+                                      const std::vector<id_store::ServerHello>& store,
+                                      const std::string& uri_key);
 
 }  // namespace idproxy::app

@@ -157,7 +157,8 @@ boost::system::result<net::Endpoint, ExitCode> find_admin(const AdminOptions& op
   }
   const auto opened = ConfigFile::open(options.file);
   if (!opened) return opened.error();
-  const auto& [config, findings] = opened->loaded;
+  const config::Config& config = opened->loaded.config;
+  const std::vector<Finding>& findings = opened->loaded.findings;
   const bool has_fault = std::ranges::any_of(findings, [&](const Finding& finding) {
     return finding.severity == Finding::Severity::error &&
            (!config.admin || finding.message.starts_with("admin"));

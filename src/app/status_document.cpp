@@ -243,6 +243,7 @@ class StatusWriter {
                      {"resent", outcomes.resent.load()},
                      {"given_up", outcomes.given_up.load()},
                      {"forwarded", std::move(forwarded)},
+                     {"driver_made_ids", outcomes.driver_made_logged.load()},
                      {"next", or_null(figures.next)},
                      {"held", or_null(figures.held)},
                      {"left", or_null(figures.left)},

@@ -77,7 +77,8 @@ class VerifyRule {
     const auto lacks = lack_index.find(index_);
     if (lacks == lack_index.end()) return {};
     const bool is_offered = rule().unique_index == ids::UniqueIndex::offer;
-    return is_offered ? "none yet: the proxy makes it when it starts" : "none: " + lacks->second;
+    return is_offered ? "none yet: the proxy makes it when it starts"
+                      : "none: " + lacks->second.command;
   }
 
   /// False: the process must end without destroying this object.

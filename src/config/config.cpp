@@ -121,14 +121,18 @@ std::optional<StoreUri> written_store_uri(Parameters& store) {
 
 /// Checks the TLS files of the store's own connection string. libmongoc reads them with each
 /// connection and would report faults only then.
-void check_store_tls(const ConnectionString& uri, const Servers& servers, std::string_view key,
-                     std::chrono::sys_seconds now, Parameters& store) {
-  (void)make_server_tls(uri, key, now, store);
-  if (uri.tls || servers.tls == nullptr) return;
+std::shared_ptr<const net::tls::Context> read_store_tls(const ConnectionString& uri,
+                                                        const Servers& servers,
+                                                        std::string_view key,
+                                                        std::chrono::sys_seconds now,
+                                                        Parameters& store) {
+  auto context = make_server_tls(uri, key, now, store);
+  if (uri.tls || servers.tls == nullptr) return context;
   store.warning(
       key,
       "does not use TLS, but upstream.uri does: without tls options of its own, the store's "
       "password and numbers are sent in the clear");
+  return context;
 }
 
 bool is_written_out(std::string_view password) {
@@ -154,13 +158,13 @@ void note_password(std::string_view key, const Parameters& reader, Written& writ
 }
 
 std::optional<StoreUri> read_store_uri(const Servers& servers, std::chrono::sys_seconds now,
-                                       Parameters& store) {
+                                       Parameters& store, Written& written) {
   auto own = written_store_uri(store);
   if (!own) return own;
   const std::string_view key = own->key;
   const auto uri = parse_connection_string(own->text, key, store);
   if (!uri) return std::nullopt;
-  check_store_tls(*uri, servers, key, now, store);
+  written.store_tls = read_store_tls(*uri, servers, key, now, store);
   // Resolving its hosts would make the start wait for the DNS, and fail if the DNS does.
   if (uri->srv) {
     store.error(key, "mongodb+srv is not in this release: name the hosts in a mongodb:// string");
@@ -199,7 +203,7 @@ id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds
   options.uri = servers.uri;
   Parameters& upstream = file.section("upstream");
   note_password("uri", upstream, written);
-  if (const auto own = read_store_uri(servers, now, store)) {
+  if (const auto own = read_store_uri(servers, now, store, written)) {
     options.uri = own->text;
     if (own->key == "uri") note_password("uri", store, written);
     written.store_uri = own->text;
@@ -308,6 +312,7 @@ Loaded parse(const std::string& text, ids::Sources sources, const std::string& s
   auto root = parse_tree(text, findings);
   if (root && is_usable_root(*root, findings)) {
     substitute_environment(*root, findings);
+    loaded.is_mapping = true;
     const bool empty = root->kind == TreeNode::Kind::null;
     Parameters file(empty ? nullptr : &*root, "", {}, findings);
     loaded.config = read_file(file, sources, seed_list);

@@ -212,12 +212,14 @@ std::vector<std::size_t> Collections::not_ready_counts() const {
   return counts;
 }
 
-std::map<std::size_t, std::string> Collections::lack_index() const {
-  std::map<std::size_t, std::string> found;
+std::map<std::size_t, MissingIndex> Collections::lack_index() const {
+  std::map<std::size_t, MissingIndex> found;
   for (const auto& [ns, collection] : collections_) {
     if (is_left_alone(collection.ns)) continue;
     for (const Guard& guard : collection.guards) {
-      if (guard.warned) found.try_emplace(guard.rule, command_for(collection, guard));
+      if (!guard.warned && !guard.lacks) continue;
+      found.try_emplace(guard.rule, MissingIndex{collection.ns.text(),
+                                                 command_for(collection, guard), guard.why_not});
     }
   }
   return found;

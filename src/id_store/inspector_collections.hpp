@@ -176,7 +176,7 @@ class Collections {
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
   /// As Watch's.
-  [[nodiscard]] std::map<std::size_t, std::string> lack_index() const;
+  [[nodiscard]] std::map<std::size_t, MissingIndex> lack_index() const;
   /// The spaces of random numbers whose limits are known, as ids::Store::numbers().
   [[nodiscard]] std::vector<ids::RuleNumbers> spaces() const;
   /// Why the last request reached no server; nothing if it reached one.
@@ -251,7 +251,9 @@ class Collections {
     std::string reported{};  // the reason that the log has
     IndexOffer offer{};      // if there is no index
     Time offer_due{};
-    bool warned = false;  // of a missing index
+    bool warned = false;    // of a missing index
+    bool lacks = false;     // the index that it demands
+    std::string why_not{};  // why an index that looks sufficient is not
     /// Ready, but its collection is not there: the first write has the index made, which takes no
     /// time.
     bool absent = false;

@@ -26,12 +26,14 @@ constexpr std::string_view kBeingMade = "the unique index on the field is being 
 constexpr std::string_view kBeingBuilt = "the unique index on the field is still being built";
 
 bool seems_to_guard(const Index& index, const UniqueField& field) {
-  if (!index.unique || index.keys.empty()) return false;
+  if (index.keys.empty()) return false;
+  if (!index.unique) return has_key(index, field.name, field.repeats);
   if (!field.repeats.any()) return index.keys.front().field == field.name;
   return std::ranges::find(index.keys, field.name, &Index::Key::field) != index.keys.end();
 }
 
 std::string fault_of(const Index& index, const UniqueField& field) {
+  if (!index.unique) return "it is not unique";
   if (has_key(index, field.name, field.repeats)) return "it holds some of the documents only";
   if (!field.repeats.any()) return "its key has further fields, and values may repeat";
   if (field.repeats.and_more) return "its key needs a field that differs from period to period";
@@ -281,7 +283,7 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
   }
   const UniqueField field = unique_field(rule);
   const Index* found = guard_among(response.indexes, field);
-  guard.absent = false;
+  guard.absent = guard.lacks = false;
   if (found != nullptr && !found->building) {
     guard.make_due = kNever;
     return set(collection, guard, {Verdict::Kind::ready, {}});
@@ -314,10 +316,11 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
     if (has_failed) return;
     return wait_for_index(collection, guard, kBeingMade, now);
   }
+  guard.lacks = true;
+  guard.why_not = why_not(response.indexes, field);
   set(collection, guard,
-      {Verdict::Kind::failed, "no unique index guards the field" +
-                                  why_not(response.indexes, field) + "; make it with " +
-                                  command_for(collection, guard)});
+      {Verdict::Kind::failed, "no unique index guards the field" + guard.why_not +
+                                  "; make it with " + command_for(collection, guard)});
 }
 
 /// The index of an empty collection is made at once: the log has it only if it takes long.
@@ -345,14 +348,14 @@ void Collections::judge_warned(Collection& collection, Guard& guard,
       response.kind == Kind::answered || (is_offered && response.kind == Kind::no_collection);
   if (guard.warned || !is_known || guard_among(response.indexes, field) != nullptr) return;
   guard.warned = true;
+  guard.why_not = why_not(response.indexes, field);
   if (is_offered) return;  // lack_index() has it
-  log_events_.push_back(
-      {log::Level::warning,
-       "no_unique_index",
-       "no unique index keeps a value from being stored twice" + why_not(response.indexes, field),
-       {{"ns", collection.ns.text()},
-        {"field", field.name},
-        {"command", command_for(collection, guard)}}});
+  log_events_.push_back({log::Level::warning,
+                         "no_unique_index",
+                         "no unique index keeps a value from being stored twice" + guard.why_not,
+                         {{"ns", collection.ns.text()},
+                          {"field", field.name},
+                          {"command", command_for(collection, guard)}}});
 }
 
 void Collections::learn_made(Collection& collection, Guard& guard, const CatalogResponse& response,

@@ -210,4 +210,20 @@ void Proxies::withdraw() {
   (void)client.write_to_primary(db_, delete_command(own));
 }
 
+Outcome<std::vector<KnownProxy>> read_proxies(mongo::Client& client, const std::string& db) {
+  const Reply hello = client.read("admin", Document().add("hello", 1));
+  const auto time = bson::find(hello.document.bytes(), "localTime");
+  if (!hello.ok() || !time || time->type != bson::Type::date) {
+    return failed("the id store " + why_unreached(hello, client.login()));
+  }
+  constexpr std::chrono::nanoseconds kNow{};
+  KnownProxies found("", kNow, load_i64(time->value.data()));
+  const Reply reply = client.read_all(db, find_command(), [&](Bytes document) {
+    found.add(document);
+    return true;
+  });
+  if (!reply.ok()) return after_error(client, reply, db);
+  return found.at(kNow);
+}
+
 }  // namespace idproxy::id_store

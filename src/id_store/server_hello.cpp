@@ -11,6 +11,12 @@
 namespace idproxy::id_store {
 namespace {
 
+using WallTime = std::chrono::sys_time<std::chrono::milliseconds>;
+
+WallTime now() {
+  return std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+}
+
 /// The parts of a connection string that a connection to one of its servers needs.
 struct StringParts {
   std::vector<std::string_view> hosts;
@@ -51,7 +57,31 @@ void read_members(const bson::Element& list, ServerHello& server) {
   }
 }
 
+std::string state_of(Bytes reply) {
+  if (mongo::text_in(reply, "msg") == "isdbgrid") return "mongos";
+  if (mongo::is_true(reply, "isreplicaset")) return "without a set";
+  if (mongo::text_in(reply, "setName").empty()) return "standalone";
+  // "ismaster" answers those who asked with the old name of hello.
+  if (mongo::is_true(reply, "isWritablePrimary") || mongo::is_true(reply, "ismaster")) {
+    return "primary";
+  }
+  if (mongo::is_true(reply, "secondary")) return "secondary";
+  return mongo::is_true(reply, "arbiterOnly") ? "arbiter" : "between states";
+}
+
+/// The server read its clock at some moment between these two of this host.
+std::optional<std::chrono::milliseconds> clock_ahead(Bytes reply, WallTime before, WallTime after) {
+  using std::chrono::milliseconds;
+  const auto said = bson::find(reply, "localTime");
+  if (!said || said->type != bson::Type::date) return std::nullopt;
+  const WallTime its(milliseconds(load_i64(said->value.data())));
+  if (its < before) return its - before;
+  return its > after ? its - after : milliseconds(0);
+}
+
 void read(Bytes reply, ServerHello& server) {
+  server.state = state_of(reply);
+  server.primary = ascii_lower(mongo::text_in(reply, "primary"));
   bson::Elements fields(reply);
   while (const auto field = fields.next()) {
     const bool is_text = field->type == bson::Type::string;
@@ -110,6 +140,7 @@ ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::mi
   server.address = static_cast<const char*>(
       mongoc_uri_get_hosts(mongoc_client_get_uri(client.get()))->host_and_port);
   bson_error_t error{};
+  const WallTime before = now();
   const std::unique_ptr<mongoc_server_description_t, DestroyServer> found(
       mongoc_client_select_server(client.get(), false, nullptr, &error));
   if (!found) {
@@ -117,7 +148,9 @@ ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::mi
     return server;
   }
   const bson_t* reply = mongoc_server_description_hello_response(found.get());
-  read({bson_get_data(reply), reply->len}, server);
+  const Bytes said(bson_get_data(reply), reply->len);
+  read(said, server);
+  server.clock_ahead = clock_ahead(said, before, now());
   server.version = version_of(client.get());
   return server;
 }

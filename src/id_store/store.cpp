@@ -313,7 +313,7 @@ std::vector<std::size_t> Watch::not_ready_counts() const {
   return counts;
 }
 
-std::map<std::size_t, std::string> Watch::lack_index() const {
+std::map<std::size_t, MissingIndex> Watch::lack_index() const {
   return impl_->with([](auto& known, auto) { return known.lack_index(); });
 }
 

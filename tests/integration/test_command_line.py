@@ -22,8 +22,8 @@ from support.process import eventually, free_port, start
 from support.proxy import Proxy, binary, configuration
 from support.status_server import NOW, StatusServer, client, healthy, later, rule, server
 
-COMMANDS = ["status", "wait", "reload", "check", "config", "backfill", "verify", "counters", "ids",
-            "completion"]
+COMMANDS = ["status", "wait", "reload", "check", "config", "doctor", "backfill", "verify", "counters",
+            "ids", "completion"]
 
 WRONG = [{"level": "error", "text": "shop.orders gives no values", "remedy": "make an index", "link": None}]
 

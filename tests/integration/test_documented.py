@@ -272,9 +272,11 @@ def test_every_exit_code_is_described():
 # ---- links, and how long pages are
 
 def anchors_of(document: pathlib.Path) -> set[str]:
-    """Of its headings, as they are made for links."""
-    headings = re.findall(r"(?m)^#+ (.+)$", re.sub(r"(?ms)^```.*?^```", "", document.read_text()))
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """Of its headings, as they are made for links, and those that it writes itself."""
+    text = re.sub(r"(?ms)^```.*?^```", "", document.read_text())
+    headings = re.findall(r"(?m)^#+ (.+)$", text)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings} | set(
+        re.findall(r'<a id="([\w-]+)"></a>', text))
 
 
 def leads_somewhere(target: pathlib.Path, anchor: str) -> bool:

@@ -19,6 +19,12 @@ namespace idproxy::app {
 /// Prints every key of the configuration with its value, its default and where it comes from, or
 /// the JSON Schema of all configurations.
 [[nodiscard]] ExitCode print_config(const ConfigRequest& request);
+/// Looks at all that a proxy with this configuration depends on – the file, this host, the servers,
+/// the store's user, the rules, the counters, the proxies that run – and prints what is wrong, with
+/// the commands that mend it. Only reads. Returns `findings` if there is more than notes, also if
+/// the configuration has errors; and `config` if it is no configuration at all. Takes about thirty
+/// seconds at most; may end the process if a server hangs.
+[[nodiscard]] ExitCode doctor(const DoctorRequest& request);
 
 /// Gives the collection's documents without the field their values, through the rule's own
 /// strategy, and prints a report. SIGINT and SIGTERM end it behind the batch under way, a second

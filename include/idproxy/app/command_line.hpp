@@ -12,8 +12,8 @@ namespace idproxy::app {
 enum class ExitCode : int {
   ok = 0,
   left = 1,  ///< of a backfill: documents are left without a value
-  /// Of a status or a verification: something is wrong. Of counters: there is no such counter, or
-  /// it must not be set so.
+  /// Of a status, a doctor or a verification: something is wrong. Of counters: there is no such
+  /// counter, or it must not be set so.
   findings = 1,
   usage = 64,  ///< the command line
   /// A listener, or admin.listen, cannot be opened. Of a check, a backfill or a verification: no
@@ -29,6 +29,12 @@ enum class ExitCode : int {
 enum class CheckWith {
   file,     ///< nothing but the file and the files that it names
   servers,  ///< also the servers: whether they answer, and whether each rule is ready
+};
+
+/// An examination of all that a proxy depends on.
+struct DoctorRequest {
+  std::string file;  ///< the configuration
+  enum class Format { text, json } format = Format::text;
 };
 
 /// A backfill as the command line asks for it.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,11 +19,12 @@ namespace idproxy::config {
 
 /// Facts about the file that the Options do not preserve. May hold passwords.
 struct Written {
-  net::Endpoint listen;                    ///< the first listener
-  std::string upstream_uri;                ///< as in the file, not its resolved seed list
-  std::optional<std::string> store_uri;    ///< the id store's own connection string, if any
-  std::string store_uri_key;               ///< its key: id_store.uri or id_store.uri_file
-  std::vector<std::string> password_keys;  ///< the keys whose values contain a password
+  net::Endpoint listen;                  ///< the first listener
+  std::string upstream_uri;              ///< as in the file, not its resolved seed list
+  std::optional<std::string> store_uri;  ///< the id store's own connection string, if any
+  std::string store_uri_key;             ///< its key: id_store.uri or id_store.uri_file
+  std::shared_ptr<const net::tls::Context> store_tls;  ///< of store_uri; null: plain, or none
+  std::vector<std::string> password_keys;              ///< the keys whose values contain a password
   bool threads_auto = true;
 };
 
@@ -42,6 +44,7 @@ struct Config {
 struct Loaded {
   Config config;  ///< valid only if ok()
   std::vector<Finding> findings;
+  bool is_mapping = false;  ///< false: the text has no keys that could be read
   [[nodiscard]] bool ok() const;
 };
 

@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/outcome.hpp"
+
 namespace idproxy::id_store {
 
 /// What a proxy tells the others that use the same id store about itself.
@@ -21,5 +24,10 @@ struct KnownProxy : ProxyDescription {
   std::chrono::nanoseconds unseen{};  ///< since it last said that it is there, likewise
   bool self = false;                  ///< this process
 };
+
+/// The proxies that an id store with this `db` has seen lately, by the names of their hosts, as a
+/// program that is none of them reads them. Blocks. The error's `reason` is for people.
+[[nodiscard]] Outcome<std::vector<KnownProxy>> read_proxies(mongo::Client& client,
+                                                            const std::string& db);
 
 }  // namespace idproxy::id_store

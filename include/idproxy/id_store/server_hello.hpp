@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,13 @@ struct ServerHello {
   bool is_mongos = false;
   std::int32_t wire_version = 0;  ///< maxWireVersion
   std::string version{};          ///< "6.0.5" by buildInfo; empty: it does not say
+  /// "primary", "secondary", "arbiter", "standalone", "mongos"; "without a set": it waits for
+  /// rs.initiate(); "between states": it starts up, recovers, or has been removed; empty: it does
+  /// not answer.
+  std::string state{};
+  std::string primary{};  ///< which member it takes for the primary; empty: none
+  /// How far its clock is ahead of this host's, at least; 0: it may be the same.
+  std::optional<std::chrono::milliseconds> clock_ahead{};
 };
 
 /// Sends hello and buildInfo to each server of `uri`, which config has checked, all at the same

@@ -37,6 +37,15 @@ struct WatchedRule {
   friend bool operator==(const WatchedRule&, const WatchedRule&) = default;
 };
 
+/// A unique index that a rule's field lacks.
+struct MissingIndex {
+  std::string ns;       ///< of the collection
+  std::string command;  ///< which makes it, for mongosh
+  /// Why an index that looks sufficient is not: "", or " (number_1 does not do: …)".
+  std::string why_not;
+  friend bool operator==(const MissingIndex&, const MissingIndex&) = default;
+};
+
 /// The id store for one set of rules, made by Store::watch(). Must not be used after that Store is
 /// destroyed. Any thread may drop the last reference, which never blocks. Thread-safe.
 class Watch final : public ids::Store {
@@ -70,10 +79,10 @@ class Watch final : public ids::Store {
   /// The number of collections in which each rule gives no values, as in not_ready(), in file
   /// order.
   [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
-  /// The rules, in file order, that are ready although no unique index guards their field in some
-  /// collection: those with UniqueIndex::warn, and with UniqueIndex::offer, whose index a proxy
-  /// would make. Each with the command that makes it.
-  [[nodiscard]] std::map<std::size_t, std::string> lack_index() const;
+  /// The rules, in file order, whose field no unique index guards in some collection: those with
+  /// UniqueIndex::warn, and with UniqueIndex::offer, whose index a proxy would make, which are
+  /// ready all the same; and those with UniqueIndex::require, which are not.
+  [[nodiscard]] std::map<std::size_t, MissingIndex> lack_index() const;
   struct CounterObstacle {
     ids::NotReady not_ready;
     bool passes;  ///< by itself: it has not been checked yet, or is being prepared

@@ -1,0 +1,229 @@
+#include <unistd.h>
+
+#include <boost/json/serialize.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "app/config_file.hpp"
+#include "app/doctor_host.hpp"
+#include "app/doctor_proxies.hpp"
+#include "app/doctor_report.hpp"
+#include "app/doctor_rules.hpp"
+#include "app/doctor_servers.hpp"
+#include "app/doctor_store.hpp"
+#include "app/process.hpp"
+#include "app/reload.hpp"
+#include "app/status_client.hpp"
+#include "idproxy/app/app.hpp"
+#include "idproxy/app/version.hpp"
+#include "idproxy/rewrite/rules.hpp"
+
+namespace idproxy::app {
+namespace {
+
+using namespace std::chrono_literals;
+using SteadyClock = std::chrono::steady_clock;
+
+// Of all questions to servers, which are asked at the same time.
+constexpr std::chrono::seconds kAllWithin = 16s;
+constexpr std::chrono::seconds kHelloWithin = 3s;
+constexpr std::chrono::milliseconds kProxyWithin = 3s;
+
+std::chrono::sys_seconds this_second() {
+  return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+}
+
+/// What is asked at the same time. A thread that does not end in time is left behind, and the
+/// process ends without it.
+template <class Said>
+std::future<Said> ask_apart(std::function<Said()> question) {
+  std::packaged_task<Said()> task(std::move(question));
+  std::future<Said> answer = task.get_future();
+  std::thread(std::move(task)).detach();
+  return answer;
+}
+
+/// The examination of one configuration.
+class Doctor {
+ public:
+  Doctor(ConfigFile& opened, const std::string& file) : opened_(opened), report_{file, {}} {}
+
+  void run() {
+    opened_.look_at_mode();
+    const bool is_usable = opened_.loaded.ok();
+    std::optional<std::string> upstream_uri;
+    DoctorCheck configuration{"configuration"};
+    if (is_usable) upstream_uri = find_servers(configuration);
+    add(merged(check_configuration(report_.file, opened_, this_second()),
+               std::move(configuration)));
+    if (!is_usable) return;
+    add(check_certificates(config(), this_second()));
+    ask_proxy();
+    add(check_ports(config(), proxy_view()));
+    add(check_descriptors(config(), proxy_view()));
+    if (upstream_uri) ask_servers(*upstream_uri);
+    add_proxy();
+  }
+
+  [[nodiscard]] const DoctorReport& report() const { return report_; }
+  /// A thread still waits for a server.
+  [[nodiscard]] bool hangs() const { return hangs_; }
+
+ private:
+  [[nodiscard]] const config::Config& config() const { return opened_.loaded.config; }
+
+  void add(DoctorCheck check) { report_.checks.push_back(std::move(check)); }
+
+  static DoctorCheck merged(DoctorCheck check, DoctorCheck more) {
+    for (DoctorFinding& each : more.findings) check.findings.push_back(std::move(each));
+    return check;
+  }
+
+  std::optional<std::string> find_servers(DoctorCheck& check) {
+    std::ostringstream faults;
+    auto uri = opened_.find_servers(faults);
+    if (uri) return *std::move(uri);
+    std::string text = faults.str();
+    std::erase(text, '\n');
+    check.add(diagnosis::kServerNameUnknown, "upstream.uri", std::move(text),
+              {"resolvectl query --type=SRV _mongodb._tcp." + srv_host()});
+    return std::nullopt;
+  }
+
+  /// "cluster.example.com" of "mongodb+srv://user:password@cluster.example.com/?…"
+  [[nodiscard]] std::string srv_host() const {
+    std::string host = config().srv_uri.substr(std::string("mongodb+srv://").size());
+    host = host.substr(0, host.find('/'));
+    return in_shell(host.substr(host.rfind('@') + 1));
+  }
+
+  void ask_proxy() {
+    if (!config().admin || config().admin->port == 0) {
+      proxy_fault_ = "admin.listen names no port to ask at";
+      return;
+    }
+    const auto admin = find_admin({report_.file, {}});
+    if (!admin) return;
+    FetchLimits limits;
+    limits.time = kProxyWithin;
+    auto status = fetch_status(*admin, {}, limits);
+    if (status) {
+      proxy_ = *std::move(status);
+    } else {
+      proxy_fault_ = "none answers at " + admin->text() + ": " + status.error().reason;
+    }
+  }
+
+  [[nodiscard]] JsonView proxy_view() const { return proxy_ ? proxy_->view() : JsonView(); }
+
+  void ask_servers(const std::string& upstream_uri) {
+    const auto until = SteadyClock::now() + kAllWithin;
+    // The threads may outlive this object.
+    const auto shared = std::make_shared<const config::Config>(config());
+    const std::string file = report_.file;
+    auto servers = ask_apart<ServersSaid>([shared, upstream_uri] {
+      auto store = ask_apart<std::vector<id_store::ServerHello>>([shared] {
+        const bool is_own = shared->written.store_uri.has_value();
+        return is_own ? id_store::ask_each(shared->id_store.uri, kHelloWithin)
+                      : std::vector<id_store::ServerHello>();
+      });
+      ServersSaid said{id_store::ask_each(upstream_uri, kHelloWithin), {}};
+      said.store = store.get();
+      return said;
+    });
+    auto store = ask_apart<StoreSaid>([shared, file] { return check_store(*shared, file); });
+    auto counters =
+        ask_apart<DoctorCheck>([shared, file] { return check_counters(*shared, file); });
+    auto rules = ask_apart<RulesSaid>([shared, file] { return check_rules(*shared, file); });
+    if (auto said = await("servers", servers, until)) {
+      add(check_servers(config(), upstream_uri, *said, file));
+    }
+    auto stored = await("user", store, until);
+    if (stored) add(std::move(stored->user));
+    if (auto said = await("rules", rules, until)) {
+      hangs_ = hangs_ || said->hangs;
+      add(std::move(said->check));
+    }
+    if (auto said = await("counters", counters, until)) add(*std::move(said));
+    if (!stored || !stored->proxies) return;
+    add(check_proxies(*stored->proxies, proxy_view(), examined(), version()));
+  }
+
+  template <class Said>
+  std::optional<Said> await(const char* name, std::future<Said>& answer,
+                            SteadyClock::time_point until) {
+    if (answer.wait_until(until) == std::future_status::ready) return answer.get();
+    hangs_ = true;
+    DoctorCheck check{name};
+    check.what = "no answer";
+    check.add(diagnosis::kNoAnswerInTime, name,
+              "the servers, or the name service, did not answer all questions within " +
+                  std::to_string(kAllWithin.count()) + " s",
+              {"mongo-idproxy check --connect --config " + in_shell(report_.file)});
+    add(std::move(check));
+    return std::nullopt;
+  }
+
+  [[nodiscard]] ExaminedFile examined() const {
+    const rewrite::RuleSet rules(config().rules, config().id_store.db);
+    return {report_.file, rules_hash(rules)};
+  }
+
+  void add_proxy() {
+    if (!proxy_) {
+      DoctorCheck check{"proxy"};
+      check.what = proxy_fault_;
+      check.skipped = true;
+      return add(std::move(check));
+    }
+    std::vector<const DoctorCheck*> others;
+    for (const DoctorCheck& each : report_.checks) others.push_back(&each);
+    add(check_proxy(proxy_->view(), examined(), others));
+  }
+
+  ConfigFile& opened_;
+  DoctorReport report_;
+  std::optional<StatusDocument> proxy_;
+  std::string proxy_fault_;
+  bool hangs_ = false;
+};
+
+/// No mapping of keys: nothing of it could be read.
+bool is_no_configuration(const config::Loaded& loaded) {
+  return !loaded.ok() && !loaded.is_mapping;
+}
+
+}  // namespace
+
+ExitCode doctor(const DoctorRequest& request) {
+  auto opened = ConfigFile::open(request.file);
+  if (!opened) return opened.error();
+  if (is_no_configuration(opened->loaded)) {
+    opened->print_findings(std::cerr);
+    return ExitCode::config;
+  }
+  Doctor examination(*opened, request.file);
+  examination.run();
+  const DoctorReport& report = examination.report();
+  if (request.format == DoctorRequest::Format::json) {
+    std::cout << boost::json::serialize(doctor_json(report)) << '\n';
+  } else {
+    std::cout << doctor_text(report, Terminal::at(STDOUT_FILENO));
+  }
+  std::cout << std::flush;
+  const ExitCode code = has_faults(report) ? ExitCode::findings : ExitCode::ok;
+  if (examination.hangs()) std::_Exit(static_cast<int>(code));
+  return code;
+}
+
+}  // namespace idproxy::app

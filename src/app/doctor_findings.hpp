@@ -1,0 +1,130 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// What `mongo-idproxy doctor` can find.
+namespace idproxy::app {
+
+/// A kind of findings.
+struct Diagnosis {
+  enum class Level {
+    error,    ///< clients notice it, or will with the next start
+    warning,  ///< something may go wrong
+    note,     ///< good to know; nothing has to be done
+  };
+  const char* id;  ///< never changes; an anchor of docs/troubleshooting.md
+  Level level;
+};
+
+/// All of them. A test holds that each is explained, and found where its cause is.
+namespace diagnosis {
+
+inline constexpr auto kError = Diagnosis::Level::error;
+inline constexpr auto kWarning = Diagnosis::Level::warning;
+inline constexpr auto kNote = Diagnosis::Level::note;
+
+// The configuration and its files.
+inline constexpr Diagnosis kConfigError{"config-error", kError};
+inline constexpr Diagnosis kConfigWarning{"config-warning", kWarning};
+inline constexpr Diagnosis kSecretFileOpen{"secret-file-open", kError};
+inline constexpr Diagnosis kPasswordInFile{"password-in-file", kWarning};
+inline constexpr Diagnosis kCertificateUnusable{"certificate-unusable", kError};
+inline constexpr Diagnosis kCertificateExpired{"certificate-expired", kError};
+inline constexpr Diagnosis kCertificateExpires{"certificate-expires", kWarning};
+inline constexpr Diagnosis kCertificateNotYetValid{"certificate-not-yet-valid", kError};
+
+// This host.
+inline constexpr Diagnosis kPortInUse{"port-in-use", kError};
+inline constexpr Diagnosis kAddressUnavailable{"address-unavailable", kError};
+inline constexpr Diagnosis kDescriptorsTooFew{"descriptors-too-few", kWarning};
+
+// The servers.
+inline constexpr Diagnosis kServerUnreachable{"server-unreachable", kError};
+inline constexpr Diagnosis kServerNameUnknown{"server-name-unknown", kError};
+inline constexpr Diagnosis kServerTlsFails{"server-tls-fails", kError};
+inline constexpr Diagnosis kServerTooOld{"server-too-old", kError};
+inline constexpr Diagnosis kServerLacks{"server-lacks", kNote};
+inline constexpr Diagnosis kServerReleasesDiffer{"server-releases-differ", kNote};
+inline constexpr Diagnosis kFcvBehind{"fcv-behind", kNote};
+inline constexpr Diagnosis kSetNameDiffers{"set-name-differs", kError};
+inline constexpr Diagnosis kSetNotInitiated{"set-not-initiated", kError};
+inline constexpr Diagnosis kPrimaryMissing{"primary-missing", kError};
+inline constexpr Diagnosis kMemberNotReady{"member-not-ready", kWarning};
+inline constexpr Diagnosis kMemberUnlisted{"member-unlisted", kNote};
+inline constexpr Diagnosis kStandaloneServer{"standalone-server", kNote};
+inline constexpr Diagnosis kClockSkew{"clock-skew", kWarning};
+inline constexpr Diagnosis kStoreElsewhere{"store-elsewhere", kError};
+
+// The user of the id store.
+inline constexpr Diagnosis kLoginRefused{"login-refused", kError};
+inline constexpr Diagnosis kLoginMissing{"login-missing", kError};
+inline constexpr Diagnosis kRoleMissing{"role-missing", kWarning};
+
+// Rules and counters.
+inline constexpr Diagnosis kRuleNotReady{"rule-not-ready", kError};
+inline constexpr Diagnosis kIndexMissing{"index-missing", kWarning};
+inline constexpr Diagnosis kDuplicatesStored{"duplicates-stored", kWarning};
+inline constexpr Diagnosis kCounterBehind{"counter-behind", kWarning};
+inline constexpr Diagnosis kNumbersRunOut{"numbers-run-out", kWarning};
+
+// The running proxy, and the others of its id store.
+inline constexpr Diagnosis kProxyReadsOtherFile{"proxy-reads-other-file", kWarning};
+inline constexpr Diagnosis kConfigNotLoaded{"config-not-loaded", kWarning};
+inline constexpr Diagnosis kProxyNotReady{"proxy-not-ready", kError};
+inline constexpr Diagnosis kProxyError{"proxy-error", kError};
+inline constexpr Diagnosis kProxyWarning{"proxy-warning", kWarning};
+inline constexpr Diagnosis kUpsertBypassesRule{"upsert-bypasses-rule", kWarning};
+inline constexpr Diagnosis kWriteBypassesRule{"write-bypasses-rule", kWarning};
+inline constexpr Diagnosis kDriverSendsId{"driver-sends-id", kWarning};
+inline constexpr Diagnosis kProxiesDisagree{"proxies-disagree", kWarning};
+inline constexpr Diagnosis kProxyVersionsDiffer{"proxy-versions-differ", kWarning};
+inline constexpr Diagnosis kProxySilent{"proxy-silent", kNote};
+
+/// A part of the examination took too long.
+inline constexpr Diagnosis kNoAnswerInTime{"no-answer-in-time", kError};
+
+}  // namespace diagnosis
+
+/// Something that is so, and what to do about it.
+struct DoctorFinding {
+  Diagnosis diagnosis;
+  std::string subject;  ///< a server, rule, file, …
+  std::string text;     ///< a sentence without its full stop
+  /// To be typed, in this order: those that begin with "db." or "rs." in mongosh, others in a shell
+  /// of this host.
+  std::vector<std::string> commands;
+};
+
+/// A part of the examination.
+struct DoctorCheck {
+  std::string name;      ///< one word, for people and programs
+  std::string what{};    ///< what was looked at, with figures
+  bool skipped = false;  ///< `what` says why
+  std::vector<DoctorFinding> findings{};
+
+  void add(const Diagnosis& diagnosis, std::string subject, std::string text,
+           std::vector<std::string> commands) {
+    findings.push_back({diagnosis, std::move(subject), std::move(text), std::move(commands)});
+  }
+};
+
+/// A reason with the command for mongosh that it ends with.
+struct Advice {
+  std::string text;     ///< without the command, if that is all that follows
+  std::string command;  ///< empty: there is none
+};
+/// Splits "… is missing; make it with db.getSiblingDB(…).…(…)".
+[[nodiscard]] Advice split_advice(std::string_view reason);
+
+/// The word as a POSIX shell takes it for one, in quotes only if it needs them.
+[[nodiscard]] std::string in_shell(std::string_view word);
+
+/// "shop.orders, number"
+[[nodiscard]] inline std::string rule_subject(const std::string& ns, const std::string& field) {
+  return ns + ", " + field;
+}
+
+}  // namespace idproxy::app

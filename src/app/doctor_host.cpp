@@ -1,0 +1,309 @@
+#include "app/doctor_host.hpp"
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/process.hpp"
+#include "app/progress.hpp"
+
+namespace idproxy::app {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using net::tls::Certificate;
+using net::tls::Context;
+
+constexpr auto kExpiresWithin = std::chrono::days(30);
+constexpr const char* kReload = "sudo mongo-idproxy reload";
+
+/// One side's certificates, and the key of the configuration that names them.
+struct NamedContext {
+  const char* key;
+  const Context* context;
+};
+
+std::vector<NamedContext> contexts_of(const config::Config& config) {
+  std::vector<NamedContext> found;
+  const auto add = [&](const char* key, const std::shared_ptr<const Context>& context) {
+    if (context != nullptr) found.push_back({key, context.get()});
+  };
+  add("listen.tls", config.net.client_tls);
+  add("upstream.uri", config.net.server_tls);
+  add(config.id_store.uri_key.c_str(), config.written.store_tls);
+  return found;
+}
+
+// ---- the configuration -------------------------------------------------------------------------
+
+/// The file that a finding is about: "/a/b" of "cannot use '/a/b' of tlsCAFile: …" and of "cannot
+/// use '${NAME}/b' (/a/b): …"; empty: it names none.
+std::string file_in(std::string_view message) {
+  constexpr std::string_view kLead = "cannot use '";
+  std::size_t begin = message.find(kLead);
+  if (begin == std::string_view::npos) return {};
+  message.remove_prefix(begin + kLead.size());
+  const std::size_t end = message.find('\'');
+  if (end == std::string_view::npos) return {};
+  const std::string_view behind = message.substr(end + 1);
+  if (!behind.starts_with(" (/")) return std::string(message.substr(0, end));
+  return std::string(behind.substr(2, behind.find(')') - 2));
+}
+
+void add_finding(const std::string& file, const Finding& finding, DoctorCheck& check) {
+  const bool is_error = finding.severity == Finding::Severity::error;
+  const std::string_view message = finding.message;
+  const auto has = [message](std::string_view part) {
+    return message.find(part) != std::string_view::npos;
+  };
+  const std::string named = file_in(message);
+  if (is_error && !named.empty() && has("is open to every user")) {
+    return check.add(diagnosis::kSecretFileOpen, named, finding.message,
+                     {"sudo chmod o-rwx " + in_shell(named)});
+  }
+  if (is_error && !named.empty() && (message.starts_with("listen.tls.") || has(" of tlsC"))) {
+    return check.add(diagnosis::kCertificateUnusable, named, finding.message,
+                     {"sudo openssl x509 -in " + in_shell(named) + " -noout -subject -enddate",
+                      "sudo openssl pkey -in " + in_shell(named) + " -noout -check"});
+  }
+  if (!is_error && has(": contains a password")) {
+    return check.add(diagnosis::kPasswordInFile, file, finding.message,
+                     {"sudo chmod o-rwx " + in_shell(file)});
+  }
+  const std::string line = std::to_string(finding.place.line);
+  const bool has_place = finding.place.line > 0;
+  check.add(is_error ? diagnosis::kConfigError : diagnosis::kConfigWarning,
+            has_place ? file + ":" + line + ":" + std::to_string(finding.place.column) : file,
+            finding.message,
+            {"sudoedit " + in_shell(file) + (has_place ? "   # line " + line : "")});
+}
+
+/// True if check_certificates() says the same.
+bool is_about_dates(const Finding& finding, const config::Config& config,
+                    std::chrono::sys_seconds now) {
+  return std::ranges::any_of(contexts_of(config), [&](const NamedContext& each) {
+    const auto said = each.context->warnings(now);
+    return std::ranges::any_of(
+        said, [&](const std::string& text) { return finding.message.ends_with(text); });
+  });
+}
+
+// ---- certificates ------------------------------------------------------------------------------
+
+std::string days_text(std::chrono::seconds time) {
+  const auto days = std::chrono::floor<std::chrono::days>(time);
+  return days.count() < 2 ? seconds_text(time) : std::to_string(days.count()) + " days";
+}
+
+void add_dates(const Certificate& certificate, const std::string& key, std::chrono::sys_seconds now,
+               DoctorCheck& check) {
+  const std::string name = "the certificate " + certificate.subject + " of " + key;
+  const std::string look =
+      "openssl x509 -in " + in_shell(certificate.file) + " -noout -subject -dates";
+  const auto add = [&](const Diagnosis& which, const std::string& what,
+                       std::vector<std::string> commands) {
+    check.add(which, certificate.file, name + what, std::move(commands));
+  };
+  if (certificate.not_before > now) {
+    return add(diagnosis::kCertificateNotYetValid,
+               " is valid only in " + days_text(certificate.not_before - now) +
+                   ": correct this host's clock, or issue it again",
+               {look, "timedatectl status"});
+  }
+  if (certificate.not_after <= now) {
+    return add(diagnosis::kCertificateExpired, " has expired: renew it, and reload the proxy",
+               {look, kReload});
+  }
+  if (certificate.not_after - now > kExpiresWithin) return;
+  add(diagnosis::kCertificateExpires,
+      " expires in " + days_text(certificate.not_after - now) + ": renew it, and reload the proxy",
+      {look, kReload});
+}
+
+// ---- ports -------------------------------------------------------------------------------------
+
+/// Why nobody can listen there now; no error: one can.
+error_code fault_of_tcp(const net::Endpoint& endpoint) {
+  error_code error;
+  const auto address = asio::ip::make_address(endpoint.host, error);
+  if (error) return error;
+  asio::io_context io;
+  const asio::ip::tcp::endpoint place(address, endpoint.port);
+  asio::ip::tcp::acceptor acceptor(io);
+  if (acceptor.open(place.protocol(), error)) return error;
+  // As the proxy does it: the ends of old connections do not count.
+  if (acceptor.set_option(asio::socket_base::reuse_address(true), error)) return error;
+  (void)acceptor.bind(place, error);
+  return error;
+}
+
+/// The proxy removes a socket that nobody listens at.
+error_code fault_of_unix(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  if (::access(folder.c_str(), W_OK) != 0) {
+    return {errno, boost::system::system_category()};
+  }
+  asio::io_context io;
+  asio::local::stream_protocol::socket socket(io);
+  error_code error;
+  (void)socket.connect(asio::local::stream_protocol::endpoint(path), error);
+  return error ? error_code{} : make_error_code(boost::system::errc::address_in_use);
+}
+
+error_code fault_of(const net::Endpoint& endpoint) {
+  return endpoint.unix_path.empty() ? fault_of_tcp(endpoint) : fault_of_unix(endpoint.unix_path);
+}
+
+void add_fault(const net::Endpoint& endpoint, const std::string& purpose, const error_code& fault,
+               DoctorCheck& check) {
+  const bool is_local = !endpoint.unix_path.empty();
+  if (fault == boost::system::errc::address_in_use) {
+    return check.add(diagnosis::kPortInUse, endpoint.text(),
+                     "another process listens at " + endpoint.text() + ", which is for " + purpose +
+                         ": stop that process, or choose another port",
+                     {is_local ? "sudo ss -lxp src " + in_shell(endpoint.unix_path)
+                               : "sudo ss -ltnp 'sport = :" + std::to_string(endpoint.port) + "'"});
+  }
+  check.add(
+      diagnosis::kAddressUnavailable, endpoint.text(),
+      "nothing can listen at " + endpoint.text() + ", which is for " + purpose + ": " +
+          fault.message(),
+      {is_local
+           ? "ls -ld " + in_shell(std::filesystem::path(endpoint.unix_path).parent_path().string())
+           : "ip -brief address"});
+}
+
+/// A place where the proxy listens, and what for.
+struct Place {
+  net::Endpoint endpoint;
+  std::string purpose;
+};
+
+std::vector<Place> places_of(const config::Config& config) {
+  std::vector<Place> places;
+  for (const net::Route& each : config.net.routes) {
+    places.push_back({each.listen, "clients of " + each.upstream.text()});
+  }
+  for (const auto& [server, port] : config.net.pins) {
+    const bool is_known = std::ranges::any_of(
+        places, [its = port](const Place& each) { return each.endpoint.port == its; });
+    if (is_known || config.net.routes.empty()) continue;
+    places.push_back({{config.net.routes.front().listen.host, port, {}}, "clients of " + server});
+  }
+  if (config.admin) places.push_back({*config.admin, "admin.listen"});
+  std::erase_if(places, [](const Place& each) {
+    return each.endpoint.port == 0 && each.endpoint.unix_path.empty();  // any free one
+  });
+  return places;
+}
+
+/// True if the running proxy, which has answered at admin.listen, listens there.
+bool is_held(const Place& place, const config::Config& config, const JsonView& proxy) {
+  if (!proxy.is_object()) return false;
+  const std::string text = place.endpoint.text();
+  if (config.admin && text == config.admin->text()) return true;
+  const auto servers = proxy["servers"].items();
+  return std::ranges::any_of(servers,
+                             [&](const JsonView& each) { return each["listener"].text() == text; });
+}
+
+}  // namespace
+
+DoctorCheck check_configuration(const std::string& file, const ConfigFile& opened,
+                                std::chrono::sys_seconds now) {
+  DoctorCheck check{"configuration"};
+  const std::size_t rules = opened.loaded.config.rules.size();
+  check.what =
+      file +
+      (opened.loaded.ok() ? ", " + std::to_string(rules) + (rules == 1 ? " rule" : " rules") : "");
+  for (const Finding& each : opened.loaded.findings) {
+    if (!is_about_dates(each, opened.loaded.config, now)) add_finding(file, each, check);
+  }
+  return check;
+}
+
+DoctorCheck check_certificates(const config::Config& config, std::chrono::sys_seconds now) {
+  DoctorCheck check{"certificates"};
+  std::size_t count = 0;
+  std::string keys;
+  for (const auto& [key, context] : contexts_of(config)) {
+    keys += (keys.empty() ? "" : ", ") + std::string(key);
+    for (const Certificate& each : context->certificates()) {
+      ++count;
+      add_dates(each, key, now, check);
+    }
+  }
+  check.skipped = keys.empty();
+  check.what = keys.empty()
+                   ? "no TLS"
+                   : std::to_string(count) + (count == 1 ? " date of " : " dates of ") + keys;
+  return check;
+}
+
+DoctorCheck check_ports(const config::Config& config, const JsonView& proxy) {
+  DoctorCheck check{"ports"};
+  std::string free;
+  std::string held;
+  for (const Place& place : places_of(config)) {
+    const std::string text = place.endpoint.text();
+    if (is_held(place, config, proxy)) {
+      held += (held.empty() ? "" : ", ") + text;
+    } else if (const error_code fault = fault_of(place.endpoint)) {
+      add_fault(place.endpoint, place.purpose, fault, check);
+    } else {
+      free += (free.empty() ? "" : ", ") + text;
+    }
+  }
+  if (!free.empty()) check.what = free + " free";
+  if (!held.empty()) {
+    check.what += (free.empty() ? "" : "; ") + held + " held by the running proxy";
+  }
+  if (check.what.empty()) {
+    check.skipped = check.findings.empty();
+    check.what = check.skipped ? "any free ones" : "none is free";
+  }
+  return check;
+}
+
+DoctorCheck check_descriptors(const config::Config& config, const JsonView& proxy) {
+  DoctorCheck check{"descriptors"};
+  const std::uint64_t needed = needed_descriptors(config.net);
+  const std::uint32_t wanted = config.net.max_connections;
+  std::uint64_t permitted = wanted;
+  if (const auto limit = proxy["limits"]["clients"]["limit"].number()) {
+    permitted = static_cast<std::uint64_t>(*limit);
+  } else {
+    rlimit own{};
+    const bool is_known = ::getrlimit(RLIMIT_NOFILE, &own) == 0;
+    if (is_known && own.rlim_max < needed) {
+      permitted = connections_within(own.rlim_max, config.net);
+    }
+  }
+  check.what = "enough for " + std::to_string(std::min<std::uint64_t>(permitted, wanted)) +
+               (permitted == 1 ? " client" : " clients");
+  if (permitted >= wanted) return check;
+  const std::string number = std::to_string(needed);
+  check.add(
+      diagnosis::kDescriptorsTooFew, "listen.max_connections",
+      std::string(proxy.is_object() ? "the running proxy has" : "a process of this user gets") +
+          " file descriptors for " + std::to_string(permitted) + " clients, and " +
+          std::to_string(wanted) + " may connect, which takes " + number,
+      {"ulimit -n " + number,
+       "sudo systemctl edit mongo-idproxy   # [Service] LimitNOFILE=" + number});
+  return check;
+}
+
+}  // namespace idproxy::app

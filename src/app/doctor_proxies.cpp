@@ -1,0 +1,227 @@
+#include "app/doctor_proxies.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "app/process.hpp"
+#include "app/progress.hpp"
+#include "app/wait_reason.hpp"
+#include "idproxy/app/version.hpp"
+#include "idproxy/rewrite/rule_outcomes.hpp"
+
+namespace idproxy::app {
+namespace {
+
+using namespace std::chrono_literals;
+using id_store::KnownProxy;
+using rewrite::ForwardReason;
+
+// A proxy says every 30 s that it is there.
+constexpr std::chrono::seconds kSilentAfter = 50s;
+
+std::optional<ForwardReason> reason_named(std::string_view name) {
+  for (std::size_t i = 0; i < rewrite::kForwardReasons; ++i) {
+    const auto reason = static_cast<ForwardReason>(i);
+    if (rewrite::name_of(reason) == name) return reason;
+  }
+  return std::nullopt;
+}
+
+/// It stores documents by another command than an upsert.
+bool is_past_the_rules(ForwardReason reason) {
+  return reason == ForwardReason::merge || reason == ForwardReason::out ||
+         reason == ForwardReason::apply_ops || reason == ForwardReason::time_series;
+}
+
+/// When the file was last changed, in seconds since 1970.
+std::optional<std::int64_t> changed_at(const std::string& file) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(file, error);
+  if (error) return std::nullopt;
+  const auto system = std::chrono::file_clock::to_sys(time);
+  return std::chrono::floor<std::chrono::seconds>(system).time_since_epoch().count();
+}
+
+/// "app2 (10.0.0.2:27117)"
+std::string name_of_proxy(const KnownProxy& proxy) {
+  return proxy.host + (proxy.listeners.empty() ? "" : " (" + proxy.listeners.front() + ")");
+}
+
+/// Collects the findings about the running proxy.
+class ProxyCheck {
+ public:
+  ProxyCheck(const JsonView& status, const ExaminedFile& file) : status_(status), file_(file) {}
+
+  DoctorCheck run(const std::vector<const DoctorCheck*>& others) {
+    const auto pid = status_["pid"].number();
+    check_.what = "version " + status_["version"].text() + ", " + status_["phase"].text() +
+                  (pid ? ", pid " + std::to_string(static_cast<std::int64_t>(*pid)) : "");
+    look_at_file();
+    look_at_version();
+    for (const JsonView& rule : status_["rules"].items()) look_at_rule(rule);
+    look_at_what_is_wrong(others);
+    look_at_readiness(others);
+    return std::move(check_);
+  }
+
+ private:
+  void look_at_file() {
+    const JsonView configuration = status_["configuration"];
+    const std::string its = configuration["file"].text();
+    if (its.empty()) return;
+    std::error_code error;
+    const bool is_absolute = its.starts_with('/');
+    if (is_absolute && !std::filesystem::equivalent(its, file_.name, error)) {
+      check_.add(diagnosis::kProxyReadsOtherFile, its,
+                 "the running proxy reads " + its + ", not " + file_.name,
+                 {"mongo-idproxy doctor --config " + in_shell(its)});
+      return;
+    }
+    const auto changed = changed_at(file_.name);
+    const double read = configuration["read"].number().value_or(0);
+    const bool is_newer = changed && static_cast<double>(*changed) > read;
+    const bool differs = configuration["hash"].text() != file_.rules_hash;
+    if (!is_newer && !differs) return;
+    check_.add(diagnosis::kConfigNotLoaded, file_.name,
+               is_newer ? "the file has changed since the running proxy read it"
+                        : "the running proxy has other rules than the file: perhaps by variables",
+               {"sudo mongo-idproxy reload --config " + in_shell(file_.name)});
+  }
+
+  void look_at_version() {
+    const std::string its = status_["version"].text();
+    if (its == version()) return;
+    check_.add(
+        diagnosis::kProxyVersionsDiffer, "the running proxy",
+        "the running proxy has version " + its + ", and this program " + std::string(version()),
+        {"sudo systemctl restart mongo-idproxy"});
+  }
+
+  void look_at_rule(const JsonView& rule) {
+    const std::string ns = rule["ns"].text();
+    const std::string field = rule["field"].text();
+    const std::string subject = rule_subject(ns, field);
+    const std::string backfill = "mongo-idproxy backfill --ns " + in_shell(ns) + " --field " +
+                                 in_shell(field) + " --dry-run --config " + in_shell(file_.name);
+    for (const std::string& name : rule["forwarded"].keys()) {
+      const auto reason = reason_named(name);
+      // `upserts: forward` asks for it.
+      if (!reason || *reason == ForwardReason::configured) continue;
+      const auto count = static_cast<std::uint64_t>(rule["forwarded"][name].number().value_or(0));
+      const bool is_write = is_past_the_rules(*reason);
+      check_.add(is_write ? diagnosis::kWriteBypassesRule : diagnosis::kUpsertBypassesRule, subject,
+                 std::to_string(count) + (is_write ? " commands" : " upserts") +
+                     " since the start got no value (" + name +
+                     "): " + std::string(rewrite::way_out_of(*reason, field)),
+                 {backfill});
+    }
+    if (!rule["driver_made_ids"].is_true()) return;
+    check_.add(diagnosis::kDriverSendsId, subject,
+               "a driver sends an _id of its own with every document, so that the rule has nothing "
+               "to give: make the driver leave _id out, or set assign: driver",
+               {"mongo-idproxy status --clients --config " + in_shell(file_.name)});
+  }
+
+  /// The proxy repeats what the other checks have found from here.
+  static bool is_found(const std::string& text, const std::vector<const DoctorCheck*>& others) {
+    return std::ranges::any_of(others, [&](const DoctorCheck* check) {
+      return std::ranges::any_of(check->findings, [&](const DoctorFinding& each) {
+        return each.diagnosis.level != diagnosis::kNote &&
+               text.find(each.subject) != std::string::npos;
+      });
+    });
+  }
+
+  void look_at_what_is_wrong(const std::vector<const DoctorCheck*>& others) {
+    for (const JsonView& each : status_["wrong"].items()) {
+      const std::string text = each["text"].text();
+      // Their dates, and the other proxies, have checks of their own.
+      const bool has_check = text.starts_with("the certificate ") ||
+                             each["link"].text() == "operations.md#several-proxies";
+      if (has_check || is_found(text, others)) continue;
+      const bool is_error = each["level"].text() == "error";
+      check_.add(is_error ? diagnosis::kProxyError : diagnosis::kProxyWarning, "the running proxy",
+                 text + ": " + each["remedy"].text(),
+                 {"mongo-idproxy status --config " + in_shell(file_.name)});
+    }
+  }
+
+  void look_at_readiness(const std::vector<const DoctorCheck*>& others) {
+    const std::string reason = why_not_ready(status_);
+    const bool is_told = is_found(reason, others) ||
+                         std::ranges::any_of(check_.findings, [](const DoctorFinding& each) {
+                           return each.diagnosis.level == diagnosis::kError;
+                         });
+    if (reason.empty() || is_told) return;
+    check_.add(diagnosis::kProxyNotReady, "the running proxy", reason,
+               {"mongo-idproxy wait --config " + in_shell(file_.name)});
+  }
+
+  const JsonView& status_;
+  const ExaminedFile& file_;
+  DoctorCheck check_{"proxy"};
+};
+
+/// The first listener of the proxy that `status` is of.
+std::string own_listener(const JsonView& status) {
+  const auto servers = status["servers"].items();
+  return servers.empty() ? "" : servers.front()["listener"].text();
+}
+
+}  // namespace
+
+DoctorCheck check_proxy(const JsonView& status, const ExaminedFile& file,
+                        const std::vector<const DoctorCheck*>& others) {
+  return ProxyCheck(status, file).run(others);
+}
+
+DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView& status,
+                          const ExaminedFile& file, std::string_view version) {
+  DoctorCheck check{"proxies"};
+  const std::string own = own_listener(status);
+  const std::string host = host_name();
+  for (const KnownProxy& each : proxies) {
+    const bool is_own = !own.empty() && each.host == host && !each.listeners.empty() &&
+                        each.listeners.front() == own;
+    check.what += (check.what.empty() ? "" : ", ") + name_of_proxy(each);
+    const std::string ssh = each.host == host ? "" : "ssh " + in_shell(each.host) + " ";
+    if (each.unseen > kSilentAfter) {
+      check.add(diagnosis::kProxySilent, name_of_proxy(each),
+                "the proxy last said " + seconds_text(each.unseen) +
+                    " ago that it is there: it has been killed, or cannot write to the id store",
+                {ssh + "systemctl status mongo-idproxy"});
+    }
+    if (is_own) continue;
+    if (each.rules_hash != file.rules_hash) {
+      std::vector<std::string> commands;
+      if (!ssh.empty()) {
+        commands.push_back("scp " + in_shell(file.name) + " " + in_shell(each.host) + ":" +
+                           in_shell(file.name));
+      }
+      commands.push_back(ssh + "sudo mongo-idproxy reload");
+      check.add(
+          diagnosis::kProxiesDisagree, name_of_proxy(each),
+          "the proxy has other rules than " + file.name + ": one field may get values of two kinds",
+          std::move(commands));
+    }
+    if (each.version != version) {
+      check.add(
+          diagnosis::kProxyVersionsDiffer, name_of_proxy(each),
+          "the proxy has version " + each.version + ", and this program " + std::string(version),
+          {ssh + "mongo-idproxy --version", ssh + "sudo systemctl restart mongo-idproxy"});
+    }
+  }
+  if (proxies.empty()) {
+    check.what = "none has told the id store of itself lately";
+    check.skipped = true;
+  }
+  return check;
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/doctor_findings.hpp"
+#include "app/json_view.hpp"
+#include "idproxy/config/config.hpp"
+#include "idproxy/id_store/known_proxy.hpp"
+
+/// The parts of `mongo-idproxy doctor` about proxies that run.
+namespace idproxy::app {
+
+/// The configuration that is examined.
+struct ExaminedFile {
+  std::string name;
+  std::string rules_hash;  ///< of its rules
+};
+
+/// The running proxy of this host, by its document of /status.json. `others`: what the other checks
+/// have found; what the proxy says of the same subjects is left out.
+[[nodiscard]] DoctorCheck check_proxy(const JsonView& status, const ExaminedFile& file,
+                                      const std::vector<const DoctorCheck*>& others);
+
+/// The proxies of the id store, compared with the file and with this program. `status`: of the
+/// running proxy of this host, which check_proxy() compares; of nothing: none answers.
+[[nodiscard]] DoctorCheck check_proxies(const std::vector<id_store::KnownProxy>& proxies,
+                                        const JsonView& status, const ExaminedFile& file,
+                                        std::string_view version);
+
+}  // namespace idproxy::app

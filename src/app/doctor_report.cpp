@@ -1,0 +1,169 @@
+#include "app/doctor_report.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/json/array.hpp>
+#include <cstddef>
+#include <optional>
+
+#include "app/text_table.hpp"
+#include "idproxy/app/version.hpp"
+
+namespace idproxy::app {
+namespace {
+
+namespace json = boost::json;
+
+struct LevelWords {
+  const char* one;
+  const char* several;
+  Tone tone;
+  Diagnosis::Level level;
+};
+constexpr std::array<LevelWords, 3> kLevels{{
+    {"error", "errors", Tone::bad, Diagnosis::Level::error},
+    {"warning", "warnings", Tone::warning, Diagnosis::Level::warning},
+    {"note", "notes", Tone::faint, Diagnosis::Level::note},
+}};
+
+const LevelWords& words_of(Diagnosis::Level level) {
+  return *std::ranges::find(kLevels, level, &LevelWords::level);
+}
+
+/// The worst level among a check's findings.
+std::optional<Diagnosis::Level> worst_of(const DoctorCheck& check) {
+  std::optional<Diagnosis::Level> worst;
+  for (const DoctorFinding& each : check.findings) {
+    if (!worst || each.diagnosis.level < *worst) worst = each.diagnosis.level;
+  }
+  return worst;
+}
+
+std::string result_of(const DoctorCheck& check) {
+  const auto worst = worst_of(check);
+  if (worst) return words_of(*worst).one;
+  return check.skipped ? "skipped" : "ok";
+}
+
+std::size_t count(const DoctorReport& report, Diagnosis::Level level) {
+  std::size_t found = 0;
+  for (const DoctorCheck& check : report.checks) {
+    found += static_cast<std::size_t>(std::ranges::count_if(
+        check.findings,
+        [level](const DoctorFinding& each) { return each.diagnosis.level == level; }));
+  }
+  return found;
+}
+
+bool is_for_mongosh(const std::string& command) {
+  return command.starts_with("db.") || command.starts_with("rs.");
+}
+
+std::string checks_text(const DoctorReport& report, const Terminal& terminal) {
+  TextTable table({{"RESULT"}, {"CHECK"}, {"LOOKED AT"}});
+  for (const DoctorCheck& check : report.checks) {
+    const auto worst = worst_of(check);
+    const Tone tone = worst ? words_of(*worst).tone : check.skipped ? Tone::faint : Tone::good;
+    table.add({{result_of(check), tone}, {check.name}, {printable(check.what)}});
+  }
+  return table.text(terminal);
+}
+
+std::string finding_text(const DoctorFinding& finding, const Terminal& terminal) {
+  const LevelWords& level = words_of(finding.diagnosis.level);
+  const std::string head =
+      std::string(level.one) + ": " + finding.diagnosis.id + ": " + printable(finding.subject);
+  std::string text = terminal.coloured(head, level.tone) + '\n';
+  text += terminal.wrapped("  ", printable(finding.text), 2);
+  // Whole, so that they can be copied.
+  for (const std::string& command : finding.commands) {
+    text += (is_for_mongosh(command) ? "  mongosh> " : "  $ ") + printable(command) + '\n';
+  }
+  return text;
+}
+
+/// "1 error, 2 warnings"
+std::string summary_of(const DoctorReport& report) {
+  std::string text;
+  for (const LevelWords& each : kLevels) {
+    const std::size_t found = count(report, each.level);
+    if (found == 0) continue;
+    text += (text.empty() ? "" : ", ") + std::to_string(found) + " " +
+            (found == 1 ? each.one : each.several);
+  }
+  return text;
+}
+
+/// "nothing is wrong; looked at: 4 rules; 2 ports; …"
+std::string clean_text(const DoctorReport& report, const Terminal& terminal) {
+  std::string looked;
+  for (const DoctorCheck& check : report.checks) {
+    if (!check.skipped) looked += (looked.empty() ? "" : ", ") + check.name;
+  }
+  std::string skipped;
+  for (const DoctorCheck& check : report.checks) {
+    if (check.skipped) skipped += "; " + check.name + ": " + printable(check.what);
+  }
+  return terminal.coloured("Nothing is wrong", Tone::good) + " with " + looked + skipped + '\n';
+}
+
+json::object finding_json(const DoctorFinding& finding, const std::string& check) {
+  json::array commands;
+  for (const std::string& each : finding.commands) {
+    commands.push_back(json::object{{"in", is_for_mongosh(each) ? "mongosh" : "shell"},
+                                    {"command", printable(each)}});
+  }
+  return json::object{{"id", finding.diagnosis.id},
+                      {"level", words_of(finding.diagnosis.level).one},
+                      {"check", check},
+                      {"subject", printable(finding.subject)},
+                      {"text", printable(finding.text)},
+                      {"commands", std::move(commands)},
+                      {"link", std::string("troubleshooting.md#") + finding.diagnosis.id}};
+}
+
+}  // namespace
+
+std::string doctor_text(const DoctorReport& report, const Terminal& terminal) {
+  if (summary_of(report).empty()) return clean_text(report, terminal);
+  std::string text = checks_text(report, terminal);
+  for (const LevelWords& level : kLevels) {
+    for (const DoctorCheck& check : report.checks) {
+      for (const DoctorFinding& each : check.findings) {
+        if (each.diagnosis.level == level.level) text += '\n' + finding_text(each, terminal);
+      }
+    }
+  }
+  return text + '\n' + summary_of(report) +
+         "; docs/troubleshooting.md explains each under its name\n";
+}
+
+json::object doctor_json(const DoctorReport& report) {
+  json::array checks;
+  json::array findings;
+  for (const DoctorCheck& check : report.checks) {
+    checks.push_back(json::object{
+        {"check", check.name}, {"result", result_of(check)}, {"looked_at", printable(check.what)}});
+  }
+  for (const LevelWords& level : kLevels) {
+    for (const DoctorCheck& check : report.checks) {
+      for (const DoctorFinding& each : check.findings) {
+        if (each.diagnosis.level == level.level) {
+          findings.push_back(finding_json(each, check.name));
+        }
+      }
+    }
+  }
+  json::object out{{"version", version()},
+                   {"file", printable(report.file)},
+                   {"checks", std::move(checks)},
+                   {"findings", std::move(findings)}};
+  for (const LevelWords& each : kLevels) out[each.several] = count(report, each.level);
+  return out;
+}
+
+bool has_faults(const DoctorReport& report) {
+  return count(report, Diagnosis::Level::error) + count(report, Diagnosis::Level::warning) > 0;
+}
+
+}  // namespace idproxy::app

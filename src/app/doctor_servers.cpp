@@ -1,0 +1,331 @@
+#include "app/doctor_servers.hpp"
+
+#include <mongoc/mongoc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "app/connected_check.hpp"
+#include "app/progress.hpp"
+#include "app/readiness.hpp"
+#include "idproxy/base/owned.hpp"
+#include "idproxy/base/server_release.hpp"
+#include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
+
+namespace idproxy::app {
+namespace {
+
+using namespace std::chrono_literals;
+using id_store::ServerHello;
+
+// Below, the time that a message takes may be all of the difference.
+constexpr std::chrono::milliseconds kLeastSkew = 2s;
+// More than that, certificates' dates and logs are wrong, too.
+constexpr std::chrono::milliseconds kLargeSkew = 60s;
+
+/// Values of the rule have the time in them.
+bool has_time(const rewrite::Rule& rule) {
+  const ids::SequenceOptions& sequences = rule.strategy->about().sequences;
+  if (sequences.reset != ids::Reset::none || sequences.text) return true;
+  const auto version = rule.definition.find("version");
+  const bool is_random = version != rule.definition.end() && version->second == "4";
+  return rule.strategy_name == "objectid" || (rule.strategy_name == "uuid" && !is_random);
+}
+
+/// The rule's numbers are only as safe as the servers' majority.
+bool needs_majority(const rewrite::Rule& rule) {
+  const ids::RuleSource::About& about = rule.strategy->about();
+  return about.counter || about.ranges || about.gapless || rule.reserve;
+}
+
+bool has_answered(const ServerHello& server) {
+  return server.fault.empty();
+}
+
+bool is_member(const ServerHello& server) {
+  return has_answered(server) && !server.set_name.empty();
+}
+
+std::string host_of(std::string_view address) {
+  std::string host(address.substr(0, address.rfind(':')));
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return host;
+}
+
+std::string port_of(std::string_view address) {
+  return std::string(address.substr(address.rfind(':') + 1));
+}
+
+/// The reason in libmongoc's "No suitable servers found (…): [connection refused calling hello on
+/// 'db1:27017']".
+std::string reason_in(const std::string& fault) {
+  const std::size_t begin = fault.find('[');
+  const std::size_t end = fault.rfind(']');
+  const bool has_one = begin != std::string::npos && end != std::string::npos && begin < end;
+  return has_one ? fault.substr(begin + 1, end - begin - 1) : fault;
+}
+
+/// "-CAfile ca.pem " for openssl, if the connection string names one.
+std::string ca_option(const std::string& uri) {
+  const Owned<mongoc_uri_t, mongoc_uri_destroy> parsed(mongoc_uri_new(uri.c_str()));
+  const char* file =
+      parsed ? mongoc_uri_get_option_as_utf8(parsed.get(), MONGOC_URI_TLSCAFILE, nullptr) : nullptr;
+  return file == nullptr ? "" : "-CAfile " + in_shell(file) + " ";
+}
+
+/// "6.0" of "6.0.5"
+std::string series_of(const std::string& version) {
+  const std::size_t dot = version.find('.');
+  return version.substr(0, dot == std::string::npos ? dot : version.find('.', dot + 1));
+}
+
+/// Collects the findings about the servers of one configuration.
+class ServersCheck {
+ public:
+  ServersCheck(const config::Config& config, const std::string& uri, const ServersSaid& said,
+               const std::string& file)
+      : config_(config), uri_(uri), said_(said), file_(file) {}
+
+  DoctorCheck run() {
+    look("upstream.uri", uri_, said_.upstream);
+    if (!said_.store.empty()) look(config_.id_store.uri_key, config_.id_store.uri, said_.store);
+    if (!said_.store.empty()) store_elsewhere();
+    releases();
+    limits();
+    unlisted();
+    standalone();
+    clocks();
+    check_.what = summary();
+    return std::move(check_);
+  }
+
+ private:
+  void look(const std::string& key, const std::string& uri, const std::vector<ServerHello>& all) {
+    const std::string expected = id_store::replica_set_of(uri);
+    for (const ServerHello& each : all) {
+      const bool is_new = seen_.insert(each.address).second;
+      if (!has_answered(each)) {
+        if (is_new) unreachable(each, uri);
+        continue;
+      }
+      const std::string fault = id_store::set_name_fault(each, expected, key);
+      if (!fault.empty()) set_name(each, expected, key, fault);
+      if (is_new) state(each);
+    }
+    primary(key, all);
+  }
+
+  void unreachable(const ServerHello& server, const std::string& uri) {
+    const std::string reason = reason_in(server.fault);
+    const auto has = [&](std::string_view part) { return reason.find(part) != std::string::npos; };
+    const std::string host = in_shell(host_of(server.address));
+    if (has("Failed to resolve")) {
+      return check_.add(diagnosis::kServerNameUnknown, server.address,
+                        "this host knows no address of " + host_of(server.address) +
+                            ": correct the name, or the name service",
+                        {"getent hosts " + host});
+    }
+    if (has("TLS") || has("SSL") || has("certificate")) {
+      return check_.add(diagnosis::kServerTlsFails, server.address, "TLS fails: " + reason,
+                        {"openssl s_client -connect " + in_shell(server.address) + " " +
+                         ca_option(uri) + "-verify_return_error -brief </dev/null"});
+    }
+    const bool is_closed = has("closed") || has("socket error");
+    check_.add(diagnosis::kServerUnreachable, server.address,
+               "the server does not answer: " + reason +
+                   (is_closed ? " (it may require TLS: tls=true; or be no MongoDB server)" : ""),
+               {"nc -vz -w 3 " + host + " " + port_of(server.address),
+                "ssh " + host + " systemctl status mongod"});
+  }
+
+  void set_name(const ServerHello& server, const std::string& expected, const std::string& key,
+                const std::string& fault) {
+    if (!reported_sets_.insert(key).second) return;  // all members say the same
+    std::vector<std::string> commands;
+    if (!key.ends_with("_file")) {
+      // A set's name has neither / nor &.
+      const std::string wrong = "replicaSet=" + expected;
+      const std::string edit = server.set_name.empty()
+                                   ? "s/" + wrong + "&\\?//"
+                                   : "s/" + wrong + "/replicaSet=" + server.set_name + "/";
+      commands.push_back("sudo sed -i " + in_shell(edit) + " " + in_shell(file_));
+    }
+    commands.push_back("mongo-idproxy check --connect --config " + in_shell(file_));
+    check_.add(diagnosis::kSetNameDiffers, key, fault, std::move(commands));
+  }
+
+  void state(const ServerHello& server) {
+    if (server.wire_version > 0 && server.wire_version < server_release::k4_4) {
+      check_.add(diagnosis::kServerTooOld, server.address,
+                 "the server is " + release_of(server) + ", and the proxy needs 4.4 or later",
+                 {"db.version()"});
+    }
+    if (server.state == "without a set") {
+      check_.add(diagnosis::kSetNotInitiated, server.address,
+                 "the server was started for a replica set, and has none yet", {"rs.initiate()"});
+    } else if (server.state == "between states") {
+      check_.add(diagnosis::kMemberNotReady, server.address,
+                 "the member is neither primary nor secondary: it starts up, recovers, or was "
+                 "removed from its set",
+                 {"rs.status().members.map(m => [m.name, m.stateStr, m.infoMessage])"});
+    }
+  }
+
+  static std::string release_of(const ServerHello& server) {
+    return server.version.empty() ? server_release::name_of(server.wire_version)
+                                  : "MongoDB " + server.version;
+  }
+
+  void primary(const std::string& key, const std::vector<ServerHello>& all) {
+    const auto is_primary = [](const ServerHello& each) {
+      return has_answered(each) &&
+             (each.state == "primary" || !each.primary.empty() || each.is_mongos);
+    };
+    const auto member = std::ranges::find_if(all, is_member);
+    if (member == all.end() || std::ranges::any_of(all, is_primary)) return;
+    if (!reported_primaries_.insert(member->set_name).second) return;
+    check_.add(diagnosis::kPrimaryMissing, member->set_name,
+               "the replica set of " + key +
+                   " has no primary, so that nothing can be written: too few members can see each "
+                   "other for an election",
+               {"rs.status().members.map(m => [m.name, m.stateStr, m.lastHeartbeatMessage])"});
+  }
+
+  void store_elsewhere() {
+    const std::string fault = store_fault(said_.upstream, said_.store, config_.id_store.uri_key);
+    if (fault.empty()) return;
+    check_.add(diagnosis::kStoreElsewhere, config_.id_store.uri_key, fault,
+               {"mongo-idproxy check --connect --config " + in_shell(file_)});
+  }
+
+  void releases() {
+    std::set<std::string> series;
+    std::string each_one;
+    for (const ServerHello& each : said_.upstream) {
+      if (!is_member(each) || each.version.empty()) continue;
+      series.insert(series_of(each.version));
+      each_one += (each_one.empty() ? "" : ", ") + each.address + " " + each.version;
+    }
+    if (series.size() < 2) return;
+    check_.add(diagnosis::kServerReleasesDiffer, "upstream.uri",
+               "the members have different releases, and what only the newer one can do may come "
+               "and go with an election: " +
+                   each_one,
+               {"db.version()"});
+  }
+
+  /// What rules cannot have with the oldest server.
+  void limits() {
+    const std::int32_t oldest = oldest_of(said_.upstream);
+    const auto server = std::ranges::find(said_.upstream, oldest, &ServerHello::wire_version);
+    std::vector<std::pair<std::string_view, RuleList>> concerned;
+    for (std::size_t i = 0; i < config_.rules.size(); ++i) {
+      for (const std::string_view limit : limits_of(config_.rules[i], oldest)) {
+        auto found = std::ranges::find(concerned, limit, [](const auto& one) { return one.first; });
+        if (found == concerned.end()) found = concerned.insert(found, {limit, {}});
+        found->second.add(i, config_.rules[i]);
+      }
+    }
+    for (const auto& [limit, rules] : concerned) {
+      check_.add(diagnosis::kServerLacks, server->address,
+                 "with " + server_release::name_of(oldest) + " " + std::string(limit) +
+                     "; MongoDB 6.0 and later do better. It concerns the rules " + rules.text(),
+                 {"db.version()"});
+    }
+  }
+
+  /// Members that get a listener only once a reply names them.
+  void unlisted() {
+    if (!config_.net.map_members) return;
+    std::set<std::string> members;
+    std::string set_name;
+    for (const ServerHello& each : said_.upstream) {
+      if (!is_member(each)) continue;
+      set_name = each.set_name;
+      members.insert(each.members.begin(), each.members.end());
+    }
+    for (const ServerHello& each : said_.upstream) members.erase(ascii_lower(each.address));
+    for (const std::string& member : members) {
+      if (config_.net.pins.contains(member)) continue;
+      check_.add(diagnosis::kMemberUnlisted, member,
+                 member + " is a member of " + set_name +
+                     ", and upstream.uri does not name it: its listener gets a port when a reply "
+                     "names it, which may be another one after a restart. Name it in upstream.uri "
+                     "or in listen.members",
+                 {"rs.conf().members.map(m => m.host)"});
+    }
+  }
+
+  void standalone() {
+    if (std::ranges::none_of(config_.rules, needs_majority)) return;
+    const auto alone = std::ranges::find(said_.upstream, "standalone", &ServerHello::state);
+    if (alone == said_.upstream.end()) return;
+    const bool is_local =
+        host_of(alone->address) == "localhost" || host_of(alone->address).starts_with("127.");
+    check_.add(diagnosis::kStandaloneServer, alone->address,
+               "counters are written with a majority, which is this server alone: if it loses its "
+               "last writes, or a backup is restored, numbers can be given out twice. A replica "
+               "set of one member also allows transactions and retryable writes",
+               {std::string(is_local ? "" : "ssh " + in_shell(host_of(alone->address)) + " ") +
+                    "grep -A1 replication: /etc/mongod.conf   # replSetName: rs0",
+                "rs.initiate()"});
+  }
+
+  void clocks() {
+    const bool matters = std::ranges::any_of(config_.rules, has_time);
+    std::set<std::string> told;
+    const auto look_at = [&](const ServerHello& each) {
+      if (!each.clock_ahead || !told.insert(each.address).second) return;
+      const auto skew = *each.clock_ahead;
+      if (std::chrono::abs(skew) < (matters ? kLeastSkew : kLargeSkew)) return;
+      check_.add(diagnosis::kClockSkew, each.address,
+                 "its clock is " + seconds_text(std::chrono::abs(skew)) +
+                     (skew.count() > 0 ? " ahead of" : " behind") + " this host's: " +
+                     (matters ? "values with a time in them, and periods, do not fit the data"
+                              : "logs and certificates' dates do not fit"),
+                 {"timedatectl status", "sudo timedatectl set-ntp true",
+                  "ssh " + in_shell(host_of(each.address)) + " timedatectl status"});
+    };
+    std::ranges::for_each(said_.upstream, look_at);
+    std::ranges::for_each(said_.store, look_at);
+  }
+
+  std::string summary() const {
+    std::string text;
+    for (const auto* all : {&said_.upstream, &said_.store}) {
+      for (const ServerHello& each : *all) {
+        const std::string one =
+            each.address +
+            (has_answered(each) ? " " + each.state + " " + each.version : " no answer");
+        if (text.find(each.address) != std::string::npos) continue;
+        text += (text.empty() ? "" : ", ") + one;
+      }
+    }
+    return text;
+  }
+
+  const config::Config& config_;
+  const std::string& uri_;
+  const ServersSaid& said_;
+  const std::string& file_;
+  DoctorCheck check_{"servers"};
+  std::set<std::string> seen_;  // addresses
+  std::set<std::string> reported_sets_;
+  std::set<std::string> reported_primaries_;
+};
+
+}  // namespace
+
+DoctorCheck check_servers(const config::Config& config, const std::string& upstream_uri,
+                          const ServersSaid& said, const std::string& file) {
+  return ServersCheck(config, upstream_uri, said, file).run();
+}
+
+}  // namespace idproxy::app

@@ -1,0 +1,153 @@
+"""mongo-idproxy doctor beside proxies that run, and how long it takes where servers do not answer."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.doctor import Doctor, counter_rule, free_server, in_shell, quiet, uuid_rule
+from support.middleman import Connection, Direction, Middleman
+from support.mongod import Mongod
+from support.process import eventually, free_port
+from support.proxy import Proxy, configuration
+from support.status_server import StatusServer, healthy, rule as rule_of_status
+
+
+@pytest.fixture
+def doctor(tmp_path: pathlib.Path) -> Doctor:
+    return Doctor(tmp_path / "config.yaml")
+
+
+@pytest.fixture
+def ns(replica_set: Mongod, coll: str) -> str:
+    """A collection with a unique index, which has the rules code and n."""
+    for field in ("code", "n"):
+        replica_set.client[coll].orders.create_index(field, unique=True, sparse=True)
+    return f"{coll}.orders"
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(request: pytest.FixtureRequest) -> None:
+    """Those of earlier tests."""
+    if "replica_set" in request.fixturenames:
+        request.getfixturevalue("replica_set").client.idproxy.proxies.drop()
+
+
+class TestTheRunningProxy:
+    @pytest.fixture
+    def running(self, replica_set, doctor, coll, start_proxy) -> Callable[..., Proxy]:
+        """Starts it with the configuration that is examined."""
+        admin = f"127.0.0.1:{free_port()}"
+
+        def run(rules: list[dict[str, Any]], start: bool = True) -> Proxy | None:
+            doctor.write(quiet(replica_set, rules, admin={"listen": admin}, log={"format": "json"},
+                               limits={"drain": "1s"}))
+            return start_proxy(doctor.path) if start else None
+        return run
+
+    def test_what_passes_the_rules(self, replica_set, doctor, coll, ns, running):
+        replica_set.client[coll].create_collection("carts")
+        proxy = running([counter_rule(ns), {"ns": ns, "field": "_id", "strategy": "uuid"}])
+        with proxy.client() as client:
+            orders = client[coll].orders
+            orders.update_one({"n": 7}, {"$set": {"x": 1}}, upsert=True)
+            orders.insert_many([{}, {}])
+            client[coll].carts.insert_one({"x": 1})
+            list(client[coll].carts.aggregate([{"$merge": {"into": "orders"}}]))
+        found = doctor.examine()
+        named = f"backfill --ns {ns} --field n"
+        each = found.one("upsert-bypasses-rule", "warning", f"{ns}, n", named)
+        assert "1 upserts" in each["text"] and "filter_names_field" in each["text"]
+        each = next(each for each in found.document["findings"] if each["id"] == "write-bypasses-rule")
+        assert each["level"] == "warning" and "(merge)" in each["text"]
+        found.one("driver-sends-id", "warning", f"{ns}, _id", "status --clients")
+
+    def test_that_has_not_read_the_file(self, replica_set, doctor, coll, ns, running, tmp_path):
+        running([counter_rule(ns)])
+        time.sleep(1.1)  # the file's time, in seconds, is later
+        running([counter_rule(ns, max=10_000_000)], start=False)
+        found = doctor.examine()
+        each = found.one("config-not-loaded", "warning", doctor.path, f"reload --config {doctor.path}")
+        in_shell(each["commands"][0]["command"])
+        assert "config-not-loaded" not in doctor.examine().ids
+        other = Doctor(tmp_path / "other.yaml")
+        other.path.write_text(doctor.path.read_text())
+        other.path.chmod(0o600)
+        other.examine().one("proxy-reads-other-file", "warning", doctor.path, f"doctor --config {doctor.path}")
+
+    def test_what_it_says_itself(self, replica_set, doctor, ns):
+        wrong = [{"level": level, "text": text, "remedy": "do this", "link": "operations.md#limits"}
+                 for level, text in (("error", "the server x hangs"), ("warning", "clients wait"))]
+        with StatusServer(healthy(wrong=wrong, version="0.0.1")) as proxy:
+            doctor.write(quiet(replica_set, [uuid_rule(ns)], admin={"listen": proxy.address}))
+            found = doctor.examine()
+            each = found.one("proxy-error", "error", "the running proxy", "mongo-idproxy status")
+            assert each["text"] == "the server x hangs: do this"
+            found.one("proxy-warning", "warning", "the running proxy", "mongo-idproxy status")
+            found.one("proxy-versions-differ", "warning", "the running proxy", "systemctl restart")
+            assert "proxy-not-ready" not in found.ids
+            proxy.answer = healthy(rules=[rule_of_status(ready=False, reason="no primary")])
+            found = doctor.examine()
+            each = found.one("proxy-not-ready", "error", "the running proxy", "mongo-idproxy wait")
+            assert "shop.orders, number is not ready: no primary" in each["text"]
+
+
+class TestTheOtherProxies:
+    def test_differ(self, replica_set, doctor, ns):
+        now = replica_set.client.admin.command("hello")["localTime"]
+        silent = now - datetime.timedelta(seconds=70)
+        doctor.write(quiet(replica_set, [uuid_rule(ns)]))
+        for host, version, seen in (("app1", "0.1.0", now), ("app2", "0.0.9", silent)):
+            replica_set.client.idproxy.proxies.insert_one({
+                "_id": f"{host} 10.0.0.1:27117", "host": host, "version": version, "rules_hash": "x",
+                "listeners": ["10.0.0.1:27117"], "since": silent, "seen": seen})
+        found = doctor.examine()
+        for host in ("app1", "app2"):
+            found.one("proxies-disagree", "warning", f"{host} (10.0.0.1:27117)",
+                      f"scp {doctor.path} {host}:{doctor.path}", f"ssh {host} sudo mongo-idproxy reload")
+        found.one("proxy-versions-differ", "warning", "app2 (10.0.0.1:27117)",
+                  "ssh app2 mongo-idproxy --version")
+        found.one("proxy-silent", "note", "app2 (10.0.0.1:27117)", "ssh app2 systemctl status")
+        assert sum(each["id"] == "proxy-silent" for each in found.document["findings"]) == 1
+
+    def test_agree(self, replica_set, doctor, ns, start_proxy):
+        rules = [counter_rule(ns)]
+        start_proxy(configuration(replica_set, rules, listen={"port": 0, "max_connections": 100}))
+        eventually(lambda: replica_set.client.idproxy.proxies.find_one(), 30)
+        found = doctor.write(quiet(replica_set, rules)).examine()
+        assert found.result("proxies") == "ok" and found.code == 0, found
+
+
+class TestTime:
+    def test_servers_that_do_not_answer(self, doctor):
+        """They take connections, and what is asked there."""
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = "127.0.0.1:%d" % silent.getsockname()[1]
+            document = quiet(free_server(), [counter_rule("a.b")])
+            document["upstream"] = {"uri": f"mongodb://{address}"}
+            begun = time.monotonic()
+            found = doctor.write(document).examine()
+            assert time.monotonic() - begun < 30
+            found.one("server-unreachable", "error", address, "nc -vz")
+
+    def test_a_server_that_answers_only_hello(self, replica_set, doctor, ns):
+        def script(_: Connection, direction: Direction, message: bytes) -> bytes:
+            if direction == "to_server" and b"connectionStatus" in message:
+                time.sleep(40)
+            return message
+        server = Middleman(replica_set.address, script=script)
+        try:
+            document = quiet(replica_set, [uuid_rule(ns)], id_store={
+                "uri": f"mongodb://{server.address}/?directConnection=true", "wtimeout": "60s"})
+            begun = time.monotonic()
+            found = doctor.write(document).examine()
+            assert time.monotonic() - begun < 30
+            found.one("no-answer-in-time", "error", "user", "check --connect")
+        finally:
+            server.shut()

@@ -53,10 +53,28 @@ std::future<Said> ask_apart(std::function<Said()> question) {
   return answer;
 }
 
+/// The proxy of this host.
+struct RunningProxy {
+  std::optional<StatusDocument> status{};
+  std::string fault{};  ///< why there is no status
+};
+
+RunningProxy ask_proxy(const std::string& file, const config::Config& config) {
+  if (!config.admin || config.admin->port == 0) return {{}, "admin.listen names no port to ask at"};
+  const auto admin = find_admin({file, {}});
+  if (!admin) return {{}, "admin.listen cannot be used"};
+  FetchLimits limits;
+  limits.time = kProxyWithin;
+  auto status = fetch_status(*admin, {}, limits);
+  if (status) return {*std::move(status), {}};
+  return {{}, "none answers at " + admin->text() + ": " + status.error().reason};
+}
+
 /// The examination of one configuration.
 class Doctor {
  public:
-  Doctor(ConfigFile& opened, const std::string& file) : opened_(opened), report_{file, {}} {}
+  Doctor(ConfigFile& opened, const std::string& file, const RunningProxy& proxy)
+      : opened_(opened), report_{file, {}}, proxy_(proxy) {}
 
   void run() {
     opened_.look_at_mode();
@@ -68,7 +86,6 @@ class Doctor {
                std::move(configuration)));
     if (!is_usable) return;
     add(check_certificates(config(), this_second()));
-    ask_proxy();
     add(check_ports(config(), proxy_view()));
     add(check_descriptors(config(), proxy_view()));
     if (upstream_uri) ask_servers(*upstream_uri);
@@ -95,6 +112,7 @@ class Doctor {
     if (uri) return *std::move(uri);
     std::string text = faults.str();
     std::erase(text, '\n');
+    if (text.ends_with('.')) text.pop_back();
     check.add(diagnosis::kServerNameUnknown, "upstream.uri", std::move(text),
               {"resolvectl query --type=SRV _mongodb._tcp." + srv_host()});
     return std::nullopt;
@@ -107,24 +125,9 @@ class Doctor {
     return in_shell(host.substr(host.rfind('@') + 1));
   }
 
-  void ask_proxy() {
-    if (!config().admin || config().admin->port == 0) {
-      proxy_fault_ = "admin.listen names no port to ask at";
-      return;
-    }
-    const auto admin = find_admin({report_.file, {}});
-    if (!admin) return;
-    FetchLimits limits;
-    limits.time = kProxyWithin;
-    auto status = fetch_status(*admin, {}, limits);
-    if (status) {
-      proxy_ = *std::move(status);
-    } else {
-      proxy_fault_ = "none answers at " + admin->text() + ": " + status.error().reason;
-    }
+  [[nodiscard]] JsonView proxy_view() const {
+    return proxy_.status ? proxy_.status->view() : JsonView();
   }
-
-  [[nodiscard]] JsonView proxy_view() const { return proxy_ ? proxy_->view() : JsonView(); }
 
   void ask_servers(const std::string& upstream_uri) {
     const auto until = SteadyClock::now() + kAllWithin;
@@ -180,21 +183,20 @@ class Doctor {
   }
 
   void add_proxy() {
-    if (!proxy_) {
+    if (!proxy_.status) {
       DoctorCheck check{"proxy"};
-      check.what = proxy_fault_;
+      check.what = proxy_.fault;
       check.skipped = true;
       return add(std::move(check));
     }
     std::vector<const DoctorCheck*> others;
     for (const DoctorCheck& each : report_.checks) others.push_back(&each);
-    add(check_proxy(proxy_->view(), examined(), others));
+    add(check_proxy(proxy_view(), examined(), others));
   }
 
   ConfigFile& opened_;
   DoctorReport report_;
-  std::optional<StatusDocument> proxy_;
-  std::string proxy_fault_;
+  const RunningProxy& proxy_;
   bool hangs_ = false;
 };
 
@@ -212,13 +214,20 @@ ExitCode doctor(const DoctorRequest& request) {
     opened->print_findings(std::cerr);
     return ExitCode::config;
   }
-  Doctor examination(*opened, request.file);
+  const Terminal terminal = Terminal::at(STDOUT_FILENO);  // by this environment, not the proxy's
+  const RunningProxy proxy = ask_proxy(request.file, opened->loaded.config);
+  if (const int pid = proxy.status ? pid_of(*proxy.status) : 0; pid != 0 && is_proxy_here(pid)) {
+    adopt_environment(pid);
+    opened = ConfigFile::open(request.file);
+    if (!opened) return opened.error();
+  }
+  Doctor examination(*opened, request.file, proxy);
   examination.run();
   const DoctorReport& report = examination.report();
   if (request.format == DoctorRequest::Format::json) {
     std::cout << boost::json::serialize(doctor_json(report)) << '\n';
   } else {
-    std::cout << doctor_text(report, Terminal::at(STDOUT_FILENO));
+    std::cout << doctor_text(report, terminal);
   }
   std::cout << std::flush;
   const ExitCode code = has_faults(report) ? ExitCode::findings : ExitCode::ok;

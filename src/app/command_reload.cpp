@@ -1,21 +1,18 @@
 #include <sys/types.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <optional>
-#include <string_view>
 #include <thread>
 
 #include "app/config_file.hpp"
+#include "app/process.hpp"
 #include "app/status_client.hpp"
 #include "app/terminal.hpp"
 #include "idproxy/app/app.hpp"
-#include "idproxy/base/input_file.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -34,18 +31,6 @@ ExitCode print_fault(ExitCode code, const std::string& text) {
   return code;
 }
 
-std::string process_file(const std::string& pid, const char* name) {
-  return "/proc/" + pid + "/" + name;
-}
-
-/// True if the process is a program of this name, and not one that has the proxy's number in this
-/// namespace of processes while the proxy itself is in another one.
-bool is_proxy_here(pid_t pid) {
-  const auto its = read_file(process_file(std::to_string(pid), "comm"));
-  const auto own = read_file(process_file("self", "comm"));
-  return its && own && *its == *own;
-}
-
 /// Whether this process may send the proxy signals, after it has seen that it is there.
 ExitCode look_at_process(pid_t pid) {
   if (pid <= 0 || !is_proxy_here(pid)) {
@@ -58,21 +43,6 @@ ExitCode look_at_process(pid_t pid) {
                      "process " + std::to_string(pid) +
                          " is another user's and takes no signal from this one: be root, or " +
                          kOtherWays);
-}
-
-/// The proxy's environment, by which it reads the variables of the file, in place of this one's, if
-/// this process may see it.
-void adopt_environment(pid_t pid) {
-  const auto environment = read_file(process_file(std::to_string(pid), "environ"));
-  if (!environment) return;
-  std::string_view rest = *environment;
-  while (!rest.empty()) {
-    const std::string entry(rest.substr(0, rest.find('\0')));
-    rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
-    const std::size_t equals = entry.find('=');
-    if (equals == std::string::npos || equals == 0) continue;
-    ::setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, 1);
-  }
 }
 
 /// As `check` does, but on standard error. The proxy's own file is the one that counts.
@@ -89,13 +59,6 @@ ExitCode check_file(const std::string& named, const std::string& of_proxy) {
   opened->print_findings(std::cerr);
   if (opened->loaded.ok()) return ExitCode::ok;
   return print_fault(ExitCode::config, "the configuration has errors; the proxy keeps its own");
-}
-
-/// 0: not known.
-pid_t pid_of(const StatusDocument& document) {
-  constexpr double kMost = 1 << 22;  // PID_MAX_LIMIT of Linux
-  const double pid = document.view()["pid"].number().value_or(0);
-  return pid >= 1 && pid <= kMost ? static_cast<pid_t>(pid) : 0;
 }
 
 /// How many reloads the proxy has tried.

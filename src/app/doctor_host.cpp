@@ -167,13 +167,14 @@ error_code fault_of(const net::Endpoint& endpoint) {
   return endpoint.unix_path.empty() ? fault_of_tcp(endpoint) : fault_of_unix(endpoint.unix_path);
 }
 
+/// `whose`: what may be said of the one that listens there.
 void add_fault(const net::Endpoint& endpoint, const std::string& purpose, const error_code& fault,
-               DoctorCheck& check) {
+               const std::string& whose, DoctorCheck& check) {
   const bool is_local = !endpoint.unix_path.empty();
   if (fault == boost::system::errc::address_in_use) {
     return check.add(diagnosis::kPortInUse, endpoint.text(),
                      "another process listens at " + endpoint.text() + ", which is for " + purpose +
-                         ": stop that process, or choose another port",
+                         ": stop that process, or choose another port" + whose,
                      {is_local ? "sudo ss -lxp src " + in_shell(endpoint.unix_path)
                                : "sudo ss -ltnp 'sport = :" + std::to_string(endpoint.port) + "'"});
   }
@@ -255,6 +256,9 @@ DoctorCheck check_certificates(const config::Config& config, std::chrono::sys_se
 
 DoctorCheck check_ports(const config::Config& config, const JsonView& proxy) {
   DoctorCheck check{"ports"};
+  const bool can_ask = config.admin && config.admin->port != 0;
+  const std::string whose =
+      can_ask ? "" : ". If it is the proxy itself: without admin.listen, nobody can ask it";
   std::string free;
   std::string held;
   for (const Place& place : places_of(config)) {
@@ -262,7 +266,7 @@ DoctorCheck check_ports(const config::Config& config, const JsonView& proxy) {
     if (is_held(place, config, proxy)) {
       held += (held.empty() ? "" : ", ") + text;
     } else if (const error_code fault = fault_of(place.endpoint)) {
-      add_fault(place.endpoint, place.purpose, fault, check);
+      add_fault(place.endpoint, place.purpose, fault, whose, check);
     } else {
       free += (free.empty() ? "" : ", ") + text;
     }

@@ -68,7 +68,8 @@ class RulesCheck {
     rules_.watch->await_first_look(kLookWithin);
     const auto reasons = reasons_of(*rules_.set);
     const auto lacks = rules_.watch->lack_index();
-    for (std::size_t i = 0; i < config_.rules.size(); ++i) {
+    const auto why_down = rules_.watch->why_down();
+    for (std::size_t i = 0; i < config_.rules.size() && !why_down; ++i) {
       if (!reasons[i].empty()) not_ready(config_.rules[i], reasons[i]);
       if (const auto found = lacks.find(i); found != lacks.end()) {
         lacks_index(config_.rules[i], found->second, reasons[i].empty());
@@ -78,6 +79,10 @@ class RulesCheck {
     check_.what = std::to_string(config_.rules.size()) +
                   (config_.rules.size() == 1 ? " rule" : " rules") +
                   (unread_ ? "; not all documents were read for duplicates" : "");
+    if (why_down) {
+      check_.what = "the id store " + *why_down;
+      check_.skipped = true;
+    }
     if (store_->stop(kStopWithin)) return {std::move(check_), false};
     (void)store_.release();  // its thread goes on
     return {std::move(check_), true};

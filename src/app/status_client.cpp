@@ -196,6 +196,12 @@ Fetched fetch_status(const net::Endpoint& admin, std::string_view query, FetchLi
   return document_of(std::move(response.body()));
 }
 
+int pid_of(const StatusDocument& document) {
+  constexpr double kMost = 1 << 22;  // PID_MAX_LIMIT of Linux
+  const double pid = document.view()["pid"].number().value_or(0);
+  return pid >= 1 && pid <= kMost ? static_cast<int>(pid) : 0;
+}
+
 std::string percent_encoded(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string result;

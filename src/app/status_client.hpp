@@ -46,6 +46,9 @@ struct StatusDocument {
 [[nodiscard]] boost::system::result<StatusDocument, FetchFailure> fetch_status(
     const net::Endpoint& admin, std::string_view query = {}, FetchLimits limits = {});
 
+/// The process that has sent it; 0: it does not say.
+[[nodiscard]] int pid_of(const StatusDocument& document);
+
 /// For a query: all but letters, digits and -._~ as %XX.
 [[nodiscard]] std::string percent_encoded(std::string_view text);
 

@@ -53,6 +53,7 @@ def no_proxies(request: pytest.FixtureRequest) -> None:
 
 
 class TestNothing:
+    @pytest.mark.needs("collection_uuid")
     def test_is_wrong(self, replica_set, doctor, ns):
         done = doctor.write(quiet(replica_set, [uuid_rule(ns), counter_rule(ns)])).start()
         assert done.returncode == 0 and not done.stderr
@@ -61,6 +62,7 @@ class TestNothing:
         found = doctor.examine()
         assert found.code == 0 and not found.document["findings"]
 
+    @pytest.mark.needs("collection_uuid")
     def test_is_wrong_beside_a_proxy(self, replica_set, doctor, ns, start_proxy):
         admin = f"127.0.0.1:{free_port()}"
         listen = {"port": free_port(), "max_connections": 100}
@@ -190,6 +192,9 @@ class TestThisHost:
             found = doctor.examine()
             found.one("port-in-use", "error", f"127.0.0.1:{port}", f"sudo ss -ltnp 'sport = :{port}'")
             found.one("address-unavailable", "error", "192.0.2.1:27117", "ip -brief address")
+            doctor.write(quiet(replica_set, [uuid_rule(ns)], listen={"port": port, "max_connections": 100}))
+            finding = doctor.examine().one("port-in-use", "error", f"127.0.0.1:{port}", "sudo ss")
+            assert "the proxy itself" in finding["text"]
         assert "port-in-use" not in doctor.examine().ids
 
     def test_descriptors(self, replica_set, doctor, ns):
@@ -219,7 +224,7 @@ def changed(**fields: Any) -> Callable[[Connection, Direction, bytes], bytes]:
 class TestServers:
     def test_that_are_not_there(self, doctor):
         gone = free_server()
-        doctor.write({**quiet(gone, [uuid_rule("a.b")]), "upstream": {
+        doctor.write({**quiet(gone, [counter_rule("a.b")]), "upstream": {
             "uri": f"mongodb://no-host.invalid:27017,{gone.address}"}})
         begun = time.monotonic()
         found = doctor.examine()
@@ -227,7 +232,14 @@ class TestServers:
         found.one("server-name-unknown", "error", "no-host.invalid:27017", "getent hosts no-host.invalid")
         each = found.one("server-unreachable", "error", gone.address, gone.address.replace(":", " "))
         assert "refused" in each["text"]
-        assert found.result("user") == "skipped"
+        assert found.result("user") == found.result("rules") == "skipped"
+
+    def test_that_a_name_does_not_lead_to(self, doctor):
+        doctor.write({**quiet(free_server(), [uuid_rule("a.b")]), "upstream": {
+            "uri": "mongodb+srv://user:x@cluster.no-host.invalid/?tls=false"}})
+        found = doctor.examine()
+        found.one("server-name-unknown", "error", "upstream.uri", "_mongodb._tcp.cluster.no-host.invalid")
+        assert "user" not in [each["check"] for each in found.document["checks"]]
 
     def test_tls(self, doctor, secured_by_tls, tmp_path):
         stranger = Authority(tmp_path, "stranger")
@@ -266,7 +278,7 @@ class TestServers:
         standalone.client[coll].x.create_index("n", unique=True)
         found = doctor.write(quiet(standalone, [counter_rule(f"{coll}.x")])).examine()
         found.one("standalone-server", "note", standalone.address, "rs.initiate()")
-        assert found.code == 0 and found.document["notes"] == 1
+        assert found.code == 0 and found.ids <= {"standalone-server", "server-lacks"}
 
     def test_what_they_say_of_themselves(self, replica_set, doctor, ns):
         """Other releases, states and clocks than this host has."""
@@ -368,6 +380,8 @@ class TestTheUser:
         found = doctor.examine()
         found.one("login-refused", "error", "id_store.uri", 'changeUserPassword("typo", passwordPrompt())')
         assert "server-unreachable" not in found.ids
+        self.write(doctor, secured_by_tls, f"typo:{PASSWORD}", [counter_rule("shop.a", unique_index="create")])
+        assert not {"login-refused", "role-missing"} & doctor.examine().ids, "root may do everything"
 
     def test_that_is_not_named(self, secured_by_tls, doctor):
         self.write(doctor, secured_by_tls, "", [uuid_rule("shop.a", unique_index="create")])
@@ -477,6 +491,7 @@ class TestRules:
 
 
 class TestTheReport:
+    @pytest.mark.needs("collection_uuid")
     def test_for_people(self, replica_set, doctor, coll, ns):
         doctor.write(quiet(replica_set, [uuid_rule(ns), uuid_rule(f"{coll}.bare"),
                                          uuid_rule(f"{coll}.none", unique_index="require")]))

@@ -68,6 +68,17 @@ class TestTheRunningProxy:
         assert each["level"] == "warning" and "(merge)" in each["text"]
         found.one("driver-sends-id", "warning", f"{ns}, _id", "status --clients")
 
+    @pytest.mark.needs("collection_uuid")
+    def test_whose_variables_count(self, replica_set, doctor, ns, start_proxy):
+        admin = f"127.0.0.1:{free_port()}"
+        document = quiet(replica_set, [counter_rule(ns)], admin={"listen": admin}, log={"format": "json"})
+        document["upstream"]["uri"] = "mongodb://${DB_OF_THE_PROXY}"
+        doctor.write(document)
+        assert "config-error" in doctor.examine().ids
+        start_proxy(doctor.path, {"DB_OF_THE_PROXY": replica_set.address})
+        found = doctor.examine()
+        assert found.code == 0 and not found.ids, found
+
     def test_that_has_not_read_the_file(self, replica_set, doctor, coll, ns, running, tmp_path):
         running([counter_rule(ns)])
         time.sleep(1.1)  # the file's time, in seconds, is later

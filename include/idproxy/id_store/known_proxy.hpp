@@ -4,10 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/outcome.hpp"
 
 namespace idproxy::id_store {
+namespace mongo {
+class Client;
+}
 
 /// What a proxy tells the others that use the same id store about itself.
 struct ProxyDescription {

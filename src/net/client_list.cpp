@@ -23,7 +23,7 @@ bool matches(const ConnectionPair& pair, const ClientQuery& query) {
 ClientList clients_of(const IoThread& thread, const ClientQuery& query) {
   std::vector<const ConnectionPair*> pairs;
   for (const auto& [id, pair] : thread.pairs) {
-    if (matches(*pair, query)) pairs.push_back(pair);
+    if (matches(*pair, query)) pairs.push_back(pair.get());
   }
   const auto listed = static_cast<std::ptrdiff_t>(std::min(query.most, pairs.size()));
   std::ranges::partial_sort(pairs, pairs.begin() + listed, std::ranges::greater(),

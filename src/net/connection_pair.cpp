@@ -16,26 +16,25 @@ constexpr std::size_t kLittleRead = std::size_t{4} * 1024;
 
 void ConnectionPair::start(IoThread& thread, FileDescriptor downstream,
                            std::shared_ptr<Upstream> upstream) {
-  Self pair;
+  ConnectionPair* pair = nullptr;
   try {
-    pair = std::make_unique<ConnectionPair>(thread, std::move(downstream), std::move(upstream))
-               .release();
+    const auto opened =
+        std::make_shared<ConnectionPair>(thread, std::move(downstream), std::move(upstream));
+    thread.pairs.emplace(opened->id_, opened);
+    pair = opened.get();
   } catch (const std::exception&) {
     thread.shared.count_closed();  // the listener counted it
     return;
   }
+  ++pair->server_->connections;
   pair->guarded([&] { pair->begin(); });
 }
 
-std::vector<ConnectionPair::Self> ConnectionPair::all_of(const IoThread& thread) {
-  std::vector<Self> all;
+std::vector<ConnectionPair*> ConnectionPair::all_of(const IoThread& thread) {
+  std::vector<ConnectionPair*> all;
   all.reserve(thread.pairs.size());
-  for (const auto& [id, pair] : thread.pairs) all.emplace_back(pair);
+  for (const auto& [id, pair] : thread.pairs) all.push_back(pair.get());
   return all;
-}
-
-void intrusive_ptr_release(ConnectionPair* pair) {
-  if (--pair->owners_ == 0) const std::unique_ptr<ConnectionPair> last(pair);
 }
 
 ConnectionPair::ConnectionPair(IoThread& thread, FileDescriptor downstream,
@@ -48,19 +47,13 @@ ConnectionPair::ConnectionPair(IoThread& thread, FileDescriptor downstream,
       id_(++thread.shared.last_connection_id),
       counts_{.opened = thread.now()},
       request_gate_(thread.shared.budget),
-      requests_(*this, downstream_, upstream_, thread.buffers, true),
-      replies_(*this, upstream_, downstream_, thread.buffers, false),
+      requests_(*this),
+      replies_(*this),
       deadline_(*this),
       timer_(thread.loop) {
   auto engine = thread_.client_tls ? tls::Engine::accept(thread_.client_tls) : nullptr;
   downstream_.open(std::move(downstream), std::move(engine));
   handshaking_ = thread_.client_tls != nullptr;
-  thread_.pairs.emplace(id_, this);
-  ++server_->connections;
-}
-
-ConnectionPair::~ConnectionPair() {
-  close();
 }
 
 ClientStatistics ConnectionPair::describe() const {
@@ -87,10 +80,12 @@ ClientStatistics ConnectionPair::describe() const {
 
 void ConnectionPair::close() {
   if (closed_) return;
+  const auto place = thread_.pairs.find(id_);
+  std::function<void()> owner = [pair = place->second] {};  // first: there may be no memory for it
   closed_ = true;
   log_closed();
   load_.ended(waiting_);
-  const auto connector = std::exchange(connector_, nullptr);
+  if (connector_) std::exchange(connector_, nullptr)->cancel();
   requests_.close();
   replies_.close();
   downstream_.close();
@@ -103,11 +98,11 @@ void ConnectionPair::close() {
   if (exchange_) exchange_->share.reset();
   request_gate_.leave();
   unsent_share_.reset();
-  thread_.pairs.erase(id_);
   --server_->connections;
   thread_.shared.transactions.left(id_);
   thread_.shared.count_closed();
-  if (connector) connector->cancel();  // last: it may hold the last reference to this pair
+  thread_.loop.destroy_later(std::move(owner));  // after the waits, which the streams have ended
+  thread_.pairs.erase(place);
 }
 
 /// Before the descriptors are closed: afterwards the kernel does not know the addresses.
@@ -155,12 +150,12 @@ void ConnectionPair::begin() {
   thread_.tls_handshake.start(deadline_, expired<&ConnectionPair::made_no_handshake>);
   // Read the name now: after a disconnect the kernel does not know it any more.
   std::string client = peer_name(downstream_.socket());
-  downstream_.handshake([self = Self(this), client = std::move(client)](std::string_view fault) {
-    self->guarded([&] {
-      if (fault.empty()) return self->greeted();
+  downstream_.handshake([this, client = std::move(client)](std::string_view fault) {
+    guarded([&] {
+      if (fault.empty()) return greeted();
       // Health checks connect and close at once.
-      if (fault != Stream::kClosedAtOnce) return self->tls_failed(client, fault);
-      self->close();
+      if (fault != Stream::kClosedAtOnce) return tls_failed(client, fault);
+      close();
     });
   });
 }
@@ -181,13 +176,11 @@ void ConnectionPair::tls_failed(std::string_view client, std::string_view reason
 }
 
 void ConnectionPair::connect() {
-  auto connector = Connector::start(
-      thread_, server_, [self = Self(this)](Stream* stream, const Connector::Failure& failure) {
-        self->connector_ = nullptr;
-        if (self->closed_) return;
-        self->guarded([&] {
-          stream == nullptr ? self->not_connected(failure) : self->connected(std::move(*stream));
-        });
+  auto connector =
+      Connector::start(thread_, server_, [this](Stream* stream, const Connector::Failure& failure) {
+        connector_ = nullptr;
+        guarded(
+            [&] { stream == nullptr ? not_connected(failure) : connected(std::move(*stream)); });
       });
   // It may have failed at once.
   if (!closed_ && !unreachable_) connector_ = std::move(connector);
@@ -265,13 +258,11 @@ void ConnectionPair::watch_message() {
 // ---- draining --------------------------------------------------------------------------------
 
 bool ConnectionPair::tell_monitor() {
-  const Self self(this);
   guarded([&] { answer_hello_late(); });
   return requests_ended_;
 }
 
 void ConnectionPair::drain() {
-  const Self self(this);
   guarded([&] {
     if (handshaking_) return close();
     requests_.forget_empty();  // that read may have been long ago
@@ -322,46 +313,66 @@ void ConnectionPair::answer_hello_late() {
   if (!closed_) end_exchange();
 }
 
-// ---- both directions -------------------------------------------------------------------------
+// ---- from the client to the server -----------------------------------------------------------
 
-bool ConnectionPair::holds_up(const Direction& direction) const {
-  if (!is_request(direction)) return learning_;
-  return is_busy() || connector_ || request_gate_.queued() || requests_ended_;
+void ConnectionPair::Requests::woken(void (Direction::*go_on)()) {
+  pair_.guarded([&] { (this->*go_on)(); });
 }
 
-std::size_t ConnectionPair::read_size(const Direction& direction) const {
+std::size_t ConnectionPair::Requests::process(Bytes input) {
+  return pair_.process(*this, input, &ConnectionPair::take_request);
+}
+
+bool ConnectionPair::Requests::holds_up() const {
+  return pair_.is_busy() || pair_.connector_ || pair_.request_gate_.queued() ||
+         pair_.requests_ended_;
+}
+
+std::size_t ConnectionPair::Requests::read_size() const {
   // While many messages wait for room, their beginnings are held: keep those small.
-  const bool little =
-      is_request(direction) && !request_gate_.inside() && thread_.shared.budget.is_scarce();
+  const bool little = !pair_.request_gate_.inside() && pair_.thread_.shared.budget.is_scarce();
   return little ? kLittleRead : BufferPool::kReadSize;
 }
 
-void ConnectionPair::woken(Direction& direction, bool writable) {
-  guarded([&] { writable ? direction.on_writable() : direction.on_readable(); });
+void ConnectionPair::Requests::heard() {
+  if (std::exchange(pair_.silent_, false)) pair_.deadline_.stop();
 }
 
-void ConnectionPair::heard(const Direction& direction) {
-  if (is_request(direction) && std::exchange(silent_, false)) deadline_.stop();
+void ConnectionPair::Requests::received(std::size_t bytes) {
+  pair_.thread_.cells[Counted::bytes_from_clients].add(bytes);
+  pair_.counts_.bytes_received += bytes;
+  if (bytes > 0) heard();
 }
 
-void ConnectionPair::received(const Direction& direction, std::size_t bytes) {
-  if (is_request(direction)) {
-    thread_.cells[Counted::bytes_from_clients].add(bytes);
-    counts_.bytes_received += bytes;
-    if (bytes > 0) heard(direction);
-  } else {
-    server_->heard(connected_);
-    thread_.cells[Counted::bytes_from_servers].add(bytes);
-    load_.bytes_received.add(bytes);
-  }
+void ConnectionPair::Requests::writing(std::size_t bytes) {
+  pair_.thread_.cells[Counted::bytes_to_servers].add(bytes);
+  pair_.load_.bytes_sent.add(bytes);
 }
 
-void ConnectionPair::source_ended(const Direction& direction) {
-  if (!is_request(direction)) server_lost();
-  // Bytes that arrived before the end are still passed on; then resume(), written() or learned()
-  // closes the pair.
-  if (is_request(direction) ? leaves_something() : learning_) return;
-  if (!direction.unsent()) close();
+/// Bytes that arrived before the end are still passed on; then finished() or written() closes the
+/// pair.
+void ConnectionPair::Requests::source_ended() {
+  if (!pair_.leaves_something() && !unsent()) pair_.close();
+}
+
+void ConnectionPair::Requests::source_broke() {
+  const Stream& client = pair_.downstream_;
+  if (client.fault().empty()) return pair_.close();
+  pair_.tls_failed(peer_name(client.socket()), client.fault());
+}
+
+void ConnectionPair::Requests::written() {
+  if (ended() && !pair_.leaves_something()) return pair_.close();
+  if (pair_.exchange_ && pair_.waits_ == Waits::for_nothing) pair_.sent();
+  resume();
+}
+
+/// Replies or a TLS alert that the server sent before the connection broke can still be read, and
+/// then its end.
+void ConnectionPair::Requests::write_failed() {
+  pair_.requests_ended_ = true;
+  pair_.upstream_.shut_down();
+  pair_.replies_.wait_source();
 }
 
 /// True if a client that has disconnected left requests to carry out: they may be unacknowledged
@@ -373,34 +384,45 @@ bool ConnectionPair::leaves_something() const {
   return wire::read_header(held).message_length <= static_cast<std::int64_t>(held.size());
 }
 
-void ConnectionPair::source_broke(const Direction& direction) {
-  if (is_request(direction)) {
-    const std::string_view fault = downstream_.fault();
-    if (!fault.empty()) return tls_failed(peer_name(downstream_.socket()), fault);
-  } else {
-    server_lost();
-  }
-  close();
+// ---- from the server to the client -----------------------------------------------------------
+
+void ConnectionPair::Replies::woken(void (Direction::*go_on)()) {
+  pair_.guarded([&] { (this->*go_on)(); });
 }
 
-void ConnectionPair::written(Direction& direction) {
-  if (!is_request(direction)) unsent_share_.reset();
-  if (direction.ended() && !(is_request(direction) && leaves_something())) return close();
-  if (is_request(direction) && exchange_ && waits_ == Waits::for_nothing) sent();
-  direction.resume();
-  if (!is_request(direction) && local_reply_) {
-    deliver_local_reply();
-    requests_.resume();
-  }
+std::size_t ConnectionPair::Replies::process(Bytes input) {
+  return pair_.process(*this, input, &ConnectionPair::take_reply);
 }
 
-void ConnectionPair::write_failed(const Direction& direction) {
-  if (!is_request(direction)) return close();
-  // Replies or a TLS alert that the server sent before the connection broke can still be read, and
-  // then its end.
-  requests_ended_ = true;
-  upstream_.shut_down();
-  replies_.wait_source();
+void ConnectionPair::Replies::received(std::size_t bytes) {
+  pair_.server_->heard(pair_.connected_);
+  pair_.thread_.cells[Counted::bytes_from_servers].add(bytes);
+  pair_.load_.bytes_received.add(bytes);
+}
+
+void ConnectionPair::Replies::writing(std::size_t bytes) {
+  pair_.thread_.cells[Counted::bytes_to_clients].add(bytes);
+  pair_.counts_.bytes_sent += bytes;
+}
+
+/// As that of the requests; but learned() may close the pair, too.
+void ConnectionPair::Replies::source_ended() {
+  pair_.server_lost();
+  if (!pair_.learning_ && !unsent()) pair_.close();
+}
+
+void ConnectionPair::Replies::source_broke() {
+  pair_.server_lost();
+  pair_.close();
+}
+
+void ConnectionPair::Replies::written() {
+  pair_.unsent_share_.reset();
+  if (ended()) return pair_.close();
+  resume();
+  if (!pair_.local_reply_) return;
+  pair_.deliver_local_reply();
+  pair_.requests_.resume();
 }
 
 }  // namespace idproxy::net

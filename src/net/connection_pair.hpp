@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -28,21 +27,20 @@ namespace idproxy::net {
 /// the parts that serve them, two directions and a gate for each, and runs exchanges, one at a
 /// time, each from its request to its last reply. Lives on one io thread.
 ///
-/// Waits own the pair, because up to four may be under way when it is closed; the last one to be
-/// ended frees it. The reference count is not atomic: other threads do not hold
-/// references but find the pair by its id (IoThread::pairs).
-class ConnectionPair final : Direction::Owner {
+/// Its thread owns it until it is closed, and the event loop until what was under way then has
+/// ended. So it outlives its waits and whatever is closing it. Other threads find it by its id
+/// (IoThread::pairs).
+class ConnectionPair final {
  public:
-  using Self = boost::intrusive_ptr<ConnectionPair>;
   /// All pairs of `thread`, which must be the calling thread. A copy, since closing a pair removes
-  /// it from IoThread::pairs.
-  [[nodiscard]] static std::vector<Self> all_of(const IoThread& thread);
+  /// it from IoThread::pairs. Valid in this turn of the loop.
+  [[nodiscard]] static std::vector<ConnectionPair*> all_of(const IoThread& thread);
 
   /// Call on `thread`.
   static void start(IoThread& thread, FileDescriptor downstream,
                     std::shared_ptr<Upstream> upstream);
   ConnectionPair(IoThread& thread, FileDescriptor downstream, std::shared_ptr<Upstream> upstream);
-  ~ConnectionPair();
+  ~ConnectionPair() = default;
   ConnectionPair(const ConnectionPair&) = delete;
   ConnectionPair& operator=(const ConnectionPair&) = delete;
 
@@ -63,9 +61,6 @@ class ConnectionPair final : Direction::Owner {
   void drain();
 
  private:
-  friend void intrusive_ptr_add_ref(ConnectionPair* pair) { ++pair->owners_; }
-  friend void intrusive_ptr_release(ConnectionPair* pair);
-
   struct Deadline : Deadlines::Place {
     explicit Deadline(ConnectionPair& of) : pair(of) {}
     ConnectionPair& pair;
@@ -101,6 +96,51 @@ class ConnectionPair final : Direction::Owner {
   /// What the exchange waits for, apart from the server.
   enum class Waits : std::uint8_t { for_nothing, for_store, for_pause };
 
+  /// From the client to the server.
+  class Requests final : public Direction {
+   public:
+    explicit Requests(ConnectionPair& pair)
+        : Direction(pair.downstream_, pair.upstream_, pair.thread_.buffers, true), pair_(pair) {}
+
+   private:
+    std::size_t process(Bytes input) override;
+    [[nodiscard]] bool holds_up() const override;
+    [[nodiscard]] std::size_t read_size() const override;
+    void woken(void (Direction::*go_on)()) override;
+    void heard() override;
+    void received(std::size_t bytes) override;
+    void writing(std::size_t bytes) override;
+    void source_ended() override;
+    void source_broke() override;
+    void finished() override { pair_.close(); }
+    void written() override;
+    void write_failed() override;
+
+    ConnectionPair& pair_;
+  };
+  /// From the server to the client.
+  class Replies final : public Direction {
+   public:
+    explicit Replies(ConnectionPair& pair)
+        : Direction(pair.upstream_, pair.downstream_, pair.thread_.buffers, false), pair_(pair) {}
+
+   private:
+    std::size_t process(Bytes input) override;
+    [[nodiscard]] bool holds_up() const override { return pair_.learning_; }
+    [[nodiscard]] std::size_t read_size() const override { return BufferPool::kReadSize; }
+    void woken(void (Direction::*go_on)()) override;
+    void heard() override {}
+    void received(std::size_t bytes) override;
+    void writing(std::size_t bytes) override;
+    void source_ended() override;
+    void source_broke() override;
+    void finished() override { pair_.close(); }
+    void written() override;
+    void write_failed() override { pair_.close(); }
+
+    ConnectionPair& pair_;
+  };
+
   // Opening.
   void begin();
   void greeted();
@@ -110,32 +150,14 @@ class ConnectionPair final : Direction::Owner {
   void not_connected(const Connector::Failure& failure);
   void server_lost();
 
-  // Direction::Owner.
-  std::size_t process(Direction& direction, Bytes input) override;
-  [[nodiscard]] bool holds_up(const Direction& direction) const override;
-  [[nodiscard]] std::size_t read_size(const Direction& direction) const override;
-  void woken(Direction& direction, bool writable) override;
-  void heard(const Direction& direction) override;
-  void received(const Direction& direction, std::size_t bytes) override;
-  void source_ended(const Direction& direction) override;
-  void source_broke(const Direction& direction) override;
-  void finished(const Direction& /*direction*/) override { close(); }
-  void written(Direction& direction) override;
-  void write_failed(const Direction& direction) override;
-  void acquire() override { intrusive_ptr_add_ref(this); }
-  void release() override { intrusive_ptr_release(this); }
-
-  [[nodiscard]] bool is_request(const Direction& direction) const {
-    return &direction == &requests_;
-  }
   [[nodiscard]] bool leaves_something() const;
 
   // Messages. take_request() and take_reply() return false if they cannot take more now.
+  std::size_t process(Direction& direction, Bytes input, bool (ConnectionPair::*take)(Cursor&));
   bool take_request(Cursor& cursor);
   bool take_reply(Cursor& cursor);
   void note_reply();
   bool reply_passed(ReplyGate::Ended ended, Cursor& cursor);
-  bool write_run(Direction& direction, Cursor& cursor);
   void note_transaction(const RequestGate::Message& message, Bytes front);
   void turn_away(Cursor& cursor);
   bool refuse(Bytes front, std::size_t length);
@@ -143,8 +165,6 @@ class ConnectionPair final : Direction::Owner {
   void forwarded(const RequestGate::Message& message, Bytes request);
   void expect_reply(const RequestGate::Message& message, std::int32_t request_id);
   std::optional<std::chrono::nanoseconds> answered();
-  void relay_request(Bytes bytes);
-  void relay_reply(Bytes bytes);
   void reply(Bytes message);
   void reply_locally(Buffer message);
   void deliver_local_reply();
@@ -200,7 +220,6 @@ class ConnectionPair final : Direction::Owner {
   void failed(const std::exception& error);
   void protocol_error(const ProtocolFault& fault);
 
-  std::uint32_t owners_ = 0;
   IoThread& thread_;
   std::shared_ptr<Upstream> server_;
   Stream downstream_;
@@ -217,8 +236,8 @@ class ConnectionPair final : Direction::Owner {
   } counts_;
   RequestGate request_gate_;
   ReplyGate reply_gate_;
-  Direction requests_;
-  Direction replies_;
+  Requests requests_;
+  Replies replies_;
   std::shared_ptr<Connector> connector_;            // until the server connection is open
   std::chrono::nanoseconds connected_{};            // when it was opened; monotonic
   std::unique_ptr<const std::string> unreachable_;  // what to tell the client if it was not

@@ -14,7 +14,7 @@ constexpr std::size_t kSmallestRead = std::size_t{16} * 1024;
 constexpr std::size_t kFirstGrowth = std::size_t{64} * 1024;
 // Smaller messages are read into the thread's buffer, and copied if they must be kept.
 constexpr std::size_t kSmallestExpected = std::size_t{16} * 1024;
-// Bounds what is read before the owner knows whether there is room for it.
+// Bounds what is read before it is known whether there is room for it.
 constexpr std::size_t kMostExpected = std::size_t{4} * 1024 * 1024;
 
 }  // namespace
@@ -25,12 +25,10 @@ void Direction::wait_source() {
   const bool enough = source_.has_received() || held_.size() > BufferPool::kReadSize;
   if (enough && blocked()) return;
   waiting_source_ = true;
-  source_.notify_readable(ByteStream::WaiterPtr(this));
-}
-
-void Direction::readable() {
-  waiting_source_ = false;
-  if (!closed_) owner_.woken(*this, false);
+  source_.when_readable([this] {
+    waiting_source_ = false;
+    if (!closed_) woken(&Direction::on_readable);
+  });
 }
 
 void Direction::on_readable() {
@@ -45,46 +43,46 @@ void Direction::look_at_source() {
     if (!held_.empty()) return;
     // The thread's buffer may be in use.
     held_ = pool_.take(kSmallestRead);
-    const ByteStream::Received received = read_to_hold(held_.capacity());
-    if (ends(received.status)) return;
-    owner_.received(*this, received.bytes);
+    const Stream::Received got = read_to_hold(held_.capacity());
+    if (ends(got.status)) return;
+    received(got.bytes);
     if (!closed_ && held_.empty()) wait_source();
     return;
   }
-  using Peeked = ByteStream::Peeked;
+  using Peeked = Stream::Peeked;
   const Peeked peeked = source_.peek();
-  if (peeked == Peeked::bytes) owner_.heard(*this);
+  if (peeked == Peeked::bytes) heard();
   if (peeked == Peeked::nothing) wait_source();
-  if (peeked == Peeked::end) source_ended();
+  if (peeked == Peeked::end) end_here();
 }
 
 void Direction::read() {
   for (int turn = 0; turn < kReadsPerTurn; ++turn) {
-    const ByteStream::Received received = read_some();
-    if (ends(received.status)) return;
-    seen_empty_ = received.status == Status::none && !received.more;
-    if (received.status == Status::none) {
-      if (received.more) continue;
+    const Stream::Received got = read_some();
+    if (ends(got.status)) return;
+    seen_empty_ = got.status == Status::none && !got.more;
+    if (got.status == Status::none) {
+      if (got.more) continue;
       break;
     }
-    owner_.received(*this, received.bytes);
+    received(got.bytes);
     const bool filled = !held_.empty() && held_.size() == held_.capacity();
     if (held_.empty()) {
-      process({pool_.read_buffer(), received.bytes});
+      offer({pool_.read_buffer(), got.bytes});
     } else if (held_.size() >= wanted_) {
-      process(held_.view());
+      offer(held_.view());
     }
     // More came than was expected, and was not kept.
     if (filled && held_.empty()) expected_ = 0;
-    if (blocked() || !received.more) break;
+    if (blocked() || !got.more) break;
   }
   // If bytes are unsent, on_writable() goes on.
   if (out_.empty()) wait_source();
 }
 
 /// Reads into the thread's buffer; if bytes are held or a large message is expected, into held_.
-ByteStream::Received Direction::read_some() {
-  std::size_t room = owner_.read_size(*this);
+Stream::Received Direction::read_some() {
+  std::size_t room = read_size();
   if (held_.empty()) {
     const bool ahead = expected_ >= kSmallestExpected && room == BufferPool::kReadSize;
     if (!ahead) return source_.read({pool_.read_buffer(), room});
@@ -100,29 +98,29 @@ ByteStream::Received Direction::read_some() {
 }
 
 /// Appends to the held bytes.
-ByteStream::Received Direction::read_to_hold(std::size_t room) {
+Stream::Received Direction::read_to_hold(std::size_t room) {
   const std::size_t size = held_.size();
   if (room > held_.capacity() - size) held_.reserve(std::bit_ceil(size + room));
-  const ByteStream::Received received = source_.read({held_.extend(room), room});
-  held_.truncate(size + received.bytes);
+  const Stream::Received got = source_.read({held_.extend(room), room});
+  held_.truncate(size + got.bytes);
   if (held_.empty()) pool_.give_back(std::move(held_));
-  return received;
+  return got;
 }
 
 bool Direction::ends(Status status) {
-  if (status == Status::ended) source_ended();
-  if (status == Status::broken) owner_.source_broke(*this);
+  if (status == Status::ended) end_here();
+  if (status == Status::broken) source_broke();
   return status == Status::ended || status == Status::broken;
 }
 
-void Direction::source_ended() {
+void Direction::end_here() {
   ended_ = true;
-  owner_.source_ended(*this);
+  source_ended();
 }
 
-void Direction::process(Bytes input) {
+void Direction::offer(Bytes input) {
   wanted_ = 0;
-  const std::size_t consumed = owner_.process(*this, input);
+  const std::size_t consumed = process(input);
   settle(input, consumed);
 }
 
@@ -134,7 +132,7 @@ void Direction::settle(Bytes input, std::size_t consumed) {
     return;
   }
   held_.drop_front(consumed);
-  // Before it needs a large message, the owner has made room for all of it.
+  // Before process() needs a large message, it has made room for all of it.
   const std::size_t size = wanted_ > kFirstGrowth ? std::max(wanted_, held_.size()) : held_.size();
   if (!held_.empty() && BufferPool::is_for(size, held_)) return;
   Buffer large = std::move(held_);
@@ -147,7 +145,13 @@ void Direction::hold(Bytes bytes) {
   held_.append(bytes);
 }
 
+void Direction::write(Bytes bytes) {
+  writing(bytes.size());
+  after(out_.send(sink_, bytes));
+}
+
 bool Direction::write(const wire::PatchedMessage& message, Bytes original) {
+  writing(message.size());
   const OutQueue::Status status = out_.send(sink_, message, original);
   after(status);
   return status == OutQueue::Status::done;
@@ -155,35 +159,33 @@ bool Direction::write(const wire::PatchedMessage& message, Bytes original) {
 
 void Direction::after(OutQueue::Status status) {
   if (status == OutQueue::Status::blocked) wait_sink();
-  if (status == OutQueue::Status::failed) owner_.write_failed(*this);
+  if (status == OutQueue::Status::failed) write_failed();
 }
 
 void Direction::wait_sink() {
   if (waiting_sink_ || closed_) return;
   waiting_sink_ = true;
-  sink_.notify_writable(ByteStream::WaiterPtr(this));
-}
-
-void Direction::writable() {
-  waiting_sink_ = false;
-  if (!closed_) owner_.woken(*this, true);
+  sink_.when_writable([this] {
+    waiting_sink_ = false;
+    if (!closed_) woken(&Direction::on_writable);
+  });
 }
 
 void Direction::on_writable() {
   const OutQueue::Status status = out_.flush(sink_);
   if (status != OutQueue::Status::done) return after(status);
-  owner_.written(*this);
+  written();
 }
 
 void Direction::resume() {
   if (blocked()) {
-    // Held up by its owner: only watch for the end of the source.
+    // Held up: only watch for the end of the source.
     if (!closed_ && out_.empty()) wait_source();
     return;
   }
-  if (!held_.empty() && held_.size() >= wanted_) process(held_.view());
+  if (!held_.empty() && held_.size() >= wanted_) offer(held_.view());
   if (closed_ || !out_.empty()) return;
-  if (ended_ && !blocked()) return owner_.finished(*this);
+  if (ended_ && !blocked()) return finished();
   wait_source();
 }
 

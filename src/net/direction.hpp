@@ -5,59 +5,23 @@
 
 #include "idproxy/base/buffer.hpp"
 #include "net/buffer_pool.hpp"
-#include "net/byte_stream.hpp"
 #include "net/out_queue.hpp"
+#include "net/stream.hpp"
 
 namespace idproxy::net {
 
 /// One direction of a connection, from its source to its sink. Waits for the source (without a
-/// buffer), reads into the thread's buffer, lets its owner process the bytes, keeps those
-/// that the owner cannot process yet, and writes those that the owner passes on. Stops reading
-/// while the sink takes nothing or the owner holds the direction up. Lives on one io thread.
-class Direction final : public ByteStream::Waiter {
+/// buffer), reads into the thread's buffer, has the bytes processed, keeps those that cannot be
+/// processed yet, and writes those that are passed on. Stops reading while the sink takes nothing
+/// or holds_up(). What the bytes mean, the connection that it belongs to says by the virtual
+/// functions. Lives on one io thread. May be destroyed once its streams have ended its waits.
+class Direction {
  public:
-  /// The connection that a direction belongs to. Outlives every wait.
-  class Owner {
-   public:
-    /// Processes `input`, which starts where the last call stopped consuming, and returns how many
-    /// bytes it consumed. Calls need() if it cannot go on without more bytes.
-    virtual std::size_t process(Direction& direction, Bytes input) = 0;
-    /// True while nothing may be processed, for reasons other than a full sink.
-    [[nodiscard]] virtual bool holds_up(const Direction& direction) const = 0;
-    /// How many bytes may be read into the thread's buffer at once.
-    [[nodiscard]] virtual std::size_t read_size(const Direction& direction) const = 0;
-
-    /// A wait is over: the owner must call direction.on_readable() or on_writable(), and handle
-    /// what they throw.
-    virtual void woken(Direction& direction, bool writable) = 0;
-    /// The source has sent something; with TLS, application data.
-    virtual void heard(const Direction& direction) = 0;
-    /// `bytes` have been read.
-    virtual void received(const Direction& direction, std::size_t bytes) = 0;
-    /// The source has ended; ended() is true.
-    virtual void source_ended(const Direction& direction) = 0;
-    virtual void source_broke(const Direction& direction) = 0;
-    /// The source has ended, and either the direction is held up or everything is written.
-    virtual void finished(const Direction& direction) = 0;
-    /// The sink has now taken everything that was left from earlier writes.
-    virtual void written(Direction& direction) = 0;
-    virtual void write_failed(const Direction& direction) = 0;
-
-    virtual void acquire() = 0;
-    virtual void release() = 0;
-
-   protected:
-    ~Owner() = default;
-  };
-
   /// `notices_leaving`: notices the end of its source at once, even while it is held up.
-  Direction(Owner& owner, ByteStream& source, ByteStream& sink, BufferPool& pool,
-            bool notices_leaving)
-      : owner_(owner),
-        source_(source),
-        sink_(sink),
-        pool_(pool),
-        notices_leaving_(notices_leaving) {}
+  Direction(Stream& source, Stream& sink, BufferPool& pool, bool notices_leaving)
+      : source_(source), sink_(sink), pool_(pool), notices_leaving_(notices_leaving) {}
+  Direction(const Direction&) = delete;
+  Direction& operator=(const Direction&) = delete;
 
   /// From here on, the direction reads, processes and writes nothing.
   void close() { closed_ = true; }
@@ -69,27 +33,23 @@ class Direction final : public ByteStream::Waiter {
   /// Goes on when nothing holds the direction up any more, first with held bytes. Does not read
   /// into the thread's buffer, which the caller may be using.
   void resume();
-  /// Events: a wait is over.
-  void on_readable();
-  void on_writable();
-
   /// Writes to the sink, and keeps what the sink does not take.
-  void write(Bytes bytes) { after(out_.send(sink_, bytes)); }
+  void write(Bytes bytes);
   /// Writes `message`, which patches `original`: see OutQueue::send(). True if the sink took it
   /// all.
   bool write(const wire::PatchedMessage& message, Bytes original);
 
-  /// For Owner::process(): it needs `bytes` of the unconsumed input before it can go on.
+  /// For process(): it needs `bytes` of the unconsumed input before it can go on.
   void need(std::size_t bytes) { wanted_ = bytes; }
-  /// For Owner::process(): it has collected a message of so many bytes, and the next one may be
-  /// about as large. A large one is then read into a buffer of its own, which the owner may keep.
+  /// For process(): it has collected a message of so many bytes, and the next one may be
+  /// about as large. A large one is then read into a buffer of its own, which may then be kept.
   void expect(std::size_t bytes) { expected_ = std::max(bytes, expected_ - expected_ / 8); }
   /// Treats the source as ended.
   void end() { ended_ = true; }
   /// Resets seen_empty().
   void forget_empty() { seen_empty_ = false; }
 
-  [[nodiscard]] bool blocked() const { return closed_ || !out_.empty() || owner_.holds_up(*this); }
+  [[nodiscard]] bool blocked() const { return closed_ || !out_.empty() || holds_up(); }
   /// The bytes that were read but not consumed.
   [[nodiscard]] Bytes held() const { return held_.view(); }
   /// Bytes of memory for held().
@@ -106,32 +66,56 @@ class Direction final : public ByteStream::Waiter {
   /// True if the last read found nothing.
   [[nodiscard]] bool seen_empty() const { return seen_empty_; }
 
+ protected:
+  ~Direction() = default;
+
  private:
-  using Status = ByteStream::Received::Status;
+  using Status = Stream::Received::Status;
 
-  void readable() override;
-  void writable() override;
-  void acquire() override { owner_.acquire(); }
-  void release() override { owner_.release(); }
+  /// Processes `input`, which starts where the last call stopped consuming, and returns how many
+  /// bytes it consumed. Calls need() if it cannot go on without more bytes.
+  virtual std::size_t process(Bytes input) = 0;
+  /// True while nothing may be processed, for reasons other than a full sink.
+  [[nodiscard]] virtual bool holds_up() const = 0;
+  /// How many bytes may be read into the thread's buffer at once.
+  [[nodiscard]] virtual std::size_t read_size() const = 0;
 
+  /// A wait is over: calls (this->*go_on)(), and handles what that throws.
+  virtual void woken(void (Direction::*go_on)()) = 0;
+  /// The source has sent something; with TLS, application data.
+  virtual void heard() = 0;
+  /// `bytes` have been read.
+  virtual void received(std::size_t bytes) = 0;
+  /// `bytes` are about to be written.
+  virtual void writing(std::size_t bytes) = 0;
+  /// The source has ended; ended() is true.
+  virtual void source_ended() = 0;
+  virtual void source_broke() = 0;
+  /// The source has ended, and either the direction is held up or everything is written.
+  virtual void finished() = 0;
+  /// The sink has now taken everything that was left from earlier writes.
+  virtual void written() = 0;
+  virtual void write_failed() = 0;
+
+  void on_readable();
+  void on_writable();
   void look_at_source();
-  [[nodiscard]] ByteStream::Received read_some();
-  [[nodiscard]] ByteStream::Received read_to_hold(std::size_t room);
+  [[nodiscard]] Stream::Received read_some();
+  [[nodiscard]] Stream::Received read_to_hold(std::size_t room);
   /// True if the read has ended the direction.
   [[nodiscard]] bool ends(Status status);
-  void source_ended();
-  void process(Bytes input);
+  void end_here();
+  void offer(Bytes input);
   void settle(Bytes input, std::size_t consumed);
   void hold(Bytes bytes);
   void after(OutQueue::Status status);
   void wait_sink();
 
-  Owner& owner_;
-  ByteStream& source_;
-  ByteStream& sink_;
+  Stream& source_;
+  Stream& sink_;
   BufferPool& pool_;
   Buffer held_;               // read, but not consumed
-  std::size_t wanted_ = 0;    // the size that held_ needs before the owner can go on
+  std::size_t wanted_ = 0;    // the size that held_ needs before process() can go on
   std::size_t expected_ = 0;  // the size of messages that were collected
   OutQueue out_;              // passed on, but not taken by the sink
   const bool notices_leaving_;

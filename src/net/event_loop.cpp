@@ -1,19 +1,30 @@
 #include "net/event_loop.hpp"
 
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
-
-#include "net/system_calls.hpp"
 
 namespace idproxy::net {
 namespace {
 
 [[noreturn]] void fail(const char* what) {
   throw std::system_error(errno, std::generic_category(), what);
+}
+
+/// As ::epoll_wait(), without its announcement to pthread_cancel(): see Stream.
+int wait_for_events(int epoll, std::span<epoll_event> events, int milliseconds) {
+#ifdef IDPROXY_SANITIZED
+  return ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), milliseconds);
+#else
+  // Without a mask of signals; not all architectures have epoll_wait itself.
+  return static_cast<int>(
+      ::syscall(SYS_epoll_pwait, epoll, events.data(), events.size(), milliseconds, nullptr, 0));
+#endif
 }
 
 }  // namespace
@@ -35,9 +46,8 @@ EventLoop::~EventLoop() {
   while (true) {
     while (!timers_.empty()) timers_.begin()->cancel();
     const PostedList posted = take_posted();
-    const auto woken = std::exchange(woken_, {});
-    const auto dead = std::exchange(dead_, {});
-    if (posted.empty() && woken.empty() && dead.empty()) return;
+    const auto later = std::exchange(later_, {});
+    if (posted.empty() && later.empty()) return;
   }
 }
 
@@ -49,7 +59,7 @@ void EventLoop::run() {
       run_posted();
       if (is_over()) return;
     }
-    static_cast<void>(turn(woken_.empty() && dead_.empty() ? -1 : 0));
+    static_cast<void>(turn(later_.empty() ? -1 : 0));
   }
 }
 
@@ -57,7 +67,7 @@ void EventLoop::poll() {
   bool busy = true;
   while (busy) {
     if (look_at_posted_) run_posted();
-    busy = turn(0) || !woken_.empty() || look_at_posted_;
+    busy = turn(0) || !later_.empty() || look_at_posted_;
   }
 }
 
@@ -82,30 +92,29 @@ bool EventLoop::turn(int most_milliseconds) {
     }
   }
   if (timers_due) run_timers();
-  if (!woken_.empty()) call_woken();
-  if (!dead_.empty()) std::exchange(dead_, {}).clear();
+  if (!later_.empty()) run_later();
   return any;
 }
 
 void EventLoop::fetch(int most_milliseconds) {
   set_alarm();
-  const int count = system_calls::epoll_wait(epoll_.get(), events_, most_milliseconds);
+  const int count = wait_for_events(epoll_.get(), events_, most_milliseconds);
   if (count < 0 && errno != EINTR) fail("epoll_wait");
   ++turns_;
   next_event_ = 0;
   event_count_ = static_cast<std::size_t>(std::max(count, 0));
 }
 
-void EventLoop::call_woken() {
-  calling_.swap(woken_);
-  for (const Woken& each : calling_) {
-    each.reader ? each.waiter->readable() : each.waiter->writable();
+void EventLoop::run_later() {
+  running_.swap(later_);
+  for (const Later& each : running_) {
+    if (each.is_called) each.function();
   }
-  calling_.clear();
+  running_.clear();
 }
 
 bool EventLoop::is_over() {
-  if (!woken_.empty() || !dead_.empty()) {
+  if (!later_.empty()) {
     look_at_posted_ = true;  // look again after the next turn
     return false;
   }

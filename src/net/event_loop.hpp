@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "net/byte_stream.hpp"
 #include "net/file_descriptor.hpp"
 
 namespace idproxy::net {
@@ -61,8 +60,8 @@ class Timer : public boost::intrusive::set_base_hook<
 /// (app/control.hpp). Here it has only the addresses of sockets, and name lookups need no loop
 /// (net/lookups.hpp).
 ///
-/// A Stream needs no more of it than watch(), rewatch(), forget(), wake_reader() and wake_writer().
-/// An engine that tells of completed reads in place of readable sockets would replace these five.
+/// A Stream needs no more of it than watch(), rewatch(), forget() and call_later(). An engine that
+/// tells of completed reads in place of readable sockets would replace these four.
 class EventLoop {
  public:
   /// Something that watches one descriptor.
@@ -123,11 +122,13 @@ class EventLoop {
   /// descriptor is closed.
   void forget(const Watcher& watcher);
 
-  /// Calls the waiter, which may call back, in the next turn of the loop.
-  void wake_reader(ByteStream::WaiterPtr waiter) { woken_.push_back({std::move(waiter), true}); }
-  void wake_writer(ByteStream::WaiterPtr waiter) { woken_.push_back({std::move(waiter), false}); }
-  /// Destroys `callback` in the next turn: what it owns may be what is running.
-  void destroy_later(std::function<void()> callback) { dead_.push_back(std::move(callback)); }
+  /// Calls `then`, which may come back for more, once this turn has handled its events: in the
+  /// order of these calls and those of destroy_later().
+  void call_later(std::function<void()> then) { later_.push_back({std::move(then), true}); }
+  /// Destroys `callback` then: what it owns may be what is running.
+  void destroy_later(std::function<void()> callback) {
+    later_.push_back({std::move(callback), false});
+  }
 
  private:
   friend Timer;
@@ -142,9 +143,9 @@ class EventLoop {
     void run() override { work(); }
     Work work;
   };
-  struct Woken {
-    ByteStream::WaiterPtr waiter;
-    bool reader;
+  struct Later {
+    std::function<void()> function;
+    bool is_called;  // before it is destroyed
   };
   using PostedList = std::vector<std::unique_ptr<Posted>>;
   using Timers = boost::intrusive::multiset<Timer, boost::intrusive::constant_time_size<false>>;
@@ -158,7 +159,7 @@ class EventLoop {
   void wake();
   void run_posted();
   void run_timers();
-  void call_woken();
+  void run_later();
   [[nodiscard]] bool is_over();
   void set_alarm();
   void control(int operation, int fd, std::uint32_t events, void* data);
@@ -174,9 +175,8 @@ class EventLoop {
   std::array<epoll_event, kEventsPerTurn> events_{};  // null in their data: forgotten
   std::size_t next_event_ = 0;                        // events before it have been handled
   std::size_t event_count_ = 0;
-  std::vector<Woken> woken_;
-  std::vector<Woken> calling_;
-  std::vector<std::function<void()>> dead_;
+  std::vector<Later> later_;
+  std::vector<Later> running_;  // of later_
   Timers timers_;
   bool look_at_posted_ = true;
   std::uint64_t turns_ = 1;

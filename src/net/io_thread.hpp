@@ -67,6 +67,10 @@ class IoThread {
   /// `place`: among the threads, from 0 on.
   IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules,
            std::size_t place = 0);
+  /// Closes the connections that are open.
+  ~IoThread();
+  IoThread(const IoThread&) = delete;
+  IoThread& operator=(const IoThread&) = delete;
 
   /// The monotonic time of this turn of the loop. Reads the clock once in a turn: requests and
   /// replies that came together need no times of their own.
@@ -82,8 +86,8 @@ class IoThread {
   const std::size_t index;
   Cells cells;
   BlockPool exchanges;  // memory of those under way
-  // Before `loop`: its destructor destroys waits that own pairs, which erase themselves here.
-  std::unordered_map<std::uint64_t, ConnectionPair*> pairs;  // by id
+  // By id; shared with the loop. Before the loop, whose destructor destroys pairs.
+  std::unordered_map<std::uint64_t, std::shared_ptr<ConnectionPair>> pairs;
   EventLoop loop;
   Deadlines first_byte;
   Deadlines first_request;  // of clients whose server cannot be reached

@@ -19,7 +19,7 @@ std::size_t bytes_in(std::span<const iovec> slices) {
 
 }  // namespace
 
-OutQueue::Status OutQueue::send(ByteStream& sink, Bytes bytes) {
+OutQueue::Status OutQueue::send(Stream& sink, Bytes bytes) {
   if (!empty()) {
     add(bytes);
     return Status::blocked;
@@ -31,8 +31,7 @@ OutQueue::Status OutQueue::send(ByteStream& sink, Bytes bytes) {
   return Status::blocked;
 }
 
-OutQueue::Status OutQueue::send(ByteStream& sink, const wire::PatchedMessage& message,
-                                Bytes original) {
+OutQueue::Status OutQueue::send(Stream& sink, const wire::PatchedMessage& message, Bytes original) {
   sent_ = 0;
   const Status status = send_patched(sink, message, original);
   if (status == Status::blocked && message.size() - sent_ > kCopiedRest) {
@@ -46,7 +45,7 @@ OutQueue::Status OutQueue::send(ByteStream& sink, const wire::PatchedMessage& me
 }
 
 /// Advances sent_.
-OutQueue::Status OutQueue::send_patched(ByteStream& sink, const wire::PatchedMessage& message,
+OutQueue::Status OutQueue::send_patched(Stream& sink, const wire::PatchedMessage& message,
                                         Bytes original) {
   std::array<iovec, kSlices> slices;
   while (sent_ < message.size()) {
@@ -61,15 +60,15 @@ OutQueue::Status OutQueue::send_patched(ByteStream& sink, const wire::PatchedMes
 }
 
 /// The sink took all that it was given.
-OutQueue::Status OutQueue::taken(const ByteStream& sink) {
+OutQueue::Status OutQueue::taken(const Stream& sink) {
   in_stream_ = sink.unsent();
   return in_stream_ ? Status::blocked : Status::done;
 }
 
-OutQueue::Status OutQueue::flush(ByteStream& sink) {
-  const ByteStream::Sent flushed = sink.flush();
-  if (flushed == ByteStream::Sent::failed) return Status::failed;
-  if (flushed == ByteStream::Sent::blocked) return Status::blocked;
+OutQueue::Status OutQueue::flush(Stream& sink) {
+  const Stream::Sent flushed = sink.flush();
+  if (flushed == Stream::Sent::failed) return Status::failed;
+  if (flushed == Stream::Sent::blocked) return Status::blocked;
   in_stream_ = false;
   if (message_ != nullptr) {
     const Status status = send_patched(sink, *message_, original_);

@@ -2,7 +2,7 @@
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/wire/patched_message.hpp"
-#include "net/byte_stream.hpp"
+#include "net/stream.hpp"
 
 namespace idproxy::net {
 
@@ -16,19 +16,19 @@ class OutQueue {
   [[nodiscard]] bool empty() const { return bytes_.empty() && message_ == nullptr && !in_stream_; }
 
   /// Sends as much as the socket takes and queues a copy of the rest.
-  Status send(ByteStream& sink, Bytes bytes);
+  Status send(Stream& sink, Bytes bytes);
   /// Sends `message`, which patches `original`; the queue must be empty. Queues what the socket
   /// does not take: a small rest as a copy, a large one by reference, in which case both arguments
   /// must stay valid and unchanged until the queue is empty.
-  Status send(ByteStream& sink, const wire::PatchedMessage& message, Bytes original);
+  Status send(Stream& sink, const wire::PatchedMessage& message, Bytes original);
   /// Appends bytes to the queue without trying to send them.
   void add(Bytes bytes) { bytes_.append(bytes); }
   /// Sends as much of the queue as the socket takes.
-  Status flush(ByteStream& sink);
+  Status flush(Stream& sink);
 
  private:
-  Status send_patched(ByteStream& sink, const wire::PatchedMessage& message, Bytes original);
-  Status taken(const ByteStream& sink);
+  Status send_patched(Stream& sink, const wire::PatchedMessage& message, Bytes original);
+  Status taken(const Stream& sink);
 
   const wire::PatchedMessage* message_ = nullptr;  // goes first
   Bytes original_;                                 // of message_

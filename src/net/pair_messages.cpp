@@ -45,8 +45,8 @@ class ConnectionPair::Messenger {
     thread_.loop.post([&thread = thread_, pair = pair_, work = std::move(work)]() mutable {
       const auto found = thread.pairs.find(pair);
       if (found == thread.pairs.end()) return;
-      const Self self(found->second);
-      self->guarded([&] { work(*self); });
+      ConnectionPair& opened = *found->second;
+      opened.guarded([&] { work(opened); });
     });
   }
 
@@ -77,6 +77,7 @@ class ConnectionPair::StoreAnswer final : public ids::Waiter {
 
 /// The progress of processing one direction's input.
 struct ConnectionPair::Cursor {
+  Direction& direction;
   Bytes input;
   std::size_t at = 0;  // the end of the consumed part
   Bytes run{};  // the last consumed bytes, to be passed on: messages in a row go out together
@@ -86,23 +87,21 @@ struct ConnectionPair::Cursor {
     run = {run.empty() ? input.data() + at : run.data(), run.size() + bytes};
     at += bytes;
   }
+  /// True if what follows the run may be processed.
+  bool write_run() {
+    if (!run.empty()) direction.write(std::exchange(run, {}));
+    return !direction.blocked();
+  }
 };
 
-std::size_t ConnectionPair::process(Direction& direction, Bytes input) {
-  Cursor cursor{.input = input, .run = {}};
-  const bool requests = is_request(direction);
+std::size_t ConnectionPair::process(Direction& direction, Bytes input,
+                                    bool (ConnectionPair::*take)(Cursor&)) {
+  Cursor cursor{.direction = direction, .input = input};
   while (cursor.at < input.size() && !direction.blocked()) {
-    if (!(requests ? take_request(cursor) : take_reply(cursor))) break;
+    if (!(this->*take)(cursor)) break;
   }
-  if (!closed_) write_run(direction, cursor);
+  if (!closed_) cursor.write_run();
   return cursor.at;
-}
-
-/// Writes the run. True if what follows it may be processed.
-bool ConnectionPair::write_run(Direction& direction, Cursor& cursor) {
-  const Bytes run = std::exchange(cursor.run, {});
-  if (!run.empty()) is_request(direction) ? relay_request(run) : relay_reply(run);
-  return !direction.blocked();
 }
 
 // ---- requests --------------------------------------------------------------------------------
@@ -134,7 +133,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
       return true;
     case Kind::collect:
       deadline_.stop();
-      if (!write_run(requests_, cursor)) return false;
+      if (!cursor.write_run()) return false;
       cursor.at += step.bytes;
       note_transaction(step.about, front);
       begin_exchange(std::get<rewrite::Request>(std::move(step.decision)), step.about,
@@ -147,7 +146,7 @@ bool ConnectionPair::take_request(Cursor& cursor) {
       queue_for_room();
       return false;
     case Kind::late:
-      if (!write_run(requests_, cursor)) return false;
+      if (!cursor.write_run()) return false;
       if (!refuse(front.first(std::min(step.bytes, front.size())), step.bytes)) return false;
       cursor.at += step.bytes;
       return true;
@@ -224,12 +223,6 @@ std::optional<std::chrono::nanoseconds> ConnectionPair::answered() {
   return load_.answered(waiting_, thread_.now());
 }
 
-void ConnectionPair::relay_request(Bytes bytes) {
-  thread_.cells[Counted::bytes_to_servers].add(bytes.size());
-  load_.bytes_sent.add(bytes.size());
-  requests_.write(bytes);
-}
-
 // ---- replies ---------------------------------------------------------------------------------
 
 bool ConnectionPair::take_reply(Cursor& cursor) {
@@ -243,7 +236,7 @@ bool ConnectionPair::take_reply(Cursor& cursor) {
       cursor.pass(step.bytes);
       return reply_passed(reply_gate_.passed(step), cursor);
     case Kind::exchange:
-      if (!write_run(replies_, cursor)) return false;
+      if (!cursor.write_run()) return false;
       cursor.at += step.bytes;
       note_reply();
       act_on_reply(exchange_->reply(front.first(step.bytes), thread_.context, thread_.workspace),
@@ -279,13 +272,13 @@ bool ConnectionPair::reply_passed(ReplyGate::Ended ended, Cursor& cursor) {
   if (ended == ReplyGate::Ended::reply) {
     if (!thread_.draining) return true;
     // The server could stream replies without end.
-    write_run(replies_, cursor);
+    cursor.write_run();
     if (!closed_) end_after_replies();
     return false;
   }
   // If an exchange, a local reply or a request that has arrived waits for the end of a reply, that
   // goes out at once; otherwise all replies of one read go out together.
-  if (is_busy() || !requests_.held().empty()) write_run(replies_, cursor);
+  if (is_busy() || !requests_.held().empty()) cursor.write_run();
   if (closed_) return false;
   answered();
   if (reply_gate_.ledger().outstanding() > 0) return true;
@@ -300,14 +293,8 @@ void ConnectionPair::end_after_replies() {
   if (!replies_.unsent()) close();
 }
 
-void ConnectionPair::relay_reply(Bytes bytes) {
-  thread_.cells[Counted::bytes_to_clients].add(bytes.size());
-  counts_.bytes_sent += bytes.size();
-  replies_.write(bytes);
-}
-
 void ConnectionPair::reply(Bytes message) {
-  relay_reply(message);
+  replies_.write(message);
   if (closed_ || !replies_.unsent() || message.size() <= kUnbudgetedReply) return;
   unsent_share_ = thread_.shared.budget.overdraw(message.size());
 }
@@ -381,7 +368,7 @@ void ConnectionPair::act_on_request(const rewrite::Action& next, Bytes message) 
   forwarded(exchange_->about, message);
   if (patched != nullptr) return send(*patched);
   if (!exchange_->awaits_reply()) end_exchange();
-  relay_request(message);
+  requests_.write(message);
 }
 
 void ConnectionPair::count_request() {
@@ -396,8 +383,6 @@ void ConnectionPair::count_request() {
 }
 
 void ConnectionPair::send(const action::Send& message) {
-  thread_.cells[Counted::bytes_to_servers].add(message.message->size());
-  load_.bytes_sent.add(message.message->size());
   const bool whole = requests_.write(*message.message, message.original);
   note_added_time();
   if (whole && !closed_) sent();
@@ -438,7 +423,7 @@ void ConnectionPair::ask(const action::AskStore& need) {
 }
 
 void ConnectionPair::start_timer(std::chrono::nanoseconds delay) {
-  timer_.start(delay, [self = Self(this)] { self->guarded([&] { self->elapsed(); }); });
+  timer_.start(delay, [this] { guarded([this] { elapsed(); }); });
 }
 
 void ConnectionPair::elapsed() {

@@ -114,7 +114,7 @@ struct Server::Impl {
     const auto monitors = std::make_shared<std::atomic<std::size_t>>(0);
     for (const auto& thread : threads) {
       thread->loop.post([this, &thread = *thread, untold, monitors] {
-        for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
+        for (ConnectionPair* pair : ConnectionPair::all_of(thread)) {
           *monitors += pair->tell_monitor();
         }
         if (--*untold > 0) return;
@@ -142,7 +142,7 @@ struct Server::Impl {
             thread.draining = true;
             // Logged once all threads are draining.
             if (--*unaware == 0) tell_draining(before);
-            for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) pair->drain();
+            for (ConnectionPair* pair : ConnectionPair::all_of(thread)) pair->drain();
           });
     }
   }
@@ -168,7 +168,7 @@ struct Server::Impl {
     drivers_know.cancel();
     for (const auto& thread : threads) {
       thread->loop.post([&thread = *thread] {
-        for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
+        for (ConnectionPair* pair : ConnectionPair::all_of(thread)) {
           if (thread.draining) thread.cells[Counted::closed_drain].add();
           pair->close();
         }

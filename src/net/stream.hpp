@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,7 +11,6 @@
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/net/tls.hpp"
-#include "net/byte_stream.hpp"
 #include "net/event_loop.hpp"
 #include "net/file_descriptor.hpp"
 
@@ -26,15 +27,25 @@ struct TlsScratch {
 };
 
 /// A connected socket, plain or with TLS; no other class knows which. Never blocks. Lives on one io
-/// thread. A closed stream may be destroyed.
+/// thread. Once it is closed and the loop has called those who waited, it may be destroyed. What a
+/// Direction and an OutQueue call is virtual, for tests that play the peer byte by byte.
 ///
 /// The event loop watches the socket once and for all, edge-triggered. The stream remembers that
 /// there may be something to read, until a read finds less than it had room for.
 ///
 /// With TLS, one system call reads or writes many records. Between calls a stream keeps at most an
 /// incomplete record, and the ciphertext that the socket has not taken.
-class Stream final : public ByteStream, private EventLoop::Watcher {
+class Stream : private EventLoop::Watcher {
  public:
+  struct Received {
+    enum class Status { some, none, ended, broken };
+    Status status = Status::none;
+    std::size_t bytes = 0;
+    bool more = false;  ///< another read may return more without waiting
+  };
+  enum class Sent { all, blocked, failed };
+  enum class Peeked { nothing, bytes, end };
+
   Stream(EventLoop& loop, TlsScratch& scratch) : loop_(loop), scratch_(scratch) {}
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -42,7 +53,7 @@ class Stream final : public ByteStream, private EventLoop::Watcher {
   Stream(Stream&& other) noexcept;
   /// The same; the target must be closed or never opened.
   Stream& operator=(Stream&& other) noexcept;
-  ~Stream() { close(); }
+  virtual ~Stream() { close(); }
 
   /// With an `engine` the stream uses TLS, and handshake() must come first; null: plain.
   void open(FileDescriptor socket, std::unique_ptr<tls::Engine> engine);
@@ -60,25 +71,34 @@ class Stream final : public ByteStream, private EventLoop::Watcher {
   /// reason for the failure.
   void handshake(std::function<void(std::string_view reason)> then);
 
-  /// The same as notify_readable() and notify_writable(), for a function.
-  void when_readable(std::function<void()> then);
-  void when_writable(std::function<void()> then);
-  void notify_readable(WaiterPtr waiter) override;
-  void notify_writable(WaiterPtr waiter) override;
+  /// Calls `then` once there is something to read, or the stream has ended or been closed, though
+  /// not before when_readable() returns. There may be nothing to read all the same. One wait at a
+  /// time.
+  virtual void when_readable(std::function<void()> then);
+  /// The same, once write() can take something.
+  virtual void when_writable(std::function<void()> then);
 
-  [[nodiscard]] bool has_received() const override { return undecoded(); }
-  [[nodiscard]] Received read(std::span<std::uint8_t> to) override;
-  [[nodiscard]] Peeked peek() override;
-  [[nodiscard]] bool is_secure() const override { return engine_ != nullptr; }
+  /// True if the stream holds received bytes that read() has not returned yet.
+  [[nodiscard]] virtual bool has_received() const { return undecoded(); }
+  /// On a TLS connection, too, the end of the TCP stream is reported as an end, with or without
+  /// close_notify: message lengths show a truncation.
+  [[nodiscard]] virtual Received read(std::span<std::uint8_t> to);
+  /// For plain streams: what read() would find. The end, too, if the connection is lost.
+  [[nodiscard]] virtual Peeked peek();
+  [[nodiscard]] virtual bool is_secure() const { return engine_ != nullptr; }
   /// Why TLS failed, for the log; "" if it did not.
   [[nodiscard]] std::string_view fault() const;
   /// The likely TLS reason for an end without an alert; "" if none is known.
   [[nodiscard]] std::string why_closed() const;
 
-  [[nodiscard]] ssize_t write(Bytes bytes) override;
-  [[nodiscard]] ssize_t write(std::span<const iovec> slices) override;
-  [[nodiscard]] Sent flush() override;
-  [[nodiscard]] bool unsent() const override { return !unsent_.empty(); }
+  /// Returns the number of bytes taken. If fewer than given, the socket is full: call
+  /// when_writable(). Negative: the write failed.
+  [[nodiscard]] virtual ssize_t write(Bytes bytes);
+  /// The same for consecutive slices.
+  [[nodiscard]] virtual ssize_t write(std::span<const iovec> slices);
+  /// Sends what write() took but has not sent: the ciphertext that a TLS connection holds.
+  [[nodiscard]] virtual Sent flush();
+  [[nodiscard]] virtual bool unsent() const { return !unsent_.empty(); }
 
  private:
   // How much to encrypt before sending it. Bounds what must be kept if the socket takes nothing.
@@ -101,9 +121,9 @@ class Stream final : public ByteStream, private EventLoop::Watcher {
   EventLoop& loop_;
   TlsScratch& scratch_;
   FileDescriptor socket_;
-  std::uint32_t watched_ = 0;  // the events that the loop watches for
-  WaiterPtr reader_;
-  WaiterPtr writer_;
+  std::uint32_t watched_ = 0;     // the events that the loop watches for
+  std::function<void()> reader_;  // waits
+  std::function<void()> writer_;
   std::unique_ptr<tls::Engine> engine_;  // null: plain
   Buffer unread_;                        // received ciphertext, in rare cases
   Buffer unsent_;                        // ciphertext

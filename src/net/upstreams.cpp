@@ -358,7 +358,7 @@ void Upstreams::close(rewrite::ServerId server) {
   topology_.remove(server);
   for (const auto& thread : threads_) {
     thread->loop.post([&thread = *thread, upstream] {
-      for (const ConnectionPair::Self& pair : ConnectionPair::all_of(thread)) {
+      for (ConnectionPair* pair : ConnectionPair::all_of(thread)) {
         if (&pair->upstream() == upstream.get()) pair->close();
       }
     });

@@ -18,15 +18,16 @@ namespace idproxy::net {
 namespace direction_test {
 
 using namespace test;
-using Status = ByteStream::Received::Status;
+using Status = Stream::Received::Status;
 using Texts = std::vector<std::string>;
 
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 /// A stream that the test plays both ends of.
-class ScriptedStream final : public ByteStream {
+class ScriptedStream final : public Stream {
  public:
-  explicit ScriptedStream(bool secure) : secure_(secure) {}
+  ScriptedStream(EventLoop& loop, TlsScratch& scratch, bool secure)
+      : Stream(loop, scratch), secure_(secure) {}
 
   // What there is to read.
   void sends(std::string_view bytes) { arrived_ += bytes; }
@@ -36,8 +37,8 @@ class ScriptedStream final : public ByteStream {
   // Waits. Each ends once.
   [[nodiscard]] bool is_waited_for() const { return reader_ != nullptr; }
   [[nodiscard]] bool is_waited_to_take() const { return writer_ != nullptr; }
-  void wake_reader() { std::exchange(reader_, nullptr)->readable(); }
-  void wake_writer() { std::exchange(writer_, nullptr)->writable(); }
+  void wake_reader() { std::exchange(reader_, nullptr)(); }
+  void wake_writer() { std::exchange(writer_, nullptr)(); }
 
   std::size_t takes = kAll;  ///< that many bytes more
   bool write_fails = false;
@@ -50,13 +51,13 @@ class ScriptedStream final : public ByteStream {
   std::vector<std::size_t> reads;  ///< for how much, each
   const std::uint8_t* read_to = nullptr;
 
-  void notify_readable(WaiterPtr waiter) override {
-    EXPECT_EQ(reader_, nullptr) << "one wait at a time";
-    reader_ = std::move(waiter);
+  void when_readable(std::function<void()> then) override {
+    EXPECT_FALSE(reader_) << "one wait at a time";
+    reader_ = std::move(then);
   }
-  void notify_writable(WaiterPtr waiter) override {
-    EXPECT_EQ(writer_, nullptr) << "one wait at a time";
-    writer_ = std::move(waiter);
+  void when_writable(std::function<void()> then) override {
+    EXPECT_FALSE(writer_) << "one wait at a time";
+    writer_ = std::move(then);
   }
   [[nodiscard]] bool has_received() const override { return has_received_; }
   [[nodiscard]] Received read(std::span<std::uint8_t> to) override {
@@ -108,67 +109,61 @@ class ScriptedStream final : public ByteStream {
   std::string arrived_;
   Status end_ = Status::none;
   bool unsent_ = false;
-  WaiterPtr reader_;
-  WaiterPtr writer_;
+  std::function<void()> reader_;
+  std::function<void()> writer_;
 };
 
 /// Notes what it is told, and does as the test says.
-class ScriptedOwner final : public Direction::Owner {
+class ScriptedDirection final : public Direction {
  public:
+  using Direction::Direction;
+
   std::function<std::size_t(Direction&, Bytes)> decide = [](Direction& direction, Bytes input) {
     direction.write(input);
     return input.size();
   };
   bool holds = false;
   std::size_t most = BufferPool::kReadSize;
-  std::string close_in;  ///< the callback that closes the direction
-  Texts told;            ///< but for woken()
-  Texts inputs;          ///< of process()
-  int references = 0;
-
-  std::size_t process(Direction& direction, Bytes input) override {
-    inputs.push_back(text_of(input));
-    if (close_in == "process") {
-      direction.close();
-      return input.size();
-    }
-    const std::size_t consumed = decide(direction, input);
-    if (close_in == "process, at its end") direction.close();
-    return consumed;
-  }
-  [[nodiscard]] bool holds_up(const Direction& /*direction*/) const override { return holds; }
-  [[nodiscard]] std::size_t read_size(const Direction& /*direction*/) const override {
-    return most;
-  }
-  void woken(Direction& direction, bool writable) override {
-    target = &direction;
-    if (close_in == "woken") return direction.close();
-    writable ? direction.on_writable() : direction.on_readable();
-  }
-  void heard(const Direction& /*direction*/) override { tell("heard"); }
-  void received(const Direction& /*direction*/, std::size_t bytes) override {
-    tell("received " + std::to_string(bytes));
-  }
-  void source_ended(const Direction& direction) override {
-    EXPECT_TRUE(direction.ended());
-    tell("source ended");
-  }
-  void source_broke(const Direction& /*direction*/) override { tell("source broke"); }
-  void finished(const Direction& /*direction*/) override { tell("finished"); }
-  void written(Direction& direction) override {
-    tell("written");
-    direction.resume();
-  }
-  void write_failed(const Direction& /*direction*/) override { tell("write failed"); }
-  void acquire() override { ++references; }
-  void release() override { --references; }
-
-  Direction* target = nullptr;
+  std::string close_in;     ///< the callback that closes the direction
+  Texts told;               ///< but for woken() and writing()
+  Texts inputs;             ///< of process()
+  std::size_t counted = 0;  ///< bytes, by writing()
 
  private:
+  std::size_t process(Bytes input) override {
+    inputs.push_back(text_of(input));
+    if (close_in == "process") {
+      close();
+      return input.size();
+    }
+    const std::size_t consumed = decide(*this, input);
+    if (close_in == "process, at its end") close();
+    return consumed;
+  }
+  [[nodiscard]] bool holds_up() const override { return holds; }
+  [[nodiscard]] std::size_t read_size() const override { return most; }
+  void woken(void (Direction::*go_on)()) override {
+    if (close_in == "woken") return close();
+    (this->*go_on)();
+  }
+  void heard() override { tell("heard"); }
+  void received(std::size_t bytes) override { tell("received " + std::to_string(bytes)); }
+  void writing(std::size_t bytes) override { counted += bytes; }
+  void source_ended() override {
+    EXPECT_TRUE(ended());
+    tell("source ended");
+  }
+  void source_broke() override { tell("source broke"); }
+  void finished() override { tell("finished"); }
+  void written() override {
+    tell("written");
+    resume();
+  }
+  void write_failed() override { tell("write failed"); }
+
   void tell(const std::string& what) {
     told.push_back(what);
-    if (close_in == what && target != nullptr) target->close();
+    if (close_in == what) close();
   }
 };
 
@@ -176,10 +171,9 @@ enum class Notices { nothing, leaving };
 
 struct World {
   explicit World(bool secure = false, Notices notices = Notices::leaving)
-      : source(secure),
-        sink(secure),
-        direction(owner, source, sink, pool, notices == Notices::leaving) {
-    owner.target = &direction;
+      : source(loop, scratch, secure),
+        sink(loop, scratch, secure),
+        direction(source, sink, pool, notices == Notices::leaving) {
     direction.wait_source();
   }
 
@@ -188,9 +182,10 @@ struct World {
     source.sends(bytes);
     source.wake_reader();
   }
+  [[nodiscard]] int waits() const { return source.is_waited_for() + sink.is_waited_to_take(); }
   /// Does not decide before there are this many bytes; then passes all on.
   void needs(std::size_t bytes) {
-    owner.decide = [bytes](Direction& of, Bytes input) -> std::size_t {
+    direction.decide = [bytes](Direction& of, Bytes input) -> std::size_t {
       if (input.size() < bytes) {
         of.need(bytes);
         return 0;
@@ -201,11 +196,11 @@ struct World {
   }
 
   EventLoop loop;
+  TlsScratch scratch;
   BufferPool pool{loop, kAll, std::chrono::milliseconds(1), [] {}};
-  ScriptedOwner owner;
   ScriptedStream source;
   ScriptedStream sink;
-  Direction direction;
+  ScriptedDirection direction;
 };
 
 std::string held(const Direction& direction) {
@@ -217,17 +212,18 @@ std::string held(const Direction& direction) {
 TEST(Direction, WritesWhatGoesOnAndWaitsForMore) {
   World world;
   world.arrives("hello");
-  EXPECT_EQ(world.owner.told, Texts{"received 5"});
+  EXPECT_EQ(world.direction.told, Texts{"received 5"});
   EXPECT_EQ(world.sink.taken, "hello");
   EXPECT_EQ(held(world.direction), "");
   EXPECT_TRUE(world.source.is_waited_for());
   world.arrives(" world");
   EXPECT_EQ(world.sink.taken, "hello world");
+  EXPECT_EQ(world.direction.counted, 11U);
 }
 
 TEST(Direction, KeepsWhatIsNotConsumedAndOffersItAgainWithMore) {
   World world;
-  world.owner.decide = [](Direction& direction, Bytes input) {
+  world.direction.decide = [](Direction& direction, Bytes input) {
     const std::size_t whole = input.size() / 3 * 3;
     if (whole > 0) direction.write(input.first(whole));
     return whole;
@@ -238,7 +234,7 @@ TEST(Direction, KeepsWhatIsNotConsumedAndOffersItAgainWithMore) {
   EXPECT_EQ(held(world.direction), "");
   world.arrives("g");
   world.arrives("hijkl");
-  EXPECT_EQ(world.owner.inputs, (Texts{"abcde", "def", "g", "ghijkl"}));
+  EXPECT_EQ(world.direction.inputs, (Texts{"abcde", "def", "g", "ghijkl"}));
   EXPECT_EQ(world.sink.taken, "abcdefghijkl");
 }
 
@@ -247,9 +243,9 @@ TEST(Direction, AsksAgainOnlyWhenWhatIsNeededIsThere) {
   world.needs(10);
   world.arrives("12345");
   world.arrives("6789");
-  EXPECT_EQ(world.owner.inputs, Texts{"12345"});
+  EXPECT_EQ(world.direction.inputs, Texts{"12345"});
   world.arrives("0");
-  EXPECT_EQ(world.owner.inputs, (Texts{"12345", "1234567890"}));
+  EXPECT_EQ(world.direction.inputs, (Texts{"12345", "1234567890"}));
   EXPECT_EQ(world.sink.taken, "1234567890");
 }
 
@@ -266,7 +262,7 @@ TEST(Direction, LetsTheBufferGoThatIsTheMessage) {
   constexpr std::size_t kLength = 20'000;
   World world;
   Buffer given;
-  world.owner.decide = [&given](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [&given](Direction& direction, Bytes input) -> std::size_t {
     if (input.size() < kLength) {
       direction.need(kLength);
       return 0;
@@ -284,15 +280,15 @@ TEST(Direction, LetsTheBufferGoThatIsTheMessage) {
   EXPECT_EQ(held(world.direction), "xxx") << "in another buffer";
 }
 
-TEST(Direction, HoldsItsOwnerAsLongAsItWaits) {
+TEST(Direction, WaitsForOneOfItsStreams) {
   World world;
-  EXPECT_EQ(world.owner.references, 1);
+  EXPECT_EQ(world.waits(), 1);
   world.sink.takes = 0;
   world.arrives("x");
-  EXPECT_EQ(world.owner.references, 1) << "for the sink";
+  EXPECT_EQ(world.waits(), 1) << "for the sink";
   world.direction.close();
   world.sink.wake_writer();
-  EXPECT_EQ(world.owner.references, 0);
+  EXPECT_EQ(world.waits(), 0);
 }
 
 // ---- back-pressure -----------------------------------------------------------------------------
@@ -317,14 +313,14 @@ TEST(Direction, ReadsNothingWhileTheSinkHasNotTakenEverything) {
   world.sink.takes = kAll;
   world.sink.wake_writer();
   EXPECT_EQ(world.sink.taken, "hello");
-  EXPECT_EQ(world.owner.told.back(), "written");
+  EXPECT_EQ(world.direction.told.back(), "written");
   EXPECT_FALSE(world.direction.unsent());
   EXPECT_TRUE(world.source.is_waited_for());
 }
 
 TEST(Direction, GoesOnWithWhatItHoldsOnceTheSinkHasTakenEverything) {
   World world;
-  world.owner.decide = [](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [](Direction& direction, Bytes input) -> std::size_t {
     direction.write(input.first(1));
     return 1;
   };
@@ -333,7 +329,7 @@ TEST(Direction, GoesOnWithWhatItHoldsOnceTheSinkHasTakenEverything) {
   EXPECT_EQ(held(world.direction), "b");
   world.sink.takes = kAll;
   world.sink.wake_writer();
-  EXPECT_EQ(world.owner.inputs, (Texts{"ab", "b"}));
+  EXPECT_EQ(world.direction.inputs, (Texts{"ab", "b"}));
   EXPECT_EQ(world.sink.taken, "ab");
 }
 
@@ -350,7 +346,7 @@ TEST(Direction, WaitsUntilWhatASinkHasEncryptedIsSent) {
   world.sink.flushes = true;
   world.sink.wake_writer();
   EXPECT_FALSE(world.direction.unsent());
-  EXPECT_EQ(world.owner.told.back(), "written");
+  EXPECT_EQ(world.direction.told.back(), "written");
   EXPECT_TRUE(world.source.is_waited_for());
 }
 
@@ -367,20 +363,21 @@ TEST(Direction, TellsWhetherAPatchedMessageHasBeenTakenWhole) {
   world.sink.takes = kAll;
   world.sink.wake_writer();
   EXPECT_EQ(world.sink.taken, "orig[new]orig[new]");
+  EXPECT_EQ(world.direction.counted, 18U) << "also what waits for the sink";
 }
 
 TEST(Direction, TellsOfAWriteThatFails) {
   World at_once;
   at_once.sink.write_fails = true;
   at_once.arrives("hello");
-  EXPECT_EQ(at_once.owner.told.back(), "write failed");
+  EXPECT_EQ(at_once.direction.told.back(), "write failed");
 
   World later;
   later.sink.takes = 2;
   later.arrives("hello");
   later.sink.write_fails = true;
   later.sink.wake_writer();
-  EXPECT_EQ(later.owner.told.back(), "write failed");
+  EXPECT_EQ(later.direction.told.back(), "write failed");
   EXPECT_TRUE(later.direction.unsent());
 }
 
@@ -391,14 +388,14 @@ TEST(Direction, IsWokenOnceMoreWhenItsStreamsAreClosed) {
   world.direction.close();
   world.sink.wake_writer();
   EXPECT_EQ(world.sink.taken, "he");
-  EXPECT_EQ(world.owner.references, 0);
+  EXPECT_EQ(world.waits(), 0);
 }
 
 // ---- reads -------------------------------------------------------------------------------------
 
 TEST(Direction, ReadsAFewTimesAndThenGivesOthersATurn) {
   World world;
-  world.owner.most = 1;
+  world.direction.most = 1;
   world.arrives("1234567");
   EXPECT_EQ(world.sink.taken, "1234");
   EXPECT_TRUE(world.source.is_waited_for());
@@ -406,9 +403,9 @@ TEST(Direction, ReadsAFewTimesAndThenGivesOthersATurn) {
   EXPECT_EQ(world.sink.taken, "1234567");
 }
 
-TEST(Direction, ReadsNoMoreThanItsOwnerAllows) {
+TEST(Direction, ReadsNoMoreThanIsAllowed) {
   World world;
-  world.owner.most = 600;
+  world.direction.most = 600;
   world.arrives("x");
   EXPECT_EQ(world.source.reads, std::vector<std::size_t>{600});
   EXPECT_EQ(world.source.read_to, world.pool.read_buffer());
@@ -439,7 +436,7 @@ TEST(Direction, HasNotSeenEmptyWhileThereMayBeMore) {
 TEST(Direction, HearsNothingInWhatTlsHasToSay) {
   World world(true);
   world.source.wake_reader();
-  EXPECT_EQ(world.owner.told, Texts{});
+  EXPECT_EQ(world.direction.told, Texts{});
 }
 
 TEST(Direction, GrowsWithWhatHasComeAndNotWithWhatIsAnnounced) {
@@ -454,14 +451,14 @@ TEST(Direction, GrowsWithWhatHasComeAndNotWithWhatIsAnnounced) {
     while (world.direction.held().size() < arrived) world.source.wake_reader();
     EXPECT_LE(world.direction.memory(), 4 * arrived) << arrived;
   }
-  EXPECT_EQ(world.owner.inputs.size(), 1U);
+  EXPECT_EQ(world.direction.inputs.size(), 1U);
 }
 
 TEST(Direction, LetsALargeMessageBeKeptWhereItWasRead) {
   constexpr std::size_t kLength = 100'000;
   World world;
   std::vector<Buffer> kept;
-  world.owner.decide = [&kept](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [&kept](Direction& direction, Bytes input) -> std::size_t {
     if (input.size() < kLength) {
       direction.need(kLength);
       return 0;
@@ -499,7 +496,7 @@ TEST(Direction, LetsALargeMessageBeKeptWhereItWasRead) {
 
 TEST(Direction, GivesBackWhatItExpectedInVain) {
   World world;
-  world.owner.decide = [](Direction& direction, Bytes input) {
+  world.direction.decide = [](Direction& direction, Bytes input) {
     direction.expect(100'000);
     return input.size();
   };
@@ -515,12 +512,12 @@ TEST(Direction, GivesBackWhatItExpectedInVain) {
 /// Or many who send little could hold much.
 TEST(Direction, HoldsLittleInLittleMemory) {
   World world;
-  world.owner.decide = [&world](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [&world](Direction& direction, Bytes input) -> std::size_t {
     if (input.back() == 'x') {
       direction.expect(1'000'000);
       return input.size();
     }
-    world.owner.holds = input.back() == 'w';  // for room
+    world.direction.holds = input.back() == 'w';  // for room
     if (input.back() == 'n') direction.need(50'000);
     return input.back() == 'r' ? input.size() - 1 : 0;
   };
@@ -540,7 +537,7 @@ TEST(Direction, HoldsLittleInLittleMemory) {
 
 TEST(Direction, KeepsItsMemoryForALargeMessageThatIsNeeded) {
   World world;
-  world.owner.decide = [](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [](Direction& direction, Bytes input) -> std::size_t {
     direction.expect(1'000'000);
     if (input[0] == 'x') return input.size();
     direction.need(900'000);
@@ -557,7 +554,7 @@ TEST(Direction, KeepsItsMemoryForALargeMessageThatIsNeeded) {
 
 TEST(Direction, ExpectsNoMoreThanAFewMegabytes) {
   World world;
-  world.owner.decide = [](Direction& direction, Bytes input) {
+  world.direction.decide = [](Direction& direction, Bytes input) {
     direction.expect(48'000'000);
     return input.size();
   };
@@ -570,7 +567,7 @@ TEST(Direction, ExpectsNoMoreThanAFewMegabytes) {
 TEST(Direction, ExpectsNothingMoreOnceMoreHasComeThanExpected) {
   World world;
   bool expects = true;
-  world.owner.decide = [&expects](Direction& direction, Bytes input) {
+  world.direction.decide = [&expects](Direction& direction, Bytes input) {
     if (std::exchange(expects, false)) direction.expect(20'000);
     direction.write(input);
     return input.size();
@@ -582,14 +579,14 @@ TEST(Direction, ExpectsNothingMoreOnceMoreHasComeThanExpected) {
 }
 
 /// Nobody reads ahead while many wait for room.
-TEST(Direction, ExpectsNothingWhileItsOwnerAllowsLittle) {
+TEST(Direction, ExpectsNothingWhileLittleIsAllowed) {
   World world;
-  world.owner.decide = [](Direction& direction, Bytes input) {
+  world.direction.decide = [](Direction& direction, Bytes input) {
     direction.expect(1'000'000);
     return input.size();
   };
   world.arrives("x");
-  world.owner.most = 4096;
+  world.direction.most = 4096;
   world.arrives("x");
   EXPECT_EQ(world.source.reads.back(), 4096U);
 }
@@ -597,7 +594,7 @@ TEST(Direction, ExpectsNothingWhileItsOwnerAllowsLittle) {
 TEST(Direction, ForgetsALargeMessageAfterManySmallOnes) {
   World world;
   std::size_t size = 1'000'000;
-  world.owner.decide = [&size](Direction& direction, Bytes input) {
+  world.direction.decide = [&size](Direction& direction, Bytes input) {
     direction.expect(size);
     return input.size();
   };
@@ -620,40 +617,40 @@ TEST(Direction, ReadsARestOfAMessageAtOnce) {
   EXPECT_EQ(world.sink.taken.size(), kLength);
 }
 
-// ---- held up by its owner ----------------------------------------------------------------------
+// ---- held up -----------------------------------------------------------------------------------
 
-TEST(Direction, ProcessesNothingWhileItsOwnerHoldsItUp) {
+TEST(Direction, ProcessesNothingWhileItIsHeldUp) {
   World world;
-  world.owner.holds = true;
+  world.direction.holds = true;
   world.source.has_received_ = true;
   world.arrives("hello");
-  EXPECT_EQ(world.owner.inputs, Texts{});
+  EXPECT_EQ(world.direction.inputs, Texts{});
   EXPECT_EQ(world.source.reads, std::vector<std::size_t>{});
   EXPECT_FALSE(world.source.is_waited_for()) << "it waits for resume()";
   world.direction.wait_source();
   EXPECT_FALSE(world.source.is_waited_for());
 
-  world.owner.holds = false;
+  world.direction.holds = false;
   world.direction.resume();
-  EXPECT_EQ(world.owner.inputs, Texts{}) << "the thread's buffer may be in use";
+  EXPECT_EQ(world.direction.inputs, Texts{}) << "the thread's buffer may be in use";
   world.source.wake_reader();
-  EXPECT_EQ(world.owner.inputs, Texts{"hello"});
+  EXPECT_EQ(world.direction.inputs, Texts{"hello"});
   EXPECT_EQ(world.sink.taken, "hello");
   EXPECT_TRUE(world.source.is_waited_for());
 }
 
 TEST(Direction, ResumesWithWhatItHolds) {
   World world;
-  world.owner.decide = [&world](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [&world](Direction& direction, Bytes input) -> std::size_t {
     direction.write(input.first(1));
-    world.owner.holds = true;
+    world.direction.holds = true;
     return 1;
   };
   world.arrives("abc");
   EXPECT_EQ(held(world.direction), "bc");
-  world.owner.holds = false;
+  world.direction.holds = false;
   world.direction.resume();
-  EXPECT_EQ(world.owner.inputs, (Texts{"abc", "bc"}));
+  EXPECT_EQ(world.direction.inputs, (Texts{"abc", "bc"}));
   EXPECT_EQ(held(world.direction), "c");
   EXPECT_EQ(world.source.reads.size(), 1U);
 }
@@ -663,49 +660,49 @@ TEST(Direction, ResumesOnlyOnceWhatIsNeededIsThere) {
   world.needs(3);
   world.arrives("ab");
   world.direction.resume();
-  EXPECT_EQ(world.owner.inputs, Texts{"ab"});
+  EXPECT_EQ(world.direction.inputs, Texts{"ab"});
   world.arrives("c");
   EXPECT_EQ(world.sink.taken, "abc");
 }
 
 TEST(Direction, WatchesTheSourceWhileItIsHeldUp) {
   World world;
-  world.owner.decide = [&world](Direction&, Bytes input) {
-    world.owner.holds = true;
+  world.direction.decide = [&world](Direction&, Bytes input) {
+    world.direction.holds = true;
     return input.size();
   };
   world.arrives("request");
   EXPECT_TRUE(world.source.is_waited_for());
   world.direction.resume();
   EXPECT_TRUE(world.source.is_waited_for());
-  EXPECT_EQ(world.owner.references, 1) << "one wait is enough";
+  EXPECT_EQ(world.waits(), 1) << "one wait is enough";
 }
 
 TEST(Direction, NoticesAtOnceThatAPlainSourceLeavesWhileItIsHeldUp) {
   World world;
-  world.owner.holds = true;
+  world.direction.holds = true;
   world.source.ends();
   world.source.wake_reader();
-  EXPECT_EQ(world.owner.told, Texts{"source ended"});
+  EXPECT_EQ(world.direction.told, Texts{"source ended"});
   EXPECT_TRUE(world.direction.ended());
 }
 
 TEST(Direction, WaitsAgainIfAPlainSourceHasSentNothingWhileItIsHeldUp) {
   World world;
-  world.owner.holds = true;
+  world.direction.holds = true;
   world.source.wake_reader();
-  EXPECT_EQ(world.owner.told, Texts{});
+  EXPECT_EQ(world.direction.told, Texts{});
   EXPECT_TRUE(world.source.is_waited_for());
 }
 
 TEST(Direction, LooksForTheEndBehindNothingThatIsNotRead) {
   World world;
-  world.owner.holds = true;
+  world.direction.holds = true;
   world.source.has_received_ = true;
   world.source.ends();
   world.arrives("hello");
-  EXPECT_EQ(world.owner.told, Texts{"heard"});
-  world.owner.holds = false;
+  EXPECT_EQ(world.direction.told, Texts{"heard"});
+  world.direction.holds = false;
   world.direction.resume();
   world.source.wake_reader();
   EXPECT_EQ(world.sink.taken, "hello");
@@ -713,23 +710,23 @@ TEST(Direction, LooksForTheEndBehindNothingThatIsNotRead) {
 
 TEST(Direction, NoticesAtOnceThatASecureSourceLeavesWhileItIsHeldUp) {
   World world(true);
-  world.owner.holds = true;
+  world.direction.holds = true;
   world.source.ends();
   world.source.wake_reader();
-  EXPECT_EQ(world.owner.told, Texts{"source ended"});
+  EXPECT_EQ(world.direction.told, Texts{"source ended"});
   EXPECT_TRUE(world.direction.ended());
   EXPECT_FALSE(world.source.is_waited_for());
 }
 
 TEST(Direction, KeepsWhatASecureSourceSendsWhileItIsHeldUp) {
   World world(true);
-  world.owner.holds = true;
+  world.direction.holds = true;
   world.arrives("hello");
-  EXPECT_EQ(world.owner.told, Texts{"received 5"});
+  EXPECT_EQ(world.direction.told, Texts{"received 5"});
   EXPECT_EQ(held(world.direction), "hello");
-  EXPECT_EQ(world.owner.inputs, Texts{});
+  EXPECT_EQ(world.direction.inputs, Texts{});
   EXPECT_FALSE(world.source.is_waited_for()) << "it waits for resume()";
-  world.owner.holds = false;
+  world.direction.holds = false;
   world.direction.resume();
   EXPECT_EQ(world.sink.taken, "hello");
 }
@@ -737,7 +734,7 @@ TEST(Direction, KeepsWhatASecureSourceSendsWhileItIsHeldUp) {
 /// TLS's own, a KeyUpdate or a session ticket.
 TEST(Direction, WaitsAgainIfASecureSourceHasSentNothingWhileItIsHeldUp) {
   World world(true);
-  world.owner.holds = true;
+  world.direction.holds = true;
   world.source.wake_reader();
   EXPECT_EQ(held(world.direction), "");
   EXPECT_TRUE(world.source.is_waited_for());
@@ -746,11 +743,11 @@ TEST(Direction, WaitsAgainIfASecureSourceHasSentNothingWhileItIsHeldUp) {
 TEST(Direction, NoticesNoLeavingIfItIsNotAskedTo) {
   for (const bool secure : {false, true}) {
     World world(secure, Notices::nothing);
-    world.owner.holds = true;
+    world.direction.holds = true;
     world.source.ends();
     world.source.wake_reader();
     EXPECT_EQ(world.source.reads, std::vector<std::size_t>{});
-    EXPECT_TRUE(world.owner.told.empty() || world.owner.told == Texts{"heard"});
+    EXPECT_TRUE(world.direction.told.empty() || world.direction.told == Texts{"heard"});
   }
 }
 
@@ -760,14 +757,14 @@ TEST(Direction, NoticesNoLeavingWhileTheSinkHasNotTakenEverything) {
   world.direction.write(as_bytes("local"));
   world.source.ends();
   world.source.wake_reader();
-  EXPECT_EQ(world.owner.told, Texts{});
+  EXPECT_EQ(world.direction.told, Texts{});
   EXPECT_EQ(world.source.reads, std::vector<std::size_t>{});
 }
 
 /// Who sends on while nobody reads fills the proxy's memory no further than that.
 TEST(Direction, WaitsForNoMoreThanAReadWhileItIsHeldUp) {
   World world(true);
-  world.owner.holds = true;
+  world.direction.holds = true;
   world.source.sends(std::string(BufferPool::kReadSize + 1, 'x'));
   std::size_t wakes = 0;
   while (world.source.is_waited_for() && ++wakes < 100) world.source.wake_reader();
@@ -796,12 +793,12 @@ TEST(Direction, TellsThatItsSourceHasEndedOrBroken) {
     SCOPED_TRACE(row.name);
     World world;
     row.happens(world);
-    ASSERT_FALSE(world.owner.told.empty());
-    EXPECT_EQ(world.owner.told.back(), row.told);
-    EXPECT_EQ(std::ranges::count(world.owner.told, row.told), 1);
+    ASSERT_FALSE(world.direction.told.empty());
+    EXPECT_EQ(world.direction.told.back(), row.told);
+    EXPECT_EQ(std::ranges::count(world.direction.told, row.told), 1);
     EXPECT_EQ(world.direction.ended(), std::string(row.told) == "source ended");
     EXPECT_FALSE(world.source.is_waited_for());
-    EXPECT_EQ(world.owner.references, 0);
+    EXPECT_EQ(world.waits(), 0);
   }
 }
 
@@ -810,20 +807,20 @@ TEST(Direction, PassesOnWhatCameBeforeTheEnd) {
   world.source.ends();
   world.arrives("hello");
   EXPECT_EQ(world.sink.taken, "hello");
-  EXPECT_EQ(world.owner.told, (Texts{"received 5", "source ended"}));
+  EXPECT_EQ(world.direction.told, (Texts{"received 5", "source ended"}));
 }
 
 TEST(Direction, FinishesWhatItHoldsAfterTheEnd) {
   World world(true);
-  world.owner.holds = true;
+  world.direction.holds = true;
   world.arrives("hello");
   world.direction.end();
   world.direction.resume();
-  EXPECT_EQ(world.owner.told.back(), "received 5") << "it is still held up";
-  world.owner.holds = false;
+  EXPECT_EQ(world.direction.told.back(), "received 5") << "it is still held up";
+  world.direction.holds = false;
   world.direction.resume();
   EXPECT_EQ(world.sink.taken, "hello");
-  EXPECT_EQ(world.owner.told.back(), "finished");
+  EXPECT_EQ(world.direction.told.back(), "finished");
   EXPECT_FALSE(world.source.is_waited_for());
 }
 
@@ -834,10 +831,10 @@ TEST(Direction, IsNotFinishedBeforeTheSinkHasTakenEverything) {
   world.arrives("hello");
   world.direction.end();
   world.direction.resume();
-  EXPECT_EQ(std::ranges::count(world.owner.told, "finished"), 0);
+  EXPECT_EQ(std::ranges::count(world.direction.told, "finished"), 0);
   world.sink.takes = kAll;
   world.sink.wake_writer();
-  EXPECT_EQ(world.owner.told.back(), "finished");
+  EXPECT_EQ(world.direction.told.back(), "finished");
 }
 
 TEST(Direction, WaitsForNoSourceThatHasEnded) {
@@ -866,11 +863,11 @@ void play(World& world) {
   wake_reader();
   world.sink.takes = kAll;
   wake_writer();
-  world.owner.holds = true;
+  world.direction.holds = true;
   world.source.sends("efg");
   world.source.has_received_ = true;
   wake_reader();
-  world.owner.holds = false;
+  world.direction.holds = false;
   world.direction.resume();
   world.source.ends();
   wake_reader();
@@ -882,28 +879,29 @@ TEST(Direction, ReadsProcessesAndWritesNothingOnceItIsClosed) {
                                  "source ended", "finished"}) {
     SCOPED_TRACE(step);
     World world;
-    world.owner.close_in = step;
+    world.direction.close_in = step;
     bool closes = false;
     const auto done = [&world] {
-      return std::tuple(world.source.reads.size(), world.owner.inputs.size(), world.sink.writes);
+      return std::tuple(world.source.reads.size(), world.direction.inputs.size(),
+                        world.sink.writes);
     };
     play(world);
     closes = world.direction.blocked();
     EXPECT_TRUE(closes) << "the script comes to this step";
-    world.owner.close_in.clear();
+    world.direction.close_in.clear();
     const auto before = done();
     play(world);
     EXPECT_EQ(done(), before);
     EXPECT_FALSE(world.source.is_waited_for());
     EXPECT_FALSE(world.sink.is_waited_to_take());
-    EXPECT_EQ(world.owner.references, 0);
+    EXPECT_EQ(world.waits(), 0);
   }
 }
 
 TEST(Direction, GoesNoFurtherThanTheStepThatClosesIt) {
   const auto world_with = [](const char* step) {
     auto world = std::make_unique<World>();
-    world->owner.close_in = step;
+    world->direction.close_in = step;
     return world;
   };
   auto world = world_with("woken");
@@ -924,14 +922,14 @@ TEST(Direction, GoesNoFurtherThanTheStepThatClosesIt) {
 
   world = world_with("written");
   world->sink.takes = 0;
-  world->owner.decide = [](Direction& direction, Bytes input) -> std::size_t {
+  world->direction.decide = [](Direction& direction, Bytes input) -> std::size_t {
     direction.write(input.first(1));
     return 1;
   };
   world->arrives("hello");
   world->sink.takes = kAll;
   world->sink.wake_writer();
-  EXPECT_EQ(world->owner.inputs.size(), 1U);
+  EXPECT_EQ(world->direction.inputs.size(), 1U);
   EXPECT_EQ(world->sink.taken, "h");
 }
 

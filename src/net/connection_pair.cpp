@@ -319,10 +319,6 @@ void ConnectionPair::Requests::woken(void (Direction::*go_on)()) {
   pair_.guarded([&] { (this->*go_on)(); });
 }
 
-std::size_t ConnectionPair::Requests::process(Bytes input) {
-  return pair_.process(*this, input, &ConnectionPair::take_request);
-}
-
 bool ConnectionPair::Requests::holds_up() const {
   return pair_.is_busy() || pair_.connector_ || pair_.request_gate_.queued() ||
          pair_.requests_ended_;
@@ -388,10 +384,6 @@ bool ConnectionPair::leaves_something() const {
 
 void ConnectionPair::Replies::woken(void (Direction::*go_on)()) {
   pair_.guarded([&] { (this->*go_on)(); });
-}
-
-std::size_t ConnectionPair::Replies::process(Bytes input) {
-  return pair_.process(*this, input, &ConnectionPair::take_reply);
 }
 
 void ConnectionPair::Replies::received(std::size_t bytes) {

@@ -71,7 +71,6 @@ class ConnectionPair final {
   }
   class Messenger;
   class StoreAnswer;
-  struct Cursor;
   /// An exchange and what it holds.
   struct UnderWay : rewrite::Exchange {
     using Exchange::Exchange;
@@ -103,7 +102,7 @@ class ConnectionPair final {
         : Direction(pair.downstream_, pair.upstream_, pair.thread_.buffers, true), pair_(pair) {}
 
    private:
-    std::size_t process(Bytes input) override;
+    bool take(Bytes front) override { return pair_.take_request(front); }
     [[nodiscard]] bool holds_up() const override;
     [[nodiscard]] std::size_t read_size() const override;
     void woken(void (Direction::*go_on)()) override;
@@ -125,7 +124,7 @@ class ConnectionPair final {
         : Direction(pair.upstream_, pair.downstream_, pair.thread_.buffers, false), pair_(pair) {}
 
    private:
-    std::size_t process(Bytes input) override;
+    bool take(Bytes front) override { return pair_.take_reply(front); }
     [[nodiscard]] bool holds_up() const override { return pair_.learning_; }
     [[nodiscard]] std::size_t read_size() const override { return BufferPool::kReadSize; }
     void woken(void (Direction::*go_on)()) override;
@@ -152,14 +151,14 @@ class ConnectionPair final {
 
   [[nodiscard]] bool leaves_something() const;
 
-  // Messages. take_request() and take_reply() return false if they cannot take more now.
-  std::size_t process(Direction& direction, Bytes input, bool (ConnectionPair::*take)(Cursor&));
-  bool take_request(Cursor& cursor);
-  bool take_reply(Cursor& cursor);
+  // Messages. take_request() and take_reply(): see Direction::take().
+  bool take_request(Bytes front);
+  bool take_reply(Bytes front);
   void note_reply();
-  bool reply_passed(ReplyGate::Ended ended, Cursor& cursor);
+  bool reply_passed(ReplyGate::Ended ended);
+  void relay_begins(const RequestGate::Step& step, Bytes front);
   void note_transaction(const RequestGate::Message& message, Bytes front);
-  void turn_away(Cursor& cursor);
+  void turn_away(Bytes front);
   bool refuse(Bytes front, std::size_t length);
   void queue_for_room();
   void forwarded(const RequestGate::Message& message, Bytes request);

@@ -120,8 +120,18 @@ void Direction::end_here() {
 
 void Direction::offer(Bytes input) {
   wanted_ = 0;
-  const std::size_t consumed = process(input);
-  settle(input, consumed);
+  consumed_ = 0;
+  passed_ = {};
+  while (consumed_ < input.size() && !blocked()) {
+    if (!take(input.subspan(consumed_))) break;
+  }
+  if (!closed_) write_passed();
+  settle(input, consumed_);
+}
+
+bool Direction::write_passed() {
+  if (!passed_.empty()) write(std::exchange(passed_, {}));
+  return !blocked();
 }
 
 /// Keeps the part of `input` that was not consumed. `input` is in the thread's buffer or in held_,
@@ -132,7 +142,7 @@ void Direction::settle(Bytes input, std::size_t consumed) {
     return;
   }
   held_.drop_front(consumed);
-  // Before process() needs a large message, it has made room for all of it.
+  // Before take() needs a large message, it has made room for all of it.
   const std::size_t size = wanted_ > kFirstGrowth ? std::max(wanted_, held_.size()) : held_.size();
   if (!held_.empty() && BufferPool::is_for(size, held_)) return;
   Buffer large = std::move(held_);

@@ -11,10 +11,11 @@
 namespace idproxy::net {
 
 /// One direction of a connection, from its source to its sink. Waits for the source (without a
-/// buffer), reads into the thread's buffer, has the bytes processed, keeps those that cannot be
-/// processed yet, and writes those that are passed on. Stops reading while the sink takes nothing
-/// or holds_up(). What the bytes mean, the connection that it belongs to says by the virtual
-/// functions. Lives on one io thread. May be destroyed once its streams have ended its waits.
+/// buffer), reads into the thread's buffer, has messages taken from there, keeps the bytes that
+/// cannot be taken yet, and writes those that are passed on. Stops reading while the sink takes
+/// nothing or holds_up(). What the bytes mean, the connection that it belongs to says by the
+/// virtual functions. Lives on one io thread. May be destroyed once its streams have ended its
+/// waits.
 class Direction {
  public:
   /// `notices_leaving`: notices the end of its source at once, even while it is held up.
@@ -23,12 +24,12 @@ class Direction {
   Direction(const Direction&) = delete;
   Direction& operator=(const Direction&) = delete;
 
-  /// From here on, the direction reads, processes and writes nothing.
+  /// From here on, the direction reads, takes and writes nothing.
   void close() { closed_ = true; }
 
   /// Waits for the source, unless the direction waits already or must wait for resume().
   void wait_source();
-  /// Reads and processes received bytes, in at most a few reads; then waits.
+  /// Reads, and has messages taken, in at most a few reads; then waits.
   void read();
   /// Goes on when nothing holds the direction up any more, first with held bytes. Does not read
   /// into the thread's buffer, which the caller may be using.
@@ -39,9 +40,19 @@ class Direction {
   /// all.
   bool write(const wire::PatchedMessage& message, Bytes original);
 
-  /// For process(): it needs `bytes` of the unconsumed input before it can go on.
+  /// For take(): consumes `bytes`, the first ones that it was given, and passes them on.
+  void pass(Bytes bytes) {
+    passed_ = {passed_.empty() ? bytes.data() : passed_.data(), passed_.size() + bytes.size()};
+    consumed_ += bytes.size();
+  }
+  /// For take(): writes what it has passed on so far, which would otherwise go out together with
+  /// what follows. True if what follows may be taken.
+  bool write_passed();
+  /// For take(): consumes so many bytes without passing them on.
+  void consume(std::size_t bytes) { consumed_ += bytes; }
+  /// For take(): it needs `bytes` of what it was given before it can go on.
   void need(std::size_t bytes) { wanted_ = bytes; }
-  /// For process(): it has collected a message of so many bytes, and the next one may be
+  /// For take(): it has collected a message of so many bytes, and the next one may be
   /// about as large. A large one is then read into a buffer of its own, which may then be kept.
   void expect(std::size_t bytes) { expected_ = std::max(bytes, expected_ - expected_ / 8); }
   /// Treats the source as ended.
@@ -72,10 +83,10 @@ class Direction {
  private:
   using Status = Stream::Received::Status;
 
-  /// Processes `input`, which starts where the last call stopped consuming, and returns how many
-  /// bytes it consumed. Calls need() if it cannot go on without more bytes.
-  virtual std::size_t process(Bytes input) = 0;
-  /// True while nothing may be processed, for reasons other than a full sink.
+  /// Takes a message, or a part of one, from `front`, which starts where the last call stopped
+  /// consuming: calls pass(), consume() or need(). False if it can take no more now.
+  virtual bool take(Bytes front) = 0;
+  /// True while nothing may be taken, for reasons other than a full sink.
   [[nodiscard]] virtual bool holds_up() const = 0;
   /// How many bytes may be read into the thread's buffer at once.
   [[nodiscard]] virtual std::size_t read_size() const = 0;
@@ -115,9 +126,11 @@ class Direction {
   Stream& sink_;
   BufferPool& pool_;
   Buffer held_;               // read, but not consumed
-  std::size_t wanted_ = 0;    // the size that held_ needs before process() can go on
+  std::size_t wanted_ = 0;    // the size that held_ needs before take() can go on
   std::size_t expected_ = 0;  // the size of messages that were collected
-  OutQueue out_;              // passed on, but not taken by the sink
+  Bytes passed_;              // by take(), but not written yet
+  std::size_t consumed_ = 0;  // by take()
+  OutQueue out_;              // written, but not taken by the sink
   const bool notices_leaving_;
   bool closed_ = false;
   bool ended_ = false;

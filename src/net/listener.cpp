@@ -68,7 +68,7 @@ std::string Listener::open() {
            socket.error().message();
   }
   socket_ = *std::move(socket);
-  if (!local) listen.port = tcp_endpoint(own_address(socket_.get())).port();
+  if (!local) listen.port = own_port(socket_.get());
   return {};
 }
 

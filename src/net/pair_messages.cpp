@@ -75,66 +75,25 @@ class ConnectionPair::StoreAnswer final : public ids::Waiter {
   std::uint64_t question_;
 };
 
-/// The progress of processing one direction's input.
-struct ConnectionPair::Cursor {
-  Direction& direction;
-  Bytes input;
-  std::size_t at = 0;  // the end of the consumed part
-  Bytes run{};  // the last consumed bytes, to be passed on: messages in a row go out together
-
-  [[nodiscard]] Bytes front() const { return input.subspan(at); }
-  void pass(std::size_t bytes) {
-    run = {run.empty() ? input.data() + at : run.data(), run.size() + bytes};
-    at += bytes;
-  }
-  /// True if what follows the run may be processed.
-  bool write_run() {
-    if (!run.empty()) direction.write(std::exchange(run, {}));
-    return !direction.blocked();
-  }
-};
-
-std::size_t ConnectionPair::process(Direction& direction, Bytes input,
-                                    bool (ConnectionPair::*take)(Cursor&)) {
-  Cursor cursor{.direction = direction, .input = input};
-  while (cursor.at < input.size() && !direction.blocked()) {
-    if (!(this->*take)(cursor)) break;
-  }
-  if (!closed_) cursor.write_run();
-  return cursor.at;
-}
-
 // ---- requests --------------------------------------------------------------------------------
 
-bool ConnectionPair::take_request(Cursor& cursor) {
+bool ConnectionPair::take_request(Bytes front) {
   using Kind = RequestGate::Step::Kind;
-  const Bytes front = cursor.front();
   if (unreachable_) {
-    turn_away(cursor);
+    turn_away(front);
     return false;
   }
   auto step = request_gate_.look(front, thread_.draining, thread_.namespaces, thread_.context.x509);
   switch (step.kind) {
     case Kind::pass:
-      if (step.begins) {
-        deadline_.stop();
-        thread_.cells[Counted::requests_relayed].add();
-        if (step.changes_user) memory_.rights.forget();
-        if (step.user) memory_.user_changed(*step.user);
-        for (const rewrite::Forwarded& past : step.past) {
-          past.count();
-          log_past(past, thread_.context.clock);
-        }
-        forwarded(step.about, front.first(step.bytes));
-        note_transaction(step.about, front);
-      }
+      if (step.begins) relay_begins(step, front.first(step.bytes));
       if (request_gate_.passed(step)) deadline_.stop();
-      cursor.pass(step.bytes);
+      requests_.pass(front.first(step.bytes));
       return true;
     case Kind::collect:
       deadline_.stop();
-      if (!cursor.write_run()) return false;
-      cursor.at += step.bytes;
+      if (!requests_.write_passed()) return false;
+      requests_.consume(step.bytes);
       note_transaction(step.about, front);
       begin_exchange(std::get<rewrite::Request>(std::move(step.decision)), step.about,
                      front.first(step.bytes));
@@ -146,9 +105,9 @@ bool ConnectionPair::take_request(Cursor& cursor) {
       queue_for_room();
       return false;
     case Kind::late:
-      if (!cursor.write_run()) return false;
+      if (!requests_.write_passed()) return false;
       if (!refuse(front.first(std::min(step.bytes, front.size())), step.bytes)) return false;
-      cursor.at += step.bytes;
+      requests_.consume(step.bytes);
       return true;
     case Kind::reject:
       break;
@@ -157,21 +116,35 @@ bool ConnectionPair::take_request(Cursor& cursor) {
   return false;
 }
 
+/// `front`: of the message, as much as has been received.
+void ConnectionPair::relay_begins(const RequestGate::Step& step, Bytes front) {
+  deadline_.stop();
+  thread_.cells[Counted::requests_relayed].add();
+  if (step.changes_user) memory_.rights.forget();
+  if (step.user) memory_.user_changed(*step.user);
+  for (const rewrite::Forwarded& past : step.past) {
+    past.count();
+    log_past(past, thread_.context.clock);
+  }
+  forwarded(step.about, front);
+  note_transaction(step.about, front);
+}
+
 void ConnectionPair::note_transaction(const RequestGate::Message& message, Bytes front) {
   const auto step = rewrite::transaction_step(message.header, front);
   if (step) thread_.shared.transactions.note(step->session, id_, step->ends);
 }
 
 /// Answers the first request of a client whose server cannot be reached, and closes.
-void ConnectionPair::turn_away(Cursor& cursor) {
+void ConnectionPair::turn_away(Bytes front) {
   using Kind = Refusal::Kind;
   const auto id = static_cast<std::int32_t>(thread_.workspace.next_request_id++);
-  const Refusal answer = refuse_unreachable(cursor.front(), *unreachable_, id);
+  const Refusal answer = refuse_unreachable(front, *unreachable_, id);
   if (answer.kind == Kind::need_more) return requests_.need(answer.bytes);
   if (answer.kind == Kind::close) return close();
   thread_.cells[Counted::requests_refused].add();
   requests_ended_ = true;
-  cursor.at = cursor.input.size();
+  requests_.consume(front.size());
   reply(answer.reply.view());
   if (!closed_) end_after_replies();
 }
@@ -225,19 +198,18 @@ std::optional<std::chrono::nanoseconds> ConnectionPair::answered() {
 
 // ---- replies ---------------------------------------------------------------------------------
 
-bool ConnectionPair::take_reply(Cursor& cursor) {
+bool ConnectionPair::take_reply(Bytes front) {
   using Kind = ReplyGate::Step::Kind;
-  const Bytes front = cursor.front();
   const ReplyGate::Exchange exchange{.awaits_reply = exchange_ && exchange_->awaits_reply(),
                                      .sent_whole = !requests_.unsent()};
   const auto step = reply_gate_.look(front, exchange, requests_ended_);
   switch (step.kind) {
     case Kind::pass:
-      cursor.pass(step.bytes);
-      return reply_passed(reply_gate_.passed(step), cursor);
+      replies_.pass(front.first(step.bytes));
+      return reply_passed(reply_gate_.passed(step));
     case Kind::exchange:
-      if (!cursor.write_run()) return false;
-      cursor.at += step.bytes;
+      if (!replies_.write_passed()) return false;
+      replies_.consume(step.bytes);
       note_reply();
       act_on_reply(exchange_->reply(front.first(step.bytes), thread_.context, thread_.workspace),
                    front.first(step.bytes));
@@ -267,18 +239,18 @@ void ConnectionPair::note_reply() {
   thread_.context.members = thread_.shared.directory.members();
 }
 
-bool ConnectionPair::reply_passed(ReplyGate::Ended ended, Cursor& cursor) {
+bool ConnectionPair::reply_passed(ReplyGate::Ended ended) {
   if (ended == ReplyGate::Ended::nothing) return true;
   if (ended == ReplyGate::Ended::reply) {
     if (!thread_.draining) return true;
     // The server could stream replies without end.
-    cursor.write_run();
+    replies_.write_passed();
     if (!closed_) end_after_replies();
     return false;
   }
   // If an exchange, a local reply or a request that has arrived waits for the end of a reply, that
   // goes out at once; otherwise all replies of one read go out together.
-  if (is_busy() || !requests_.held().empty()) cursor.write_run();
+  if (is_busy() || !requests_.held().empty()) replies_.write_passed();
   if (closed_) return false;
   answered();
   if (reply_gate_.ledger().outstanding() > 0) return true;
@@ -357,7 +329,7 @@ void ConnectionPair::make_spare(std::size_t size) {
 void ConnectionPair::act_on_request(const rewrite::Action& next, Bytes message) {
   if (const auto* need = std::get_if<action::AskStore>(&next)) return ask(*need);
   count_request();
-  log_request(*exchange_, thread_.context.clock);
+  if (exchange_->was_odd()) log_request(*exchange_, thread_.context.clock);
   if (const auto* own = std::get_if<action::Reply>(&next)) return answer_here(own->message);
   if (exchange_->is_hello()) exchange_->share.reset();  // replies may stream without an end
   const auto* patched = std::get_if<action::Send>(&next);
@@ -498,7 +470,7 @@ void ConnectionPair::learned() {
 }
 
 void ConnectionPair::end_exchange() {
-  log_end(*exchange_, id_);
+  if (exchange_->ended_badly()) log_end(*exchange_, id_);
   if (exchange_->assigned() > 0) thread_.cells.insert_added.observe(exchange_->added);
   thread_.buffers.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();

@@ -11,6 +11,7 @@
 #include "idproxy/wire/op_msg.hpp"
 #include "net/connector.hpp"
 #include "net/out_queue.hpp"
+#include "net/upstreams.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -86,7 +87,7 @@ class Prober::Probe : public std::enable_shared_from_this<Probe> {
   Buffer reply_;
 };
 
-Prober::Prober(IoThread& thread, std::shared_ptr<Upstream> server, Owner& owner)
+Prober::Prober(IoThread& thread, std::shared_ptr<Upstream> server, Upstreams& owner)
     : thread_(thread), server_(std::move(server)), owner_(owner), pause_(thread.loop) {}
 
 void Prober::start() {

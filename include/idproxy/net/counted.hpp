@@ -6,9 +6,9 @@
 
 namespace idproxy::net {
 
-/// The events that the io threads count. To add a kind, add a line here and one in the table of
-/// metrics (app/metrics_table.cpp).
-enum class Counted : std::uint8_t {
+/// The events that the io threads count; each is its place in a PerCounted. To add a kind, add a
+/// line here and one in the table of metrics (app/metrics_table.cpp).
+enum Counted : std::uint8_t {
   connections_accepted,
   closed_max_connections,
   closed_descriptors,
@@ -36,18 +36,10 @@ enum class Counted : std::uint8_t {
   requests_shutdown,
   documents_refused,
 };
-inline constexpr std::size_t kCountedKinds =
-    static_cast<std::size_t>(Counted::documents_refused) + 1;
+inline constexpr std::size_t kCountedKinds = documents_refused + 1;
 
 /// One T for each kind.
 template <class T>
-class PerCounted {
- public:
-  T& operator[](Counted kind) { return all_[static_cast<std::size_t>(kind)]; }
-  const T& operator[](Counted kind) const { return all_[static_cast<std::size_t>(kind)]; }
-
- private:
-  std::array<T, kCountedKinds> all_{};
-};
+using PerCounted = std::array<T, kCountedKinds>;
 
 }  // namespace idproxy::net

@@ -44,7 +44,7 @@ struct ServerStatistics {
   };
   std::vector<Listener> listeners;
 
-  PerCounted<std::uint64_t> counted;
+  PerCounted<std::uint64_t> counted{};
   /// How much longer inserts with a rule took because of the proxy: its own time and that of the id
   /// store, without the server's.
   metrics::HistogramValues insert_added;

@@ -127,6 +127,13 @@ class Exchange {
   }
   /// Writes that were sent without a value of a rule.
   [[nodiscard]] std::span<const Forwarded> forwarded() const { return what_->forwarded(); }
+  /// True if the operator should know how the request was understood: driver_made(), leaves_zero()
+  /// or forwarded() tell.
+  [[nodiscard]] bool was_odd() const {
+    return driver_made() != nullptr || leaves_zero() != nullptr || !forwarded().empty();
+  }
+  /// The same of how it ended: given_up() or lost_writes() tell.
+  [[nodiscard]] bool ended_badly() const { return given_up() || lost_writes() != nullptr; }
   /// The number of values in the answer to {idproxy: "next"}.
   [[nodiscard]] std::size_t handed_out() const { return what_->handed_out(); }
 

@@ -126,19 +126,20 @@ class ScriptedDirection final : public Direction {
   std::size_t most = BufferPool::kReadSize;
   std::string close_in;     ///< the callback that closes the direction
   Texts told;               ///< but for woken() and writing()
-  Texts inputs;             ///< of process()
+  Texts inputs;             ///< of take()
   std::size_t counted = 0;  ///< bytes, by writing()
 
  private:
-  std::size_t process(Bytes input) override {
-    inputs.push_back(text_of(input));
-    if (close_in == "process") {
+  bool take(Bytes front) override {
+    inputs.push_back(text_of(front));
+    if (close_in == "take") {
       close();
-      return input.size();
+      consume(front.size());
+      return false;
     }
-    const std::size_t consumed = decide(*this, input);
-    if (close_in == "process, at its end") close();
-    return consumed;
+    consume(decide(*this, front));
+    if (close_in == "take, at its end") close();
+    return false;
   }
   [[nodiscard]] bool holds_up() const override { return holds; }
   [[nodiscard]] std::size_t read_size() const override { return most; }
@@ -875,8 +876,8 @@ void play(World& world) {
 }
 
 TEST(Direction, ReadsProcessesAndWritesNothingOnceItIsClosed) {
-  for (const std::string step : {"woken", "heard", "process", "process, at its end", "written",
-                                 "source ended", "finished"}) {
+  for (const std::string step :
+       {"woken", "heard", "take", "take, at its end", "written", "source ended", "finished"}) {
     SCOPED_TRACE(step);
     World world;
     world.direction.close_in = step;
@@ -908,7 +909,7 @@ TEST(Direction, GoesNoFurtherThanTheStepThatClosesIt) {
   world->arrives("hello");
   EXPECT_EQ(world->source.reads.size(), 0U);
 
-  world = world_with("process");
+  world = world_with("take");
   world->source.more = true;
   world->arrives("hello");
   EXPECT_EQ(world->source.reads.size(), 1U);

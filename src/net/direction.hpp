@@ -13,9 +13,8 @@ namespace idproxy::net {
 /// One direction of a connection, from its source to its sink. Waits for the source (without a
 /// buffer), reads into the thread's buffer, has messages taken from there, keeps the bytes that
 /// cannot be taken yet, and writes those that are passed on. Stops reading while the sink takes
-/// nothing or holds_up(). What the bytes mean, the connection that it belongs to says by the
-/// virtual functions. Lives on one io thread. May be destroyed once its streams have ended its
-/// waits.
+/// nothing or holds_up(). A derived class says what the bytes mean. Lives on one io thread. May be
+/// destroyed once its streams have ended its waits.
 class Direction {
  public:
   /// `notices_leaving`: notices the end of its source at once, even while it is held up.
@@ -52,8 +51,8 @@ class Direction {
   void consume(std::size_t bytes) { consumed_ += bytes; }
   /// For take(): it needs `bytes` of what it was given before it can go on.
   void need(std::size_t bytes) { wanted_ = bytes; }
-  /// For take(): it has collected a message of so many bytes, and the next one may be
-  /// about as large. A large one is then read into a buffer of its own, which may then be kept.
+  /// For take(): it has collected a message of so many bytes, and the next one may be about as
+  /// large. A large one is then read into a buffer of its own, which buffer_of() returns.
   void expect(std::size_t bytes) { expected_ = std::max(bytes, expected_ - expected_ / 8); }
   /// Treats the source as ended.
   void end() { ended_ = true; }

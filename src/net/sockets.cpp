@@ -67,12 +67,8 @@ tcp::endpoint tcp_endpoint(const SocketAddress& address) {
   return copy;
 }
 
-SocketAddress own_address(int fd) {
-  return asked(::getsockname, fd);
-}
-
 std::uint16_t own_port(int fd) {
-  const SocketAddress own = own_address(fd);
+  const SocketAddress own = asked(::getsockname, fd);
   return is_tcp(own) ? tcp_endpoint(own).port() : std::uint16_t{0};
 }
 
@@ -92,7 +88,7 @@ bool is_of_this_host(const address& asked_of, error_code& error) {
   if (!socket.is_open()) return false;
   const auto size = static_cast<socklen_t>(endpoint.size());
   if (::connect(socket.get(), endpoint.data(), size) != 0) return false;
-  const SocketAddress source = own_address(socket.get());
+  const SocketAddress source = asked(::getsockname, socket.get());
   if (source.size() > 0 && tcp_endpoint(source).address() == asked_of) return true;
   // … or the first one of its network. In that case it can still be bound to; but with
   // net.ipv4.ip_nonlocal_bind, so can every address.

@@ -21,9 +21,7 @@ using SocketAddress = boost::asio::generic::stream_protocol::endpoint;
 [[nodiscard]] std::optional<SocketAddress> address_of(const Endpoint& endpoint);
 /// Converts `address`, which must not be that of a Unix socket.
 [[nodiscard]] tcp::endpoint tcp_endpoint(const SocketAddress& address);
-/// The address that a socket is bound to; empty if the kernel does not tell.
-[[nodiscard]] SocketAddress own_address(int fd);
-/// Its port; 0 for Unix sockets and lost connections.
+/// The port that a socket is bound to; 0 for Unix sockets and lost connections.
 [[nodiscard]] std::uint16_t own_port(int fd);
 /// The peer's address for logs, "10.0.0.7:50122"; "" for Unix sockets and lost connections.
 [[nodiscard]] std::string peer_name(int fd);

@@ -120,9 +120,10 @@ bool ConnectionPair::take_request(Bytes front) {
 void ConnectionPair::relay_begins(const RequestGate::Step& step, Bytes front) {
   deadline_.stop();
   thread_.cells[Counted::requests_relayed].add();
-  if (step.changes_user) memory_.rights.forget();
-  if (step.user) memory_.user_changed(*step.user);
-  for (const rewrite::Forwarded& past : step.past) {
+  const auto& relay = std::get<rewrite::decision::Relay>(step.decision);
+  if (relay.changes_user) memory_.rights.forget();
+  if (relay.user) memory_.user_changed(*relay.user);
+  for (const rewrite::Forwarded& past : relay.past) {
     past.count();
     log_past(past, thread_.context.clock);
   }

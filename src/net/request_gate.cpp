@@ -57,10 +57,7 @@ RequestGate::Step RequestGate::look_at_message(const Message& about, Bytes front
     step.kind = Kind::pass;
     step.bytes = front.size();
     step.begins = true;
-    step.changes_user = relay->changes_user;
-    step.user = relay->user;
     step.about.may_wait = about.may_wait || relay->may_wait;
-    step.past = relay->past;
     return step;
   }
   if (std::holds_alternative<rewrite::decision::Close>(step.decision)) {

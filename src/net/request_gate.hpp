@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -40,13 +38,10 @@ class RequestGate {
     };
     Kind kind;
     std::size_t bytes = 0;
-    bool begins = false;                     ///< with `pass`: the bytes begin a message
-    std::optional<std::string_view> user{};  ///< with `begins`: as rewrite::decision::Relay says
-    bool changes_user = false;               ///< the same
-    std::span<const rewrite::Forwarded> past{};  ///< the same
-    Message about{};                             ///< with `begins` and `collect`
+    bool begins = false;  ///< with `pass`: the bytes begin a message
+    Message about{};      ///< with `begins` and `collect`
     ProtocolFault fault{};
-    rewrite::Decision decision{};  ///< with `collect`: a Request
+    rewrite::Decision decision{};  ///< with `begins`: Relay; with `collect`: a Request
   };
 
   explicit RequestGate(Budget& budget) : budget_(budget) {}

@@ -92,9 +92,10 @@ class Client {
     EXPECT_GT(step.bytes, 0U);
     if (step.begins) {
       seen.emplace_back("relayed ");
-      changes_of_user += step.changes_user ? 1 : 0;
+      const auto& relay = std::get<rewrite::decision::Relay>(step.decision);
+      changes_of_user += relay.changes_user ? 1 : 0;
       past.emplace_back();
-      for (const rewrite::Forwarded& each : step.past) past.back() += each.ns + ' ';
+      for (const rewrite::Forwarded& each : relay.past) past.back() += each.ns + ' ';
       gate.forwarded();
     }
     seen.back() += consume(step.bytes);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "net/connection_pair.hpp"
-
 namespace idproxy::net {
 namespace {
 
@@ -32,10 +30,6 @@ IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet>
       context{shared.clock, system_random()} {
   context.maps_hello = shared.options.map_members;
   if (client_tls || server_tls) context.x509 = rewrite::X509::refused;
-}
-
-IoThread::~IoThread() {
-  for (ConnectionPair* pair : ConnectionPair::all_of(*this)) pair->close();
 }
 
 }  // namespace idproxy::net

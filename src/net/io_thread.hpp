@@ -67,10 +67,6 @@ class IoThread {
   /// `place`: among the threads, from 0 on.
   IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet> rules,
            std::size_t place = 0);
-  /// Closes the connections that are open.
-  ~IoThread();
-  IoThread(const IoThread&) = delete;
-  IoThread& operator=(const IoThread&) = delete;
 
   /// The monotonic time of this turn of the loop. Reads the clock once in a turn: requests and
   /// replies that came together need no times of their own.
@@ -85,9 +81,7 @@ class IoThread {
   Shared& shared;
   const std::size_t index;
   Cells cells;
-  BlockPool exchanges;  // memory of those under way
-  // By id; shared with the loop. Before the loop, whose destructor destroys pairs.
-  std::unordered_map<std::uint64_t, std::shared_ptr<ConnectionPair>> pairs;
+  BlockPool exchanges;  // memory of those under way; before the loop, which may own closed pairs
   EventLoop loop;
   Deadlines first_byte;
   Deadlines first_request;  // of clients whose server cannot be reached
@@ -101,6 +95,8 @@ class IoThread {
   rewrite::Context context;
   rewrite::Workspace workspace;
   bool draining = false;
+  // Open ones, by id; shared with the loop. Last: a pair uses all of the above.
+  std::unordered_map<std::uint64_t, std::shared_ptr<ConnectionPair>> pairs;
 
  private:
   std::uint64_t now_turn_ = 0;

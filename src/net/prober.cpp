@@ -11,7 +11,6 @@
 #include "idproxy/wire/op_msg.hpp"
 #include "net/connector.hpp"
 #include "net/out_queue.hpp"
-#include "net/upstreams.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -87,7 +86,7 @@ class Prober::Probe : public std::enable_shared_from_this<Probe> {
   Buffer reply_;
 };
 
-Prober::Prober(IoThread& thread, std::shared_ptr<Upstream> server, Upstreams& owner)
+Prober::Prober(IoThread& thread, std::shared_ptr<Upstream> server, Owner& owner)
     : thread_(thread), server_(std::move(server)), owner_(owner), pause_(thread.loop) {}
 
 void Prober::start() {

@@ -10,8 +10,6 @@
 
 namespace idproxy::net {
 
-class Upstreams;
-
 /// Sends hello to one server repeatedly, each time over a connection of its own: with short pauses
 /// until the server has answered once, then every few seconds while no client is connected to it.
 /// While clients are, their own hellos tell. Lives on the first io thread.
@@ -19,8 +17,20 @@ class Upstreams;
 /// Shared ownership, because its handlers may be under way when it is stopped.
 class Prober : public std::enable_shared_from_this<Prober> {
  public:
-  /// `owner` outlives the prober, or the loop of its thread.
-  Prober(IoThread& thread, std::shared_ptr<Upstream> server, Upstreams& owner);
+  /// Receives the results. Outlives the prober, or the loop of its thread.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    /// True if the server has answered a hello before.
+    [[nodiscard]] virtual bool is_known(const Upstream& server) const = 0;
+    /// Called before each hello. May stop the prober.
+    virtual void about_to_ask(const Upstream& server) = 0;
+    /// Called without a value if the server cannot be reached or its reply cannot be parsed. May
+    /// stop the prober.
+    virtual void answered(const Upstream& server, std::optional<rewrite::HelloReply> said) = 0;
+  };
+
+  Prober(IoThread& thread, std::shared_ptr<Upstream> server, Owner& owner);
 
   /// Begins, or begins again at once because something has changed.
   void start();
@@ -35,7 +45,7 @@ class Prober : public std::enable_shared_from_this<Prober> {
 
   IoThread& thread_;
   std::shared_ptr<Upstream> server_;
-  Upstreams& owner_;
+  Owner& owner_;
   Timer pause_;  // before the next probe
   std::shared_ptr<Probe> probe_;
   Backoff backoff_;

@@ -60,7 +60,7 @@ std::string Upstreams::open(Route route, Origin origin, const std::string& set_n
   const Endpoint& listen = upstream->route.listen;
   upstream->id =
       topology_.add(name_of(upstream->route.upstream), advertised(listen), origin, set_name);
-  auto prober = std::make_shared<Prober>(thread_, upstream, *this);
+  auto prober = std::make_shared<Prober>(thread_, upstream, static_cast<Prober::Owner&>(*this));
   served_.emplace(upstream->id, Served{upstream, std::move(listener), std::move(prober)});
   publish();
   return {};

@@ -23,7 +23,7 @@ namespace idproxy::net {
 /// string, then for each member that replies to hello name, and closes those of members that have
 /// left their set. Publishes them for other threads in Shared::directory. Lives on the first io
 /// thread, except ServerObserver and fault_of(), which any thread may call.
-class Upstreams final : public ServerObserver {
+class Upstreams final : public ServerObserver, private Prober::Owner {
  public:
   explicit Upstreams(std::span<const std::unique_ptr<IoThread>> threads);
   ~Upstreams() override;
@@ -50,14 +50,6 @@ class Upstreams final : public ServerObserver {
   void forget(const Upstream& server) override;
   void is_ours(const Upstream& server) override;
 
-  // For probers. The last two may stop the prober that calls.
-  /// True if the server has answered a hello before.
-  [[nodiscard]] bool is_known(const Upstream& server) const;
-  /// Called before each hello.
-  void about_to_ask(const Upstream& server);
-  /// Called without a value if the server cannot be reached or its reply cannot be parsed.
-  void answered(const Upstream& server, std::optional<rewrite::HelloReply> said);
-
  private:
   struct Served {
     std::shared_ptr<Upstream> upstream;
@@ -68,6 +60,10 @@ class Upstreams final : public ServerObserver {
     // is starting says so, too.
     std::optional<std::chrono::steady_clock::time_point> nobody_since{};
   };
+
+  [[nodiscard]] bool is_known(const Upstream& server) const override;
+  void about_to_ask(const Upstream& server) override;
+  void answered(const Upstream& server, std::optional<rewrite::HelloReply> said) override;
 
   [[nodiscard]] std::string open(Route route, rewrite::ServerDescription::Origin origin,
                                  const std::string& set_name);

@@ -50,7 +50,7 @@ TextTable new_table() {
   return TextTable({{"KEY"}, {"VALUE"}, {"DEFAULT"}, {"FROM"}});
 }
 
-void add(const KeyInUse& key, TextTable& table) {
+void add_key(const KeyInUse& key, TextTable& table) {
   const bool differs = key.fallback && *key.fallback != key.value;
   const std::string name = key.key.substr(key.key.find('.') + 1);
   table.add({{name},
@@ -65,12 +65,12 @@ void print_table(const std::string& file, const std::vector<KeyInUse>& keys) {
   for (auto key = keys.begin(); key != keys.end();) {
     const std::string section = section_of(key->key);
     TextTable table = new_table();
-    for (; key != keys.end() && section_of(key->key) == section; ++key) add(*key, table);
+    for (; key != keys.end() && section_of(key->key) == section; ++key) add_key(*key, table);
     std::cout << '\n' << terminal.heading(section) << table.text(terminal);
   }
 }
 
-json::object json_of(const KeyInUse& key) {
+json::object key_json(const KeyInUse& key) {
   constexpr const char* kNames[] = {"default", "file", "variable", "secret file"};
   const auto from = static_cast<std::size_t>(key.from);
   json::object object{{"key", key.key}, {"value", key.value}, {"from", kNames[from]}};
@@ -82,7 +82,7 @@ json::object json_of(const KeyInUse& key) {
 
 void print_json(const std::string& file, const std::vector<KeyInUse>& keys) {
   json::array all;
-  for (const KeyInUse& key : keys) all.push_back(json_of(key));
+  for (const KeyInUse& key : keys) all.push_back(key_json(key));
   std::cout << json::serialize(json::object{{"file", file}, {"keys", std::move(all)}}) << '\n';
 }
 
@@ -90,7 +90,7 @@ void print_json(const std::string& file, const std::vector<KeyInUse>& keys) {
 
 ExitCode print_config(const ConfigRequest& request) {
   if (request.show == ConfigRequest::Show::schema) {
-    std::cout << json::serialize(config::json_schema(process_sources())) << std::endl;
+    std::cout << json::serialize(config::json_schema(process_sources())) << '\n' << std::flush;
     return ExitCode::ok;
   }
   const auto file = ConfigFile::open(request.file);

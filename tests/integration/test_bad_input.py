@@ -172,7 +172,7 @@ def _listed(client: wire.WireClient, request: bytes, *path: str) -> list[bytes]:
 def _databases(client: wire.WireClient) -> list[bytes]:
     listed = _listed(client, wire.command({"listDatabases": 1, "$db": "admin"}), "databases")
     return [name for name in (_text(raw, "name") for raw in listed)
-            if name not in (b"admin", b"config", b"local")]
+            if name not in (b"admin", b"config", b"local", b"idproxy")]  # the last: who the proxy is
 
 
 def _contents(mongod: Mongod) -> Counter:

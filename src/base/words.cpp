@@ -62,6 +62,14 @@ bool similar_length(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::string ascii_lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return result;
+}
+
 std::string shown(std::string_view text, std::size_t limit) {
   std::string result = without_credentials(text);
   cut(result, limit);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "bson/value_size.hpp"
+#include "bson/element_ends.hpp"
 
 namespace idproxy::bson {
 

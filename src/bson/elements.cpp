@@ -4,8 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "bson/end_of_key.hpp"
-#include "bson/value_size.hpp"
+#include "bson/element_ends.hpp"
 
 namespace idproxy::bson {
 std::optional<std::int64_t> Element::as_integer() const {

@@ -4,8 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "bson/end_of_key.hpp"
-#include "bson/value_size.hpp"
+#include "bson/element_ends.hpp"
 
 namespace idproxy::bson {
 namespace {

@@ -15,7 +15,6 @@
 #include "config/tree.hpp"
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/base/scalars.hpp"
-#include "idproxy/base/text.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::config {

@@ -10,7 +10,6 @@
 #include <set>
 
 #include "idproxy/base/owned.hpp"
-#include "idproxy/base/text.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::config {

@@ -10,7 +10,6 @@
 #include "config/connection_string.hpp"
 #include "config/tls.hpp"
 #include "idproxy/base/scalars.hpp"
-#include "idproxy/base/text.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::config {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "config/connection_string.hpp"
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::config {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "id_store/library.hpp"
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "ids/block_cache_lock.hpp"
+#include "idproxy/ids/wait_list.hpp"
 
 namespace idproxy::ids {
 namespace {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "ids/block_cache_lock.hpp"
+#include "idproxy/ids/wait_list.hpp"
 
 namespace idproxy::ids {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::net {
 

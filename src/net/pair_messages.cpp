@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include "idproxy/wire/expects_reply.hpp"
+#include "idproxy/wire/op_query.hpp"
 #include "net/connection_pair.hpp"
 #include "net/exchange_log.hpp"
 

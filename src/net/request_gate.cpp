@@ -4,7 +4,6 @@
 #include <variant>
 
 #include "idproxy/net/tls.hpp"
-#include "idproxy/wire/expects_reply.hpp"
 #include "idproxy/wire/op_msg.hpp"
 
 namespace idproxy::net {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/observability/log.hpp"
 #include "net/connection_pair.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::admin {
 namespace {

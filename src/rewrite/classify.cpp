@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/status.hpp"
 #include "idproxy/wire/op_msg.hpp"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "idproxy/base/text.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::rewrite {

@@ -1,6 +1,6 @@
 #include "idproxy/rewrite/command.hpp"
 
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/op_query.hpp"

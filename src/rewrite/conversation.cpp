@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "idproxy/rewrite/reply.hpp"
-#include "idproxy/wire/expects_reply.hpp"
+#include "idproxy/wire/op_msg.hpp"
 
 namespace idproxy::rewrite {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <iterator>
 
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/op_query.hpp"

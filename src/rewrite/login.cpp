@@ -1,6 +1,6 @@
 #include "rewrite/login.hpp"
 
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::rewrite {
 Members::Members(std::vector<ServerDescription> servers) : servers_(std::move(servers)) {

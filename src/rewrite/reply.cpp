@@ -7,7 +7,7 @@
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/command.hpp"
 #include "idproxy/wire/checksum.hpp"
-#include "idproxy/wire/expects_reply.hpp"
+#include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/op_query.hpp"
 #include "rewrite/reply_frame.hpp"
 

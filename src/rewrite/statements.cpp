@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/bytes.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/given_values.hpp"

@@ -31,6 +31,18 @@ std::optional<DocumentSequence> read_sequence(Bytes section) {
 
 }  // namespace
 
+bool expects_reply(const MsgHeader& header, Bytes front) {
+  switch (header.op_code) {
+    case OpCode::msg:
+      return !has_flag(header, front, flag::kMoreToCome);
+    case OpCode::query:
+    case OpCode::get_more:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Result<OpMsgView> OpMsgView::parse(Bytes message) {
   OpMsgView view;
   view.message_ = message;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <boost/endian/conversion.hpp>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
 
@@ -37,6 +39,15 @@ inline Bytes as_bytes(std::string_view text) {
 }
 inline std::string_view as_text(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// `text == literal`, as a comparison of a constant number of bytes, for which compilers need a few
+/// instructions; the operator makes them call memcmp().
+template <std::size_t kSize>
+[[nodiscard]] bool equals(std::string_view text, const char (&literal)[kSize]) {
+  if (text.size() != kSize - 1) return false;
+  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): of the same size
+  return std::memcmp(text.data(), literal, kSize - 1) == 0;
 }
 
 }  // namespace idproxy

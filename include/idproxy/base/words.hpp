@@ -6,8 +6,11 @@
 #include <string>
 #include <string_view>
 
-/// Formats names and values for messages.
+/// Names and values: to compare, and to show in messages.
 namespace idproxy {
+
+/// `text` with A to Z in lower case, whatever the locale: the way to compare host names (RFC 4343).
+[[nodiscard]] std::string ascii_lower(std::string_view text);
 
 /// Text from the file as a message shows it: without the user, password and options of a connection
 /// string, without control characters, truncated to `limit` bytes.

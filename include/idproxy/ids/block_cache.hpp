@@ -13,7 +13,6 @@
 #include "idproxy/base/clock.hpp"
 #include "idproxy/ids/counter_job.hpp"
 #include "idproxy/ids/counter_spec.hpp"
-#include "idproxy/ids/draw.hpp"
 #include "idproxy/ids/error.hpp"
 #include "idproxy/ids/grant.hpp"
 #include "idproxy/ids/number_ranges.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/ids/draw.hpp"
+#include "idproxy/ids/error.hpp"
 #include "idproxy/ids/grant.hpp"
 
 namespace idproxy::ids {

@@ -15,7 +15,7 @@
 #include "idproxy/base/clock.hpp"
 #include "idproxy/base/random.hpp"
 #include "idproxy/ids/block_cache.hpp"
-#include "idproxy/ids/draw.hpp"
+#include "idproxy/ids/error.hpp"
 #include "idproxy/ids/grant.hpp"
 #include "idproxy/ids/number_stock.hpp"
 #include "idproxy/ids/range_spec.hpp"

@@ -10,7 +10,7 @@
 
 #include "idproxy/base/clock.hpp"
 #include "idproxy/base/random.hpp"
-#include "idproxy/ids/draw.hpp"
+#include "idproxy/ids/error.hpp"
 #include "idproxy/ids/grant.hpp"
 #include "idproxy/ids/values.hpp"
 

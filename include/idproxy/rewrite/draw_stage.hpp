@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/ids/draw.hpp"
+#include "idproxy/ids/error.hpp"
 #include "idproxy/ids/grant.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/rules.hpp"

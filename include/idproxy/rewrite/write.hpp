@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "idproxy/base/buffer.hpp"
-#include "idproxy/ids/draw.hpp"
+#include "idproxy/ids/error.hpp"
 #include "idproxy/ids/source.hpp"
 #include "idproxy/ids/values.hpp"
 #include "idproxy/rewrite/reply.hpp"

@@ -39,6 +39,10 @@ inline constexpr std::size_t kSectionsOffset = kHeaderSize + 4;
          (load_u32(front.data() + kFlagsOffset) & bit) != 0;
 }
 
+/// True if mongod answers the message. `front`: the bytes of it received so far; for an OP_MSG they
+/// must include the flags.
+[[nodiscard]] bool expects_reply(const MsgHeader& header, Bytes front);
+
 enum class Errc {
   too_short = 1,       ///< no room for flags and the smallest body
   unknown_flag,        ///< a required bit that is not defined

@@ -19,6 +19,10 @@ struct OpQueryView {
   [[nodiscard]] static std::optional<OpQueryView> parse(Bytes message);
 };
 
+/// True for an OP_QUERY that servers may answer with any number of OP_REPLYs without further
+/// requests (flag Exhaust; servers before 5.1). `front` as above, including the flags.
+[[nodiscard]] bool is_legacy_exhaust(const MsgHeader& header, Bytes front);
+
 /// OP_REPLY, the reply to OP_QUERY:
 ///
 ///   header  int32 responseFlags  int64 cursorID  int32 startingFrom  int32 numberReturned

@@ -1,11 +1,11 @@
-#include "idproxy/base/text.hpp"
+#include "idproxy/base/bytes.hpp"
 
 #include <gtest/gtest.h>
 
 namespace idproxy {
-namespace text_test {
+namespace bytes_test {
 
-TEST(Text, EqualsALiteralOnlyAsAWhole) {
+TEST(Bytes, EqualsALiteralOnlyAsAWhole) {
   EXPECT_TRUE(equals("insert", "insert"));
   for (const std::string_view other :
        {std::string_view(), std::string_view("inser"), std::string_view("inserT"),
@@ -14,5 +14,5 @@ TEST(Text, EqualsALiteralOnlyAsAWhole) {
   }
 }
 
-}  // namespace text_test
+}  // namespace bytes_test
 }  // namespace idproxy

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -8,7 +11,23 @@
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/type.hpp"
 
+/// Where the parts of an element end.
 namespace idproxy::bson {
+
+/// The NUL of the key at `key`; `end` if there is none before it. Eight bytes at a time: a byte at
+/// a time, the processor guesses the end of nearly every key wrong.
+inline const std::uint8_t* end_of_key(const std::uint8_t* key, const std::uint8_t* end) {
+  constexpr std::ptrdiff_t kWord = 8;
+  constexpr std::uint64_t kOnes = 0x0101010101010101;
+  constexpr std::uint64_t kHighs = 0x8080808080808080;
+  for (; end - key >= kWord; key += kWord) {
+    const auto word = static_cast<std::uint64_t>(load_i64(key));
+    // Bits 7, 15, … of the bytes 00. Above the first one there may be others.
+    const std::uint64_t nuls = (word - kOnes) & ~word & kHighs;
+    if (nuls != 0) return key + std::countr_zero(nuls) / kWord;
+  }
+  return std::find(key, end, 0);
+}
 
 /// Size of a value of variable size; `rest` reaches to the end of the enclosing document.
 inline std::optional<std::int64_t> variable_size(Type type, Bytes rest) {

@@ -33,10 +33,12 @@ void write(const LogEvent& event) {
 
 }  // namespace
 
-Inspector::Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock)
+Inspector::Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock,
+                     ids::Store::Version& version)
     : uri_(std::move(uri)),
       pool_(pool),
       clock_(clock),
+      version_(version),
       scheduler_(clock, 1 + kAwaitedThreads + kIndexThreads) {}
 
 bool Inspector::stop(std::chrono::milliseconds limit) {
@@ -177,7 +179,7 @@ void Inspector::learn(const CatalogRequest& request, const CatalogResponse& resp
     Collections& known = inspection->collections_;
     known.learn(request, response, now);
     if (inspection != all.front()) known.drop_log_events();
-    inspection->version_.store(known.version(), std::memory_order_release);
+    if (std::exchange(inspection->version_, known.version()) != known.version()) ++version_;
   }
 }
 

@@ -26,13 +26,11 @@ class Inspection {
  public:
   explicit Inspection(Collections collections) : collections_(std::move(collections)) {}
 
-  /// Collections::version(), without the Inspector's lock.
-  [[nodiscard]] std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
-
  private:
   friend class Inspector;
-  std::atomic<std::uint64_t> version_{1};
-  Collections collections_;  // under the Inspector's lock
+  // Under the Inspector's lock.
+  std::uint64_t version_ = 1;  // of collections_, as the store's version knows it
+  Collections collections_;
 };
 
 /// Checks the collections that rules touch, as far as the store's user may: which are views or
@@ -42,8 +40,9 @@ class Inspection {
 class Inspector {
  public:
   /// Starts no threads before there are rules. `uri` is for connections of its own to the servers
-  /// of `pool`. `pool` and `clock` must outlive it.
-  Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock);
+  /// of `pool`. Counts in `version` what changes in any inspection. The references must outlive it.
+  Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock,
+            ids::Store::Version& version);
 
   /// Begins at once to check collections for these rules, starting from what is known for the rules
   /// before them. For the same rules, returns the same object.
@@ -93,6 +92,7 @@ class Inspector {
   const std::string uri_;
   const mongo::Pool& pool_;
   const Clock& clock_;
+  ids::Store::Version& version_;
 
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable learned_;

@@ -33,10 +33,12 @@ Reservations::Collection::Collection(Reservations& owner, const ids::ReserveSpec
       sweeps([this, &owner] { return owner.sweep(*this); }) {}
 
 Reservations::Reservations(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
-                           ReservationCollection::Missing missing, Sweeper sweeper)
+                           ids::Store::Version& version, ReservationCollection::Missing missing,
+                           Sweeper sweeper)
     : pool_(pool),
       clock_(clock),
       metrics_(metrics),
+      version_(version),
       missing_(missing),
       sweeper_(sweeper),
       scheduler_(clock, kReservingThreads),

@@ -38,9 +38,10 @@ class Reservations {
   static constexpr std::chrono::seconds kSweepAgain{60};
 
   enum class Sweeper { on, off };
-  /// The references must outlive it.
+  /// Counts in `version` what may change an answer of obstacle(). The references must outlive it.
   Reservations(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
-               ReservationCollection::Missing missing, Sweeper sweeper);
+               ids::Store::Version& version, ReservationCollection::Missing missing,
+               Sweeper sweeper);
 
   /// Names all collections of the newest watch. Those of older ones serve who still uses them, but
   /// nobody looks at them any more.
@@ -53,8 +54,6 @@ class Reservations {
 
   /// Why values cannot be reserved now; nothing: they can.
   [[nodiscard]] std::optional<Obstacle> obstacle(const ids::ReserveSpec& spec) const;
-  /// Changes whenever an answer of obstacle() may have changed.
-  [[nodiscard]] std::uint64_t version() const { return version_.load(); }
   /// All obstacles, with the fields of the documents.
   [[nodiscard]] std::vector<NotReady> not_ready() const;
   /// The requests that wait.
@@ -97,14 +96,12 @@ class Reservations {
   const mongo::Pool& pool_;
   const Clock& clock_;
   StoreMetrics& metrics_;
+  ids::Store::Version& version_;
   const ReservationCollection::Missing missing_;
   const Sweeper sweeper_;
 
   mutable std::mutex mutex_;          // guards all that follows, but for the schedulers
   Registry<Collection> collections_;  // by "db.collection"
-  // Read without the lock, because every insert asks. A reader of the new version then waits for
-  // the lock in obstacle().
-  std::atomic<std::uint64_t> version_{0};
   bool stopping_ = false;
   std::minstd_rand random_{std::random_device{}()};
   Scheduler scheduler_;

@@ -23,14 +23,14 @@ struct Store::Impl {
   Impl(const Options& options, const Clock& clock)
       : pool(options.uri, options.wtimeout, options.uri_key),
         proxies(pool, options.db, clock),
-        inspector(options.uri, pool, clock),
+        inspector(options.uri, pool, clock, version),
         scans(options.uri, options.db, pool, clock,
               options.scans ? CollectionScans::Enabled::yes : CollectionScans::Enabled::no),
         ranges(pool, clock, counters,
                options.scans ? RangeDocuments::Missing::create : RangeDocuments::Missing::assume),
         counters(pool, clock, metrics, scans),
         sequences(pool, clock, metrics),
-        reservations(pool, clock, metrics,
+        reservations(pool, clock, metrics, version,
                      options.scans ? ReservationCollection::Missing::create
                                    : ReservationCollection::Missing::assume,
                      options.scans ? Reservations::Sweeper::on : Reservations::Sweeper::off) {}
@@ -40,6 +40,9 @@ struct Store::Impl {
   ~Impl() { ranges.join(); }
 
   StoreMetrics metrics;
+  // Of all watches. Who changes something counts it under the lock of what has changed, for which a
+  // reader of the new version then waits.
+  ids::Store::Version version{0};
   mongo::Pool pool;
   Proxies proxies;  // before the threads that run its task
   Inspector inspector;
@@ -53,6 +56,7 @@ struct Store::Impl {
 
 struct Watch::Impl {
   const StoreMetrics& metrics;
+  const ids::Store::Version& version;
   Inspector& inspector;
   Ranges& ranges;
   Counters& counters;
@@ -149,9 +153,9 @@ std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
     if (rule.reserve) reserves.push_back(*rule.reserve);
   }
   impl_->reservations.use(reserves, number);
-  auto impl = std::make_unique<Watch::Impl>(impl_->metrics, impl_->inspector, impl_->ranges,
-                                            impl_->counters, impl_->sequences, impl_->reservations,
-                                            number, std::move(rules), std::move(inspection));
+  auto impl = std::make_unique<Watch::Impl>(
+      impl_->metrics, impl_->version, impl_->inspector, impl_->ranges, impl_->counters,
+      impl_->sequences, impl_->reservations, number, std::move(rules), std::move(inspection));
   return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
 
@@ -287,8 +291,8 @@ std::optional<ids::UniqueIndexes> Watch::unique_indexes(std::string_view ns) {
   return impl_->with([&](auto& known, auto now) { return known.unique_indexes(ns, now); });
 }
 
-std::uint64_t Watch::version() const {
-  return impl_->inspection->version() + impl_->reservations.version();
+const ids::Store::Version& Watch::version() const {
+  return impl_->version;
 }
 
 std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {

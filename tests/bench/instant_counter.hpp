@@ -40,7 +40,7 @@ class InstantStore final : public ids::Store {
                            std::string_view /*collection*/) override {
     return {};
   }
-  [[nodiscard]] std::uint64_t version() const override { return 0; }
+  [[nodiscard]] const Version& version() const override { return version_; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t /*most*/) const override {
     return {};
   }
@@ -56,6 +56,7 @@ class InstantStore final : public ids::Store {
   }
 
  private:
+  const Version version_{0};
   void refill() {
     const auto job = cache_->begin();
     if (!job) return;

@@ -24,7 +24,7 @@ class CounterStore final : public ids::Store {
   }
   std::shared_ptr<ids::Fill> fill(std::string_view, std::string_view) override { return nullptr; }
   ids::Readiness readiness(std::size_t, std::string_view, std::string_view) override { return {}; }
-  [[nodiscard]] std::uint64_t version() const override { return 0; }
+  [[nodiscard]] const Version& version() const override { return version_; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t) const override { return {}; }
   [[nodiscard]] std::vector<ids::RuleNumbers> numbers(std::size_t) const override { return {}; }
   [[nodiscard]] ids::StoreCounts counts() const override { return {}; }
@@ -32,6 +32,9 @@ class CounterStore final : public ids::Store {
   std::map<std::string, std::unique_ptr<BlockCaches>> counters;  // by filter and key
   std::vector<ids::CounterSpec> specs;                           // as asked for
   std::vector<ids::CounterField> fields;                         // likewise
+
+ private:
+  const Version version_{0};
 };
 
 }  // namespace idproxy::test

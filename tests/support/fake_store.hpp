@@ -37,7 +37,7 @@ class FakeStore : public ids::Store {
   [[nodiscard]] std::optional<ids::UniqueIndexes> unique_indexes(std::string_view ns) override {
     return ns == "shop.orders" ? indexes : std::nullopt;
   }
-  [[nodiscard]] std::uint64_t version() const override { return version_; }
+  [[nodiscard]] const Version& version() const override { return version_; }
   /// Everything that the test has listed, without the limit per rule.
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t /*most*/) const override {
     return listed;
@@ -62,7 +62,7 @@ class FakeStore : public ids::Store {
 
  private:
   ids::Readiness readiness_;
-  std::uint64_t version_ = 0;
+  Version version_{0};
 };
 
 }  // namespace idproxy::test

@@ -74,7 +74,7 @@ class Watch final : public ids::Store {
                                     std::string_view collection) override;
   [[nodiscard]] std::shared_ptr<void> change(const ids::CatalogChange& change) override;
   [[nodiscard]] std::optional<ids::UniqueIndexes> unique_indexes(std::string_view ns) override;
-  [[nodiscard]] std::uint64_t version() const override;
+  [[nodiscard]] const Version& version() const override;
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const override;
   /// The number of collections in which each rule gives no values, as in not_ready(), in file
   /// order.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -125,6 +126,8 @@ struct StoreCounts {
 /// here waits for it. Objects that it returns may outlive it. Thread-safe.
 class Store {
  public:
+  using Version = std::atomic<std::uint64_t>;
+
   virtual ~Store() = default;
 
   /// The numbers that this process holds of one counter document. Every caller that names this
@@ -189,8 +192,9 @@ class Store {
   [[nodiscard]] virtual std::optional<UniqueIndexes> unique_indexes(std::string_view /*ns*/) {
     return std::nullopt;
   }
-  /// A number that changes whenever an answer of readiness() may have changed.
-  [[nodiscard]] virtual std::uint64_t version() const = 0;
+  /// A number that changes whenever an answer of readiness() may have changed. A reference, because
+  /// every insert reads it; valid as long as the store.
+  [[nodiscard]] virtual const Version& version() const = 0;
 
   /// For logs and status: the collections in which rules assign no values, as far as is known now,
   /// including spaces of random numbers that are full and counters that are exhausted (for a

@@ -84,7 +84,7 @@ class RuleSet {
   /// The rules that would apply to a time-series collection, for each field the first one; empty
   /// for everything else, as far as the store knows. Valid as plan() is.
   [[nodiscard]] Plan passed_by(std::string_view db, std::string_view collection) const;
-  [[nodiscard]] std::uint64_t version() const { return store_ == nullptr ? 0 : store_->version(); }
+  [[nodiscard]] std::uint64_t version() const { return store_ == nullptr ? 0 : store_->version().load(); }
   /// False if no rule applies to collections of this name in any database.
   [[nodiscard]] bool possible(std::string_view collection) const;
   /// True if a rule may apply to one of the changed collections.

@@ -294,7 +294,7 @@ class FillStore : public Store {
     return fill_;
   }
   Readiness readiness(std::size_t, std::string_view, std::string_view) override { return {}; }
-  [[nodiscard]] std::uint64_t version() const override { return 1; }
+  [[nodiscard]] const Version& version() const override { return version_; }
   [[nodiscard]] std::vector<NotReady> not_ready(std::size_t) const override { return {}; }
   [[nodiscard]] std::vector<RuleNumbers> numbers(std::size_t) const override { return {}; }
   [[nodiscard]] StoreCounts counts() const override { return {}; }
@@ -302,6 +302,7 @@ class FillStore : public Store {
   Fill& seen() { return *fill_; }
 
  private:
+  const Version version_{1};
   std::shared_ptr<Fill> fill_ = std::make_shared<Fill>();
 };
 

@@ -6,7 +6,6 @@
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
-#include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/write_reply.hpp"
 
 namespace idproxy::app {

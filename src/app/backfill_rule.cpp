@@ -1,6 +1,8 @@
 #include "app/backfill_rule.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -149,10 +151,11 @@ std::string BackfillRule::await_ready(const StopSignals& stop) {
   const auto end = std::chrono::steady_clock::now() + kReadyWithin;
   const id_store::Namespace ns = id_store::split_namespace(ns_);
   while (true) {
-    plan_ = rules_.set->plan(ns.db, ns.collection);
-    std::erase_if(plan_, [this](const rewrite::Assignment& assignment) {
-      return assignment.rule_index != index_;
-    });
+    std::vector<rewrite::Assignment> its;
+    std::ranges::copy_if(
+        rules_.set->plan(ns.db, ns.collection), std::back_inserter(its),
+        [this](const rewrite::Assignment& each) { return each.rule_index == index_; });
+    plan_ = rewrite::Plan(std::move(its));
     if (plan_.empty()) {
       return "no rule applies to this collection: it is a view or a time-series collection, or "
              "belongs to the server or the id store";

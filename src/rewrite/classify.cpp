@@ -12,6 +12,7 @@
 #include "rewrite/client_description.hpp"
 #include "rewrite/login.hpp"
 #include "rewrite/turn_stage.hpp"
+#include "rewrite/upsert.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -158,12 +159,25 @@ Decision classify_by_namespace(Bytes front, std::size_t length, const DocumentHe
   return understand_other(front, x509);
 }
 
+/// Reads a whole message. False if mongod will refuse it, no rule applies, or no statement can
+/// insert a document.
+bool read_write(Bytes message, Namespaces& namespaces, WriteRequest& out) {
+  const auto view = wire::OpMsgView::parse(message);
+  if (!view) return false;
+  const auto command = BatchCommand::read(*view);
+  if (!command) return false;
+  out.plan = namespaces.plan(command->db, command->collection);
+  out.message = *view;
+  out.command = *command;
+  return out.plan != nullptr && (command->kind == WriteKind::insert || has_upsert(*command));
+}
+
 /// For a whole message. Reads the request where the caller gets it: there is no cheap way to move
 /// it.
 Decision understand_write(Bytes message, const DocumentHead& head, std::string_view collection,
                           Namespaces& namespaces, X509 x509) {
   Decision decision(std::in_place_type<Request>, std::in_place_type<WriteRequest>);
-  if (!std::get<WriteRequest>(std::get<Request>(decision)).read(message, namespaces)) {
+  if (!read_write(message, namespaces, std::get<WriteRequest>(std::get<Request>(decision)))) {
     decision = classify_by_namespace(message, message.size(), head, collection, namespaces, x509);
   }
   return decision;

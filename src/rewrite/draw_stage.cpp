@@ -19,9 +19,10 @@ bool DrawStage::is_done(const Plan& plan, const GivenValues& given) {
 
 ids::Draw DrawStage::draw(const Plan& plan, GivenValues& given) {
   const Assignment& target = plan[assignment_];
+  if (target.not_ready) return *target.not_ready;
   ids::Values& values = given.values[assignment_];
   if (target.sequences == nullptr) {
-    auto drawn = rewrite::draw(target, given.wanted[assignment_], values);
+    auto drawn = target.source->next(given.wanted[assignment_], values);
     if (drawn) {
       go_on();
     } else if (!drawn.needs_store()) {
@@ -29,7 +30,6 @@ ids::Draw DrawStage::draw(const Plan& plan, GivenValues& given) {
     }
     return drawn;
   }
-  if (target.not_ready) return *target.not_ready;
   const GivenSequences& sequences = given.sequences[assignment_];
   if (counts_.empty()) count(sequences);
   for (; sequence_ < counts_.size(); ++sequence_) {
@@ -67,9 +67,10 @@ void DrawStage::go_on() {
 Need DrawStage::need(const Plan& plan, const GivenValues& given) const {
   const Assignment& target = plan[assignment_];
   if (target.sequences == nullptr) {
-    return {&target, target.source.get(), given.wanted[assignment_]};
+    return {Stage::values, &target, target.source.get(), given.wanted[assignment_]};
   }
-  return {&target, given.sequences[assignment_].all[sequence_].get(), counts_[sequence_]};
+  return {Stage::values, &target, given.sequences[assignment_].all[sequence_].get(),
+          counts_[sequence_]};
 }
 
 ids::Draw DrawStage::answered(ids::Result<ids::Grant> grant, const Plan& plan, GivenValues& given) {
@@ -160,7 +161,7 @@ std::optional<Need> ValueRenewal::draw() {
         renewed(first);
       } else if (drawn.needs_store()) {
         asked_ = true;
-        return Need{&plan_[assignment_], &source, count_};
+        return Need{Stage::fresh_values, &plan_[assignment_], &source, count_};
       } else {
         count_ /= 2;
       }

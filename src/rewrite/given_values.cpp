@@ -1,13 +1,45 @@
 #include "idproxy/rewrite/given_values.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
-#include "idproxy/rewrite/write_reply.hpp"
-
 namespace idproxy::rewrite {
+
+void GivenSequences::add_value(std::shared_ptr<ids::Source> sequence, Known& known) {
+  const auto next = static_cast<std::uint32_t>(all.size());
+  const auto [its, is_new] = known.emplace(sequence.get(), next);
+  if (is_new) all.push_back(std::move(sequence));
+  of_value.push_back(its->second);
+}
+
+void GivenValues::clear() {
+  for (ids::Values& each : values) each.clear();
+  given.clear();
+  wanted.clear();
+  sequences.clear();
+  upserts.clear();
+}
+
+std::span<const Given> GivenValues::of(std::int32_t statement) const {
+  const auto its = std::ranges::equal_range(given, statement, {}, &Given::statement);
+  return {its.begin(), its.end()};
+}
+
+std::size_t GivenValues::capacity() const {
+  std::size_t size = given.capacity() * sizeof(Given) + upserts.capacity() * sizeof(UpsertParts);
+  for (const ids::Values& each : values) size += each.capacity();
+  return size;
+}
+
+void number_values(const Plan& plan, GivenValues& given) {
+  given.values.resize(plan.size());
+  given.wanted.assign(plan.size(), 0);
+  for (Given& each : given.given) {
+    each.value = static_cast<std::uint32_t>(given.wanted[each.assignment]++);
+  }
+}
+
 namespace {
 
 /// Null for an assignment without sequences.
@@ -48,25 +80,6 @@ void by_source(const Plan& plan, const GivenValues& given, std::size_t assignmen
     use(source_at(plan, given, assignment, its), {begin, end});
     begin = end;
   }
-}
-
-bool stores_nothing(std::int64_t code) {
-  constexpr std::int64_t kUnauthorized = 13;
-  constexpr std::int64_t kInvalidNamespace = 73;
-  constexpr std::int64_t kCommandNotSupportedOnView = 166;
-  return code == kUnauthorized || code == kInvalidNamespace || code == kCommandNotSupportedOnView;
-}
-
-bool denies(Bytes error) {
-  // BadValue, FailedToParse, Unauthorized, TypeMismatch, PathNotViable, DollarPrefixedFieldName,
-  // InvalidIdField, EmptyFieldName, DottedFieldName, DocumentValidationFailure,
-  // BSONObjectTooLarge, geo keys that cannot be extracted
-  static constexpr std::array<std::int64_t, 12> kRefusals = {2,  9,  13, 14,  28,    52,
-                                                             53, 56, 57, 121, 10334, 16755};
-  const auto code = bson::find(error, "code");
-  const auto number = code ? code->as_integer() : std::nullopt;
-  if (number == kDuplicateKey) return bson::find(error, "keyPattern").has_value();
-  return number && std::ranges::find(kRefusals, *number) != kRefusals.end();
 }
 
 void give_back(const Plan& plan, const GivenValues& given,

@@ -70,7 +70,7 @@ ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) 
     given = {};
     return {};
   }
-  const bool nothing = records_.empty() && (result.statements == 0 || !reserves(*insert.plan));
+  const bool nothing = records_.empty() && (result.statements == 0 || !insert.plan->reserves());
   if (nothing || result.kind == ScanResult::Kind::failed) return result;
   given.values.resize(insert.plan->size());
   result.size = insert.message.message().size();

@@ -272,7 +272,7 @@ CommandError NextExchange::no_rule() const {
     text += "fills this field in " + request_.ns() + "; fields that rules fill there: ";
     for (const Assignment& each : *request_.plan) {
       if (each.implied) continue;
-      text.append(&each == request_.plan->data() ? "" : ", ").append(each.rule->field);
+      text.append(&each == &request_.plan->front() ? "" : ", ").append(each.rule->field);
     }
   }
   return {ErrorCode::bad_value, std::move(text)};

@@ -37,11 +37,6 @@ std::string text_of_value(const ids::TypedValue& value) {
 
 }  // namespace
 
-bool reserves(const Plan& plan) {
-  return std::ranges::any_of(plan,
-                             [](const Assignment& each) { return each.reservations != nullptr; });
-}
-
 /// Asks for the reservations of one batch.
 class ReserveStage::Source final : public ids::StoreSource {
  public:
@@ -154,7 +149,8 @@ std::optional<Need> ReserveStage::need(std::span<const std::int32_t> statements)
   const Assignment& target = (*plan_)[assignment];
   source_ =
       std::make_unique<Source>(*target.reservations, std::move(batch), target.rule->reserve->ns());
-  return Need{&target, source_.get(), asked_.size(), target.not_ready};
+  return Need{Stage::reservations, &target,          source_.get(),
+              asked_.size(),       target.not_ready, source_->patience()};
 }
 
 ReserveStage::Outcome ReserveStage::accept(ids::Grant grant) {

@@ -16,9 +16,6 @@
 
 namespace idproxy::rewrite {
 
-/// True if the plan has a field whose values are reserved.
-[[nodiscard]] bool reserves(const Plan& plan);
-
 /// The reservations of one insert: those that its documents need before they are sent, generated
 /// values as well as the client's own, and those that must be deleted again, because their
 /// documents are certainly not stored (docs/reserve.md).

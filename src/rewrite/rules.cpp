@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t kRemembered = 4096;
 // mongod refuses longer names: a database's has at most 63 bytes, a namespace 255.
 constexpr std::size_t kLongestNamespace = 512;
+// The version where there is no store.
+const ids::Store::Version kNever{0};
 
 std::string ns_of(std::string_view db, std::string_view collection) {
   std::string ns(db);
@@ -45,9 +47,19 @@ std::shared_ptr<const Plan> keeping(const std::shared_ptr<const RuleSet>& rules,
 
 }  // namespace
 
+Plan::Plan(std::vector<Assignment> all) : all_(std::move(all)) {
+  for (const Assignment& each : all_) {
+    takes_turns_ = takes_turns_ || each.in_turn;
+    reserves_ = reserves_ || each.reservations != nullptr;
+    is_guarded_ = is_guarded_ || each.guard != nullptr;
+    may_depend_on_time_ = may_depend_on_time_ || each.may_depend_on_time();
+  }
+}
+
 RuleSet::RuleSet(std::vector<Rule> rules, std::string store_db, std::shared_ptr<ids::Store> store,
                  const RuleSet* before)
     : store_(std::move(store)),
+      version_(store_ == nullptr ? &kNever : &store_->version()),
       rules_(std::move(rules)),
       outcomes_(rules_.size()),
       store_db_(std::move(store_db)) {
@@ -108,9 +120,9 @@ bool RuleSet::is_untouchable(std::string_view db, std::string_view collection,
 }
 
 /// For each field, the first rule that matches, before the store has been asked.
-Plan RuleSet::matching(std::string_view db, std::string_view collection,
-                       const std::string& ns) const {
-  Plan plan;
+std::vector<Assignment> RuleSet::matching(std::string_view db, std::string_view collection,
+                                          const std::string& ns) const {
+  std::vector<Assignment> plan;
   if (is_untouchable(db, collection, ns)) return plan;
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     if (!glob_matches(rules_[i].ns, ns)) continue;
@@ -126,7 +138,7 @@ Plan RuleSet::matching(std::string_view db, std::string_view collection,
 
 Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
   const std::string ns = ns_of(db, collection);
-  Plan plan = matching(db, collection, ns);
+  std::vector<Assignment> plan = matching(db, collection, ns);
   for (Assignment& assignment : plan) {
     const std::size_t i = assignment.rule_index;
     if (store_ != nullptr) {
@@ -145,19 +157,19 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
     assignment.store = store_.get();
   }
   add_id(plan);
-  return plan;
+  return Plan(std::move(plan));
 }
 
 Plan RuleSet::passed_by(std::string_view db, std::string_view collection) const {
   if (store_ == nullptr) return {};
-  Plan plan = matching(db, collection, ns_of(db, collection));
+  std::vector<Assignment> plan = matching(db, collection, ns_of(db, collection));
   const bool is_time_series =
       !plan.empty() && store_->readiness(plan.front().rule_index, db, collection).is_time_series;
-  return is_time_series ? plan : Plan();
+  return is_time_series ? Plan(std::move(plan)) : Plan();
 }
 
 /// A reservation names its document by `_id`, so documents without one get it here.
-void RuleSet::add_id(Plan& plan) const {
+void RuleSet::add_id(std::vector<Assignment>& plan) const {
   const auto reserving = std::ranges::find_if(
       plan, [](const Assignment& each) { return each.reservations != nullptr; });
   if (reserving == plan.end()) return;

@@ -265,7 +265,8 @@ std::optional<Need> NumbersInTurn::provide(std::span<const std::int32_t> stateme
 
 std::optional<Need> NumbersInTurn::draw(Line& line) {
   const Assignment& assignment = plan_[line.assignment];
-  Need missing{&assignment, line.turn.get(), line.places, assignment.not_ready};
+  Need missing{Stage::turn, &assignment,          line.turn.get(),
+               line.places, assignment.not_ready, line.turn->patience()};
   if (missing.error) return missing;
   ids::Values& values = given_.values[line.assignment];
   line.next = values.size();

@@ -10,31 +10,6 @@
 
 namespace idproxy::rewrite {
 
-void GivenSequences::add_value(std::shared_ptr<ids::Source> sequence, Known& known) {
-  const auto next = static_cast<std::uint32_t>(all.size());
-  const auto [its, is_new] = known.emplace(sequence.get(), next);
-  if (is_new) all.push_back(std::move(sequence));
-  of_value.push_back(its->second);
-}
-
-void GivenValues::clear() {
-  for (ids::Values& each : values) each.clear();
-  given.clear();
-  wanted.clear();
-  sequences.clear();
-  upserts.clear();
-}
-
-std::span<const Given> GivenValues::of(std::int32_t statement) const {
-  const auto its = std::ranges::equal_range(given, statement, {}, &Given::statement);
-  return {its.begin(), its.end()};
-}
-
-std::size_t GivenValues::capacity() const {
-  std::size_t size = given.capacity() * sizeof(Given) + upserts.capacity() * sizeof(UpsertParts);
-  for (const ids::Values& each : values) size += each.capacity();
-  return size;
-}
 namespace {
 
 /// False if an element is not an int32, the only type that mongod accepts here.
@@ -125,11 +100,6 @@ std::string_view retry_label(const wire::OpMsgView& write) {
 
 }  // namespace
 
-ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out) {
-  if (assignment.not_ready) return *assignment.not_ready;
-  return assignment.source->next(count, out);
-}
-
 CommandError no_values(const wire::OpMsgView& write, std::string_view ns,
                        const Assignment& assignment, const ids::Error& error) {
   const bool passes = error.code == ids::Errc::unavailable;
@@ -153,14 +123,6 @@ CommandError too_large() {
   return {ErrorCode::bson_object_too_large,
           "mongo-idproxy: with its ids the message would have more than " +
               std::to_string(wire::kMaxMessageSize) + " bytes; send fewer documents at once"};
-}
-
-void number_values(const Plan& plan, GivenValues& given) {
-  given.values.resize(plan.size());
-  given.wanted.assign(plan.size(), 0);
-  for (Given& each : given.given) {
-    each.value = static_cast<std::uint32_t>(given.wanted[each.assignment]++);
-  }
 }
 
 }  // namespace idproxy::rewrite

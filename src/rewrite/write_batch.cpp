@@ -75,7 +75,7 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
                                (contents_.statements > 1 || is_unsure()) &&
                                options_->has_txn_number && !options_->in_transaction;
   if (turns_ && may_be_repeated) turns_->may_be_repeated();
-  if (sent == BatchSent::nothing && kind == WriteKind::insert && reserves(plan_)) {
+  if (sent == BatchSent::nothing && kind == WriteKind::insert && plan_.reserves()) {
     reservations_ = std::make_unique<ReserveStage>(contents_.write, given_, contents_.refused);
   }
 }
@@ -91,8 +91,7 @@ std::optional<GivenUp> WriteBatch::given_up() const {
 /// If all remaining statements have collided, they keep their errors; else the whole command fails
 /// with mongod's error for this case.
 WriteBatch::Next WriteBatch::end_if_expired(const Step& step) {
-  const auto left = budget_.time_left(step.now);
-  if (!left || *left > 0) return std::nullopt;
+  if (!has_expired(step)) return std::nullopt;
   if (only_repeats(progress_.todo())) {
     repeats_.abandon(progress_.todo(), RetryBound::max_time);
     return finish(step, report());
@@ -100,51 +99,36 @@ WriteBatch::Next WriteBatch::end_if_expired(const Step& step) {
   return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, step);
 }
 
-WriteBatch::Next WriteBatch::prepare(const Step& step) {
+std::optional<Need> WriteBatch::lacks(const Step& step) {
   if (reservations_) {
     if (renews_before_sending_) {
-      if (const auto need = renewal_.draw()) {
-        return ask(Asks::renewal, *need,
-                   budget_.patience(*need->assignment->rule, *need->source, step.now), step);
-      }
+      if (auto need = renews(step)) return need;
       renewed_before_sending(step);
     }
-    if (const auto need = reservations_->need(progress_.todo())) {
-      return ask(Asks::reservations, *need, need->source->patience(), step);
-    }
+    if (auto need = reservations_->need(progress_.todo())) return need;
   }
   if (!options_ || !turns_) return std::nullopt;
-  if (const auto need = turns_->need(progress_.todo())) {
-    auto patience = need->source->patience();
-    if (progress_.commands() == 0) patience -= step.now - contents_.started;
-    return ask(Asks::numbers, *need, patience, step);
+  if (auto need = turns_->need(progress_.todo())) {
+    if (progress_.commands() == 0) need->patience -= step.now - contents_.started;
+    return need;
   }
-  return turns_->must_ask() ? Next(ask_whether_executed(step)) : std::nullopt;
+  return turns_->must_ask() ? std::optional(Need{Stage::earlier_attempt}) : std::nullopt;
 }
 
-Action WriteBatch::ask(Asks what, const Need& need, std::chrono::nanoseconds patience,
-                       const Step& step) {
-  if (need.error) return no_values_for(*need.assignment, *need.error, step);
-  asks_ = what;
-  asks_for_ = need.assignment;
-  return rewrite::ask(need, patience);
-}
-
-WriteBatch::Next WriteBatch::accept(const std::optional<wire::OpMsgView>& reply,
+WriteBatch::Next WriteBatch::accept(const Need& need, const std::optional<wire::OpMsgView>& reply,
                                     std::optional<ids::Result<ids::Grant>>& grant,
                                     const Step& step) {
-  const Asks what = std::exchange(asks_, Asks::nothing);
-  if (what == Asks::whether_executed) return told_whether_executed(*reply);
-  if (what == Asks::renewal) {  // which makes do without
-    renewed(*std::move(grant));
+  if (need.stage == Stage::earlier_attempt) return told_whether_executed(*reply);
+  if (need.stage == Stage::fresh_values) {  // which makes do without
+    renewal_.answered(*std::move(grant));
     return std::nullopt;
   }
   if (!*grant) {
     const ids::Error& error = grant->error();
-    if (what == Asks::numbers && lost_its_index(error, step)) return std::nullopt;
-    return no_values_for(*asks_for_, error, step);
+    if (need.stage == Stage::turn && lost_its_index(error, step)) return std::nullopt;
+    return no_values_for(*need.assignment, error, step);
   }
-  if (what == Asks::numbers) {
+  if (need.stage == Stage::turn) {
     turns_->accept(**std::move(grant));
   } else {
     reserved(**std::move(grant), step);
@@ -221,8 +205,9 @@ Action WriteBatch::fail(CommandError error, const Step& step) const {
 
 std::vector<std::int32_t> WriteBatch::moved_in(std::span<const WriteError> errors) const {
   std::vector<std::int32_t> moved;
+  if (guards_ == nullptr) return moved;
   for (const WriteError& error : errors) {
-    if (!guards_.is_moved(error.code)) continue;
+    if (!guards_->is_moved(error.code)) continue;
     moved.push_back(progress_.out()[static_cast<std::size_t>(error.index)]);
   }
   return moved;
@@ -230,15 +215,15 @@ std::vector<std::int32_t> WriteBatch::moved_in(std::span<const WriteError> error
 
 /// True if the index has gone since the guard was asked, and the write may still wait for it.
 bool WriteBatch::lost_its_index(const ids::Error& error, const Step& step) {
-  if (error.code != ids::Errc::unguarded || !guards_.uuid()) return false;
+  if (error.code != ids::Errc::unguarded || !uuid()) return false;
   if (guard_patience(step).count() <= 0) return false;
-  guards_.moved(step.now);
+  guards_->moved(step.now);
   return true;
 }
 
 Action WriteBatch::moved_too_often(const Step& step) {
   return no_values_for(
-      guards_.rule(),
+      guards_->rule(),
       {ids::Errc::unavailable, "the collection is dropped or replaced again and again"}, step);
 }
 
@@ -286,7 +271,6 @@ std::size_t WriteBatch::most_at_once() const {
 /// that nobody waits for the secondaries twice. Servers before 6.0 have another question.
 Action WriteBatch::ask_whether_executed(const Step& step) {
   turns_->asked();
-  asks_ = Asks::whether_executed;
   if (is_unsure()) return ask_which_are_executed(progress_.todo(), step);
   fields_.clear();
   append_fields_of_question(step.random, fields_);
@@ -317,12 +301,12 @@ WriteBatch::Next WriteBatch::told_whether_executed(const wire::OpMsgView& messag
 /// The fields that the next command has beside the client's, or in their place; empty: none.
 Bytes WriteBatch::own_fields() {
   const bool in_turn = turns_ && options_ && !options_->in_transaction;
-  const auto& uuid = guards_.uuid();
-  if (!in_turn && !uuid) return {};
+  const auto collection = uuid();
+  if (!in_turn && !collection) return {};
   fields_.clear();
   bson::Scope all(fields_);
   if (in_turn) turns_->send(progress_, fields_);
-  if (uuid) append_uuid(*uuid, fields_);
+  if (collection) append_uuid(*collection, fields_);
   all.close();
   return fields_.view();
 }
@@ -395,14 +379,14 @@ WriteBatch::Next WriteBatch::take_failure(const wire::OpMsgView& message, std::i
       if (const auto end = aborted(message, collision, step)) return end;
     }
   }
-  if (guards_.uuid() && !options_->in_transaction) {
-    const bool is_moved = guards_.is_moved(code);
+  if (uuid() && !options_->in_transaction) {
+    const bool is_moved = guards_->is_moved(code);
     if (is_moved) {
-      guards_.moved(step.now);
+      guards_->moved(step.now);
       if (guard_patience(step).count() <= 0) return moved_too_often(step);
     }
     const bool takes_none = !is_moved && rejects("collectionUUID", message, code);
-    if (takes_none) guards_.takes_no_uuid();
+    if (takes_none) guards_->takes_no_uuid();
     if (is_moved || takes_none) {
       again_.assign(out.begin(), out.end());
       return std::nullopt;
@@ -438,11 +422,11 @@ WriteBatch::Next WriteBatch::take_reply(const wire::OpMsgView& message, const Wr
                                         const Step& step) {
   std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
   moved_ = moved_in(reply.errors);
-  if (!moved_.empty()) guards_.moved(step.now);
+  if (!moved_.empty()) guards_->moved(step.now);
   if (options_->in_transaction && !(collisions.empty() && moved_.empty())) {
     if (turns_) turns_->lost();
     const auto end = moved_.empty() ? aborted(message, collisions.front(), step)
-                                    : run_again(message, guards_.rule(), kMoved, step);
+                                    : run_again(message, guards_->rule(), kMoved, step);
     if (end) return end;
     moved_.clear();
   }
@@ -581,10 +565,12 @@ std::vector<std::size_t> WriteBatch::doubtful(std::span<const Collision> collisi
   return found;
 }
 
-WriteBatch::Next WriteBatch::renew(const Step& step) {
-  const auto need = renewal_.draw();
-  if (!need) return std::nullopt;
-  return rewrite::ask(*need, budget_.patience(*need->assignment->rule, *need->source, step.now));
+std::optional<Need> WriteBatch::renews(const Step& step) {
+  auto need = renewal_.draw();
+  if (need) {
+    need->patience = budget_.patience(*need->assignment->rule, *need->source, step.now);
+  }
+  return need;
 }
 
 WriteBatch::Next WriteBatch::decide(const Step& step) {

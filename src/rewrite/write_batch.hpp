@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -51,10 +50,10 @@ class WriteBatch {
 
   /// The references must outlive the batch.
   struct Contents {
-    const WriteRequest& write;         ///< refers to a copy of the client's message
-    std::chrono::nanoseconds started;  ///< when the write arrived, monotonic
-    GivenValues& given;                ///< its values, some of which may not have been sent yet
-    GuardStage& guards;
+    const WriteRequest& write;             ///< refers to a copy of the client's message
+    std::chrono::nanoseconds started;      ///< when the write arrived, monotonic
+    GivenValues& given;                    ///< its values, some of which may not have been sent yet
+    GuardStage* guards;                    ///< null: no rule has a guard
     std::vector<RefusedDocument> refused;  ///< documents that the server does not get
     std::size_t statements;
     bool once;           ///< it is sent in one command, whose outcome nobody learns (w: 0)
@@ -67,14 +66,19 @@ class WriteBatch {
 
   // ---- before a command
 
-  /// Ends the write if the client's maxTimeMS is over.
-  Next end_if_expired(const Step& step);
-  /// Reservations, turns, and what the server must be asked first.
-  Next prepare(const Step& step);
-  /// The answer to what prepare() has asked the store or the server; the other one is empty.
-  Next accept(const std::optional<wire::OpMsgView>& reply,
+  /// True if the client's maxTimeMS is over.
+  [[nodiscard]] bool has_expired(const Step& step) const {
+    return budget_.time_left(step.now).value_or(1) <= 0;
+  }
+  /// What the next command lacks: reservations, turns, an answer of the server. Nothing once it can
+  /// be sent.
+  [[nodiscard]] std::optional<Need> lacks(const Step& step);
+  /// Asks the server what it has executed of an earlier attempt, for Stage::earlier_attempt.
+  Action ask_whether_executed(const Step& step);
+  /// The answer for `need`: of the store or, for Stage::earlier_attempt, of the server.
+  Next accept(const Need& need, const std::optional<wire::OpMsgView>& reply,
               std::optional<ids::Result<ids::Grant>>& grant, const Step& step);
-  /// Sends the next command.
+  /// Sends the next command. Ends the write if the client's maxTimeMS is over.
   Action send(const Step& step);
 
   // ---- after it
@@ -82,9 +86,9 @@ class WriteBatch {
   /// Sorts the outcome of the command that was sent last: `message` is its reply or, after a
   /// question to the server, the answer.
   Next take(const wire::OpMsgView& message, const Step& step);
-  /// Draws fresh values for what has collided, as far as the rules allow.
-  Next renew(const Step& step);
-  void renewed(ids::Result<ids::Grant> grant) { renewal_.answered(std::move(grant)); }
+  /// Draws fresh values for what has collided, as far as the rules allow. Returns what the store
+  /// must be asked for; nothing once it is done.
+  [[nodiscard]] std::optional<Need> renews(const Step& step);
   /// Decides which statements are sent next.
   Next decide(const Step& step);
   /// True if none are.
@@ -111,8 +115,7 @@ class WriteBatch {
   [[nodiscard]] std::optional<GivenUp> given_up() const;
 
  private:
-  enum class Asks { nothing, reservations, renewal, numbers, whether_executed };
-  Action ask(Asks what, const Need& need, std::chrono::nanoseconds patience, const Step& step);
+  Next end_if_expired(const Step& step);
 
   // Handling replies.
   Next take_failure(const wire::OpMsgView& message, std::int64_t code, const Step& step);
@@ -124,8 +127,12 @@ class WriteBatch {
   void went_well() const;
 
   // Guards.
+  /// Of the collection that the next command names, or the last one named.
+  [[nodiscard]] std::optional<ids::CollectionUuid> uuid() const {
+    return guards_ == nullptr ? std::nullopt : guards_->uuid();
+  }
   [[nodiscard]] std::chrono::nanoseconds guard_patience(const Step& step) const {
-    return guards_.patience(step.now, progress_.commands() > 0);
+    return guards_->patience(step.now, progress_.commands() > 0);
   }
   [[nodiscard]] std::vector<std::int32_t> moved_in(std::span<const WriteError> errors) const;
   [[nodiscard]] bool lost_its_index(const ids::Error& error, const Step& step);
@@ -138,7 +145,6 @@ class WriteBatch {
 
   // Numbers of sequences.
   [[nodiscard]] std::size_t most_at_once() const;
-  Action ask_whether_executed(const Step& step);
   Next told_whether_executed(const wire::OpMsgView& message);
   [[nodiscard]] Bytes own_fields();
   Next go_past(std::span<const Collision> collisions, std::span<const std::int32_t> rest,
@@ -182,14 +188,12 @@ class WriteBatch {
   Contents contents_;
   const Plan& plan_;
   GivenValues& given_;
-  GuardStage& guards_;
+  GuardStage* guards_;  // null: no rule has a guard
   std::unique_ptr<WriteCommand> command_;
   std::optional<TurnStage> turns_;       // of sequences; nothing: there are none
   std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged
   BatchProgress progress_;
   RetryBudget budget_;
-  Asks asks_ = Asks::nothing;             // what prepare() has asked for
-  const Assignment* asks_for_ = nullptr;  // the rule that it is for
   Repeats repeats_;
   TakenValues taken_;
   ValueRenewal renewal_;
@@ -209,10 +213,5 @@ class WriteBatch {
   bool renews_before_sending_ = false;          // values that could not be reserved
   Buffer fields_;  // of the next command, in place of the client's or new
 };
-
-[[nodiscard]] inline Action ask(const Need& need, std::chrono::nanoseconds patience) {
-  return action::AskStore{need.source, need.assignment->outcomes, need.count,
-                          std::max(patience, std::chrono::nanoseconds(0))};
-}
 
 }  // namespace idproxy::rewrite

@@ -12,17 +12,6 @@
 
 namespace idproxy::rewrite {
 
-ScanResult scan(const WriteRequest& write, Workspace& workspace, GivenValues& given) {
-  if (write.command.kind == WriteKind::insert) return workspace.insert.scan(write, given);
-  return scan_upserts(write, given);
-}
-
-void emit(const WriteRequest& write, const GivenValues& given, Workspace& workspace,
-          wire::PatchedMessage& out) {
-  if (write.command.kind == WriteKind::insert) return workspace.insert.emit(write, given, out);
-  emit_upserts(write, given, out);
-}
-
 bool emit_with(Bytes fields, const WriteRequest& write, const GivenValues& given,
                Workspace& workspace, wire::PatchedMessage& out) {
   const auto all = write.command.movable();

@@ -19,14 +19,9 @@ namespace idproxy::rewrite {
 
 // ---- sending the client's command as one
 
-/// Records in `given`, which must be empty, which statements get values, and how many each
-/// assignment needs.
-[[nodiscard]] ScanResult scan(const WriteRequest& write, Workspace& workspace, GivenValues& given);
-/// Writes the whole message with these values. Must follow scan() for the same request.
-void emit(const WriteRequest& write, const GivenValues& given, Workspace& workspace,
-          wire::PatchedMessage& out);
-/// The same with further fields in the body: `fields`, a document. Statements of an array in the
-/// body move to a sequence. False if mongod itself must see the array, because of its keys.
+/// Writes the whole message with these values and further fields in the body: `fields`, a document.
+/// Statements of an array in the body move to a sequence. False if mongod itself must see the
+/// array, because of its keys.
 [[nodiscard]] bool emit_with(Bytes fields, const WriteRequest& write, const GivenValues& given,
                              Workspace& workspace, wire::PatchedMessage& out);
 /// True if the statements may go in several commands: no statement can make mongod refuse the whole

@@ -9,7 +9,7 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/given_values.hpp"
-#include "rewrite/reserve_stage.hpp"
+#include "rewrite/upsert_command.hpp"
 #include "rewrite/write_batch.hpp"
 
 namespace idproxy::rewrite {
@@ -38,8 +38,9 @@ WriteExchange::WriteExchange(WriteRequest&& request, const Received& received,
       write_(std::move(request)),
       started_(received.context.clock.monotonic()),
       since_(started_),
-      guards_(*write_.plan, started_),
-      now_(started_) {}
+      now_(started_) {
+  if (write_.plan->is_guarded()) guards_.emplace(*write_.plan, started_);
+}
 
 WriteExchange::~WriteExchange() {
   // The client disconnected while the exchange was waiting for the store.
@@ -56,18 +57,18 @@ Steps WriteExchange::write(Buffer* owner) {
   if (const auto end = scan_statements(owner)) co_return *end;
   do {
     // Its collection's guards, its values, their reservations, its turns.
-    while (const auto next = prepare()) {
-      co_await *next;
-      if (const auto end = accept()) co_return *end;
+    while (const auto need = lacks()) {
+      co_await ask(*need);
+      if (const auto end = accept(*need)) co_return *end;
     }
     co_await send();
     if (is_relayed()) co_return action::Relay{};
     // Sorts what is stored from what has collided, for which it may have to ask the server.
     while (const auto next = batch_->take(*reply_, step())) co_await *next;
     // Fresh values for what has collided.
-    while (const auto next = batch_->renew(step())) {
-      co_await *next;
-      batch_->renewed(*std::move(grant_));
+    while (const auto need = batch_->renews(step())) {
+      co_await ask(*need);
+      if (const auto end = accept(*need)) co_return *end;
     }
     // A pause, before some statements go again; or else the next ones go, or none.
     if (const auto next = batch_->decide(step())) co_await *next;
@@ -168,10 +169,11 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
     return fail({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"});
   }
   workspace_->lend_to(given_);
-  if (std::ranges::any_of(*write_.plan, &Assignment::may_depend_on_time)) {
+  if (write_.plan->may_depend_on_time()) {
     write_.now = std::chrono::duration_cast<std::chrono::seconds>(context_->clock.wall());
   }
-  ScanResult result = scan(write_, *workspace_, given_);
+  ScanResult result =
+      is_insert() ? workspace_->insert.scan(write_, given_) : scan_upserts(write_, given_);
   driver_made_ = result.driver_made;
   leaves_zero_ = result.leaves_zero;
   if (result.kind == ScanResult::Kind::failed) return fail(result.error);
@@ -182,7 +184,7 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   refused_documents_ = refused_.size();
   assigned_ = given_.given.size();
   size_ = result.size;
-  as_batch_ = needs_turn(*write_.plan, given_) || reserves_values();
+  as_batch_ = takes_turns() || reserves_values();
   if (as_batch_) {
     if (auto fault = fault_in_batch()) return fail(*std::move(fault));
   }
@@ -190,74 +192,81 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   return std::nullopt;
 }
 
-/// Has all that the next command needs, or asks for it. The guards come first: a counter that does
-/// not exist yet then finds its first number by their index. They come again before anything is
-/// sent, since a number may have taken long.
-std::optional<Action> WriteExchange::prepare() {
+/// What the next command lacks; nothing once it can be sent, or because send() will end the write.
+/// The guards come first: a counter that does not exist yet then finds its first number by their
+/// index. They come again before anything is sent, since a number may have taken long.
+std::optional<Need> WriteExchange::lacks() {
   if (batch_ == nullptr) {
-    if (const auto next = await_guards()) return next;
+    if (auto need = lacks_guard()) return need;
     if (left_alone_ != nullptr) return std::nullopt;
-    if (const auto next = draw_values()) return next;
-    if (!as_batch_) return std::nullopt;
+    if (auto need = lacks_values()) return need;
+    if (is_too_large_ || !as_batch_) return std::nullopt;
     open_batch(BatchSent::nothing);
   }
-  if (const auto end = batch_->end_if_expired(step())) return end;
-  if (const auto next = await_guards()) return next;
-  return batch_->prepare(step());
+  if (batch_->has_expired(step())) return std::nullopt;
+  if (auto need = lacks_guard()) return need;
+  return batch_->lacks(step());
 }
 
-/// The answer to what prepare() has asked.
-std::optional<Action> WriteExchange::accept() {
-  if (const Assignment* guarded = std::exchange(guard_of_, nullptr)) {
-    return *grant_ ? std::nullopt : std::optional(no_values_for(*guarded, grant_->error()));
+Action WriteExchange::ask(const Need& need) {
+  if (need.error) return no_values_for(*need.assignment, *need.error);
+  if (need.stage == Stage::earlier_attempt) return batch_->ask_whether_executed(step());
+  return action::AskStore{need.source, need.assignment->outcomes, need.count,
+                          std::max(need.patience, std::chrono::nanoseconds(0))};
+}
+
+/// The answer to what ask() has asked.
+std::optional<Action> WriteExchange::accept(const Need& need) {
+  if (need.stage == Stage::guard) {
+    return *grant_ ? std::nullopt : std::optional(no_values_for(*need.assignment, grant_->error()));
   }
-  if (batch_ != nullptr) return batch_->accept(reply_, grant_, step());
-  const Assignment& assignment = (*write_.plan)[drawing_.assignment()];
+  if (need.stage != Stage::values) return batch_->accept(need, reply_, grant_, step());
   const auto drawn = drawing_.answered(*std::move(grant_), *write_.plan, given_);
-  if (!drawn) return no_values_for(assignment, drawn.error());
-  if (too_many_bytes()) return fail(too_large());
-  return std::nullopt;
+  return drawn ? std::nullopt : std::optional(no_values_for(*need.assignment, drawn.error()));
 }
 
-std::optional<Action> WriteExchange::await_guards() {
-  GuardVerdict verdict = guards_.ask(given_, write_.message.body(), write_.command.kind, now_);
+std::optional<Need> WriteExchange::lacks_guard() {
+  if (!guards_) return std::nullopt;
+  GuardVerdict verdict = guards_->ask(given_, write_.message.body(), write_.command.kind, now_);
+  Need need{Stage::guard, verdict.assignment};
   switch (verdict.kind) {
     case GuardVerdict::Kind::ready:
       return std::nullopt;
-    case GuardVerdict::Kind::left_alone:
-      if (batch_ == nullptr) {
-        left_alone_ = verdict.assignment;
-        return std::nullopt;
-      }
-      verdict.error = {ids::Errc::unavailable,
-                       "the collection has become a view or a time-series collection"};
-      [[fallthrough]];
-    case GuardVerdict::Kind::refused:
-      return no_values_for(*verdict.assignment, verdict.error);
     case GuardVerdict::Kind::waits:
+      need.source = verdict.assignment->guard.get();
+      need.patience = guards_->patience(now_, batch_ != nullptr && batch_->commands() > 0);
+      return need;
+    case GuardVerdict::Kind::refused:
+      need.error = std::move(verdict.error);
+      return need;
+    case GuardVerdict::Kind::left_alone:
       break;
   }
-  guard_of_ = verdict.assignment;
-  const bool was_sent = batch_ != nullptr && batch_->commands() > 0;
-  return ask({guard_of_, guard_of_->guard.get()}, guards_.patience(now_, was_sent));
+  if (batch_ == nullptr) {
+    left_alone_ = verdict.assignment;
+    return std::nullopt;
+  }
+  need.error = {ids::Errc::unavailable,
+                "the collection has become a view or a time-series collection"};
+  return need;
 }
 
-/// Draws the values that are missing.
-std::optional<Action> WriteExchange::draw_values() {
-  while (!drawing_.is_done(*write_.plan, given_)) {
+/// Draws the values that are missing. Many rules on many documents can exceed the limit, which is
+/// checked before memory is spent on writing the message.
+std::optional<Need> WriteExchange::lacks_values() {
+  for (;;) {
+    is_too_large_ = too_many_bytes();
+    if (is_too_large_ || drawing_.is_done(*write_.plan, given_)) return std::nullopt;
     const Assignment& assignment = (*write_.plan)[drawing_.assignment()];
     const auto drawn = drawing_.draw(*write_.plan, given_);
-    if (drawn.needs_store()) {
-      const Need need = drawing_.need(*write_.plan, given_);
-      // All questions to the store for one write share the time of one question.
-      return ask(need, need.source->patience() - (now_ - started_));
-    }
-    if (!drawn) return no_values_for(assignment, drawn.error());
-    // Many rules on many documents can exceed the limit: check before memory is spent on writing
-    // the message.
-    if (too_many_bytes()) return fail(too_large());
+    if (drawn) continue;
+    if (!drawn.needs_store())
+      return Need{.stage = Stage::values, .assignment = &assignment, .error = drawn.error()};
+    Need need = drawing_.need(*write_.plan, given_);
+    // All questions to the store for one write share the time of one question.
+    need.patience = need.source->patience() - (now_ - started_);
+    return need;
   }
-  return std::nullopt;
 }
 
 bool WriteExchange::too_many_bytes() const {
@@ -266,16 +275,21 @@ bool WriteExchange::too_many_bytes() const {
   return size > kMostWithIds;
 }
 
+/// True if some statement gets a number without gaps.
+bool WriteExchange::takes_turns() const {
+  return write_.plan->takes_turns() && needs_turn(*write_.plan, given_);
+}
+
 /// True if the documents' values must be reserved before they are sent.
 bool WriteExchange::reserves_values() const {
-  return write_.command.kind == WriteKind::insert && reserves(*write_.plan);
+  return is_insert() && write_.plan->reserves();
 }
 
 /// Why a write that needs them cannot get numbers of a sequence without gaps, or reserved values.
 /// For numbers, the proxy must learn which are stored. For both it must be able to send the
 /// documents in other commands.
 std::optional<CommandError> WriteExchange::fault_in_batch() const {
-  const bool in_turn = needs_turn(*write_.plan, given_);
+  const bool in_turn = takes_turns();
   const auto options = divisible(write_.message, statements_);
   const auto concern = bson::find(write_.message.body(), "writeConcern");
   const auto w = concern && concern->type == bson::Type::document ? bson::find(concern->value, "w")
@@ -322,14 +336,15 @@ void WriteExchange::take_back_all() {
 /// Sends the next command, or fails the write if it cannot be sent.
 Action WriteExchange::send() {
   if (left_alone_ != nullptr) return send_unchanged();
+  if (is_too_large_) return fail(too_large());
   refill(*workspace_);
   if (batch_ != nullptr) return batch_->send(step());
   if (is_large_unordered()) return send_batch();
-  if (guards_.uuid()) {
+  if (guards_ && guards_->uuid()) {
     // With the UUID of the collection whose index was seen.
     Buffer fields;
     bson::Scope all(fields);
-    append_uuid(*guards_.uuid(), fields);
+    append_uuid(*guards_->uuid(), fields);
     all.close();
     if (!emit_with(fields.view(), write_, given_, *workspace_, message_)) {
       return fail({ErrorCode::operation_failed,
@@ -337,16 +352,22 @@ Action WriteExchange::send() {
                    "where a rule demands a unique index"});
     }
   } else {
-    if (has_waited_ && write_.command.kind == WriteKind::insert) {
-      GivenValues same;
-      static_cast<void>(scan(write_, *workspace_, same));
-    }
-    emit(write_, given_, *workspace_, message_);
+    emit();
   }
   if (message_.size() <= kLimit) return action::Send{&message_, original()};
   const bool in_parts =
       acknowledged_ && divisible(write_.message, statements_) && separable(write_);
   return in_parts ? send_batch() : fail(too_large());
+}
+
+/// Writes the client's message with its values.
+void WriteExchange::emit() {
+  if (!is_insert()) return emit_upserts(write_, given_, message_);
+  if (has_waited_) {
+    GivenValues same;
+    static_cast<void>(workspace_->insert.scan(write_, same));
+  }
+  workspace_->insert.emit(write_, given_, message_);
 }
 
 /// The collection turned out to be a view or a time-series collection.
@@ -356,7 +377,7 @@ Action WriteExchange::send_unchanged() {
   assigned_ = refused_documents_ = 0;
   forwarded_.clear();
   const BatchCommand& command = write_.command;
-  if (command.kind == WriteKind::insert &&
+  if (is_insert() &&
       left_alone_->store->readiness(left_alone_->rule_index, command.db, command.collection)
           .is_time_series) {
     note_past({{std::string(command.db), std::string(command.collection)},
@@ -416,9 +437,8 @@ bool WriteExchange::is_relayed() {
 /// give back those of upserts that found a document, to end a row of aborted transactions or of
 /// duplicates, or because the server loses writes.
 bool WriteExchange::wants_every_reply() const {
-  const bool upserts = write_.command.kind != WriteKind::insert;
   const auto wants = [&](const std::shared_ptr<ids::Source>& source) {
-    return source != nullptr && ((upserts && source->lends()) || source->in_a_row());
+    return source != nullptr && ((!is_insert() && source->lends()) || source->in_a_row());
   };
   const bool any = std::ranges::any_of(*write_.plan, [&](const Assignment& assignment) {
     return assignment.rule->report || wants(assignment.source) || assignment.outcomes->in_a_row();
@@ -433,8 +453,9 @@ bool WriteExchange::wants_every_reply() const {
 void WriteExchange::open_batch(BatchSent sent) {
   look_into_original();
   batch_ = std::make_unique<WriteBatch>(
-      WriteBatch::Contents{write_, started_, given_, guards_, std::move(refused_), statements_,
-                           !acknowledged_, memory_ == nullptr || memory_->tells_retried(),
+      WriteBatch::Contents{write_, started_, given_, guards_ ? &*guards_ : nullptr,
+                           std::move(refused_), statements_, !acknowledged_,
+                           memory_ == nullptr || memory_->tells_retried(),
                            memory_ != nullptr && memory_->loses_writes()},
       sent);
   begin_step();

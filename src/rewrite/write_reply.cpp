@@ -415,4 +415,23 @@ void append_report(std::span<const Assigned> assigned, Buffer& out) {
   });
 }
 
+bool stores_nothing(std::int64_t code) {
+  constexpr std::int64_t kUnauthorized = 13;
+  constexpr std::int64_t kInvalidNamespace = 73;
+  constexpr std::int64_t kCommandNotSupportedOnView = 166;
+  return code == kUnauthorized || code == kInvalidNamespace || code == kCommandNotSupportedOnView;
+}
+
+bool denies(Bytes error) {
+  // BadValue, FailedToParse, Unauthorized, TypeMismatch, PathNotViable, DollarPrefixedFieldName,
+  // InvalidIdField, EmptyFieldName, DottedFieldName, DocumentValidationFailure,
+  // BSONObjectTooLarge, geo keys that cannot be extracted
+  static constexpr std::array<std::int64_t, 12> kRefusals = {2,  9,  13, 14,  28,    52,
+                                                             53, 56, 57, 121, 10334, 16755};
+  const auto code = bson::find(error, "code");
+  const auto number = code ? code->as_integer() : std::nullopt;
+  if (number == kDuplicateKey) return bson::find(error, "keyPattern").has_value();
+  return number && std::ranges::find(kRefusals, *number) != kRefusals.end();
+}
+
 }  // namespace idproxy::rewrite

@@ -3,14 +3,62 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
+#include "idproxy/ids/source.hpp"
+#include "idproxy/ids/values.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "idproxy/rewrite/write.hpp"
+#include "idproxy/rewrite/statements.hpp"
 
-/// The source that made a value: the assignment's own, or one of its sequences.
+/// The values that a write gives its statements (those of an insert are its documents), which are
+/// identified by their index in the client's batch, and the sources that made them: of each
+/// assignment its own, or its sequences.
 namespace idproxy::rewrite {
+
+/// A place in a statement that gets a generated value.
+struct Given {
+  std::int32_t statement;
+  std::uint16_t assignment;  ///< index in the plan
+  std::uint32_t value;       ///< index in GivenValues::values[assignment]
+};
+
+/// The sequences that the values of one assignment come from (ids::Sequences).
+struct GivenSequences {
+  std::vector<std::shared_ptr<ids::Source>> all;  ///< each once
+  std::vector<std::uint32_t> of_value;            ///< by value: an index in `all`
+
+  /// Indexes in `all`.
+  using Known = std::unordered_map<const ids::Source*, std::uint32_t>;
+  /// Notes that the next value comes from this sequence. `known`: those in `all`.
+  void add_value(std::shared_ptr<ids::Source> sequence, Known& known);
+};
+
+/// The values that the statements of one command get.
+struct GivenValues {
+  std::vector<ids::Values> values;  ///< by assignment: all drawn values, also those that collided
+  std::vector<Given> given;         ///< sorted by statement, then by rule in file order
+  std::vector<std::size_t> wanted;  ///< by assignment: how many values the first send needs
+  /// By assignment; empty if no strategy of the plan has sequences.
+  std::vector<GivenSequences> sequences{};
+  std::vector<UpsertParts> upserts{};  ///< by statement; empty for an insert
+
+  /// The values of this statement; empty if it gets none.
+  [[nodiscard]] std::span<const Given> of(std::int32_t statement) const;
+  [[nodiscard]] bool is_multi(std::int32_t statement) const {
+    return !upserts.empty() && upserts[static_cast<std::size_t>(statement)].multi;
+  }
+  /// Keeps the memory.
+  void clear();
+  /// Memory of the values and of what is noted about them, in bytes.
+  [[nodiscard]] std::size_t capacity() const;
+};
+
+/// Gives each place in `given` the next value of its rule, in the order of the statements, and sets
+/// given.wanted.
+void number_values(const Plan& plan, GivenValues& given);
 
 /// The number of sources that made values for the assignment, or may have.
 [[nodiscard]] std::size_t sources_of(const GivenValues& given, std::size_t assignment);
@@ -25,16 +73,6 @@ namespace idproxy::rewrite {
 using UseSource = std::function<void(ids::Source&, std::span<const std::uint32_t> which)>;
 void by_source(const Plan& plan, const GivenValues& given, std::size_t assignment,
                std::vector<std::uint32_t> which, const UseSource& use);
-
-/// True if this error of a whole command means that the server has found the fault before it stored
-/// anything.
-[[nodiscard]] bool stores_nothing(std::int64_t code);
-
-/// True if an entry of writeErrors proves that its statement has stored nothing. Other errors do
-/// not: a mongos also reports writeErrors if it has lost a shard that may have stored everything. A
-/// duplicate that does not name its keys may be a duplicate of the value itself, which would then
-/// fail the next write, too.
-[[nodiscard]] bool denies(Bytes error);
 
 /// Returns values that are stored nowhere to those strategies that take values back, so that they
 /// can serve other statements. `is_unused` is called with indexes of given.given.

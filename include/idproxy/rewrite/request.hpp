@@ -27,9 +27,6 @@ struct WriteRequest {
   /// When the exchange began, since the Unix epoch; 0 if no Assignment may_depend_on_time().
   std::chrono::seconds now{};
 
-  /// Reads the request in `whole`. Returns false if mongod will refuse the message, no rule
-  /// applies, or no statement can insert a document.
-  [[nodiscard]] bool read(Bytes whole, Namespaces& namespaces);
   /// The same request, referring to a copy of its message.
   [[nodiscard]] WriteRequest in(Bytes copy) const;
   /// "db.collection".

@@ -47,8 +47,35 @@ struct Assignment {
 };
 
 /// The assignments for one namespace, in file order. No two fields are equal, or one a prefix of
-/// the other. Valid as long as its RuleSet.
-using Plan = std::vector<Assignment>;
+/// the other. Says from the start which stages its writes have. Valid as long as its RuleSet.
+class Plan {
+ public:
+  Plan() = default;
+  explicit Plan(std::vector<Assignment> all);
+
+  [[nodiscard]] auto begin() const { return all_.begin(); }
+  [[nodiscard]] auto end() const { return all_.end(); }
+  [[nodiscard]] bool empty() const { return all_.empty(); }
+  [[nodiscard]] std::size_t size() const { return all_.size(); }
+  [[nodiscard]] const Assignment& operator[](std::size_t i) const { return all_[i]; }
+  [[nodiscard]] const Assignment& front() const { return all_.front(); }
+
+  /// True if some assignment has numbers without gaps.
+  [[nodiscard]] bool takes_turns() const { return takes_turns_; }
+  /// True if the values of inserts are reserved for some assignment.
+  [[nodiscard]] bool reserves() const { return reserves_; }
+  /// True if some rule demands a unique index.
+  [[nodiscard]] bool is_guarded() const { return is_guarded_; }
+  /// True for some Assignment::may_depend_on_time().
+  [[nodiscard]] bool may_depend_on_time() const { return may_depend_on_time_; }
+
+ private:
+  std::vector<Assignment> all_;
+  bool takes_turns_ = false;
+  bool reserves_ = false;
+  bool is_guarded_ = false;
+  bool may_depend_on_time_ = false;
+};
 
 /// Upserts that get no value of a rule, for one reason; or another command that stores documents to
 /// which the rule is not applied.
@@ -84,7 +111,7 @@ class RuleSet {
   /// The rules that would apply to a time-series collection, for each field the first one; empty
   /// for everything else, as far as the store knows. Valid as plan() is.
   [[nodiscard]] Plan passed_by(std::string_view db, std::string_view collection) const;
-  [[nodiscard]] std::uint64_t version() const { return store_ == nullptr ? 0 : store_->version().load(); }
+  [[nodiscard]] std::uint64_t version() const { return version_->load(); }
   /// False if no rule applies to collections of this name in any database.
   [[nodiscard]] bool possible(std::string_view collection) const;
   /// True if a rule may apply to one of the changed collections.
@@ -112,13 +139,14 @@ class RuleSet {
  private:
   void take_over(const RuleSet& before);
   void prepare_reservations();
-  [[nodiscard]] Plan matching(std::string_view db, std::string_view collection,
-                              const std::string& ns) const;
-  void add_id(Plan& plan) const;
+  [[nodiscard]] std::vector<Assignment> matching(std::string_view db, std::string_view collection,
+                                                 const std::string& ns) const;
+  void add_id(std::vector<Assignment>& plan) const;
   [[nodiscard]] bool is_untouchable(std::string_view db, std::string_view collection,
                                     const std::string& ns) const;
 
   std::shared_ptr<ids::Store> store_;  // first, so that it outlives what it has given to strategies
+  const ids::Store::Version* version_;  // of store_; without one, a number that never changes
   std::vector<Rule> rules_;
   std::vector<std::shared_ptr<RuleOutcomes>> outcomes_;           // by rule
   std::vector<std::shared_ptr<ids::Reservations>> reservations_;  // by rule; null: none

@@ -1,72 +1,42 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "idproxy/base/buffer.hpp"
-#include "idproxy/ids/error.hpp"
 #include "idproxy/ids/source.hpp"
-#include "idproxy/ids/values.hpp"
+#include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/request.hpp"
 #include "idproxy/wire/op_msg.hpp"
 
-/// A model of write commands. A command has statements (those of an insert are its documents),
-/// which are identified by their index in the client's batch. A statement has places where a value
-/// may be missing.
+/// What all write commands have in common, from their options to the reasons for which they fail.
 namespace idproxy::rewrite {
 
-struct Assignment;
-
-/// A place in a statement that gets a generated value.
-struct Given {
-  std::int32_t statement;
-  std::uint16_t assignment;  ///< index in the plan
-  std::uint32_t value;       ///< index in GivenValues::values[assignment]
+/// What a write may have to wait for before it can send its next command.
+enum class Stage {
+  guard,            ///< the unique index that a rule demands
+  values,           ///< for the first send
+  fresh_values,     ///< in place of taken ones
+  reservations,     ///< of the values, before their documents are sent
+  turn,             ///< numbers of a sequence without gaps
+  earlier_attempt,  ///< what the server, not the store, has executed of the client's earlier
+                    ///< attempt
 };
 
-/// The sequences that the values of one assignment come from (ids::Sequences).
-struct GivenSequences {
-  std::vector<std::shared_ptr<ids::Source>> all;  ///< each once
-  std::vector<std::uint32_t> of_value;            ///< by value: an index in `all`
-
-  /// Indexes in `all`.
-  using Known = std::unordered_map<const ids::Source*, std::uint32_t>;
-  /// Notes that the next value comes from this sequence. `known`: those in `all`.
-  void add_value(std::shared_ptr<ids::Source> sequence, Known& known);
-};
-
-/// The values that the statements of one command get.
-struct GivenValues {
-  std::vector<ids::Values> values;  ///< by assignment: all drawn values, also those that collided
-  std::vector<Given> given;         ///< sorted by statement, then by rule in file order
-  std::vector<std::size_t> wanted;  ///< by assignment: how many values the first send needs
-  /// By assignment; empty if no strategy of the plan has sequences.
-  std::vector<GivenSequences> sequences{};
-  std::vector<UpsertParts> upserts{};  ///< by statement; empty for an insert
-
-  /// The values of this statement; empty if it gets none.
-  [[nodiscard]] std::span<const Given> of(std::int32_t statement) const;
-  [[nodiscard]] bool is_multi(std::int32_t statement) const {
-    return !upserts.empty() && upserts[static_cast<std::size_t>(statement)].multi;
-  }
-  /// Keeps the memory.
-  void clear();
-  /// Memory of the values and of what is noted about them, in bytes.
-  [[nodiscard]] std::size_t capacity() const;
-};
-
-/// Values, or something else, that the store must be asked for before a write can go on.
+/// What the store must be asked for before a write can go on.
 struct Need {
-  const Assignment* assignment;        ///< the rule
+  Stage stage;
+  const Assignment* assignment =
+      nullptr;                         ///< the rule; null for Stage::earlier_attempt, as `source`
   ids::StoreSource* source = nullptr;  ///< whom to ask
   std::size_t count = 0;
-  std::optional<ids::Error> error{};  ///< there are none: do not ask
+  std::optional<ids::Error> error{};    ///< do not ask: there are no values
+  std::chrono::nanoseconds patience{};  ///< how long to wait; with none left, it may be negative
 };
 
 /// The fields of a command's body that determine how its statements may be sent again.
@@ -131,8 +101,6 @@ struct ScanResult {
   std::vector<Forwarded> forwarded;  ///< if it is not `failed`
 };
 
-/// Appends `count` new values for an assignment to `out`.
-[[nodiscard]] ids::Draw draw(const Assignment& assignment, std::size_t count, ids::Values& out);
 /// The error with which a whole command fails if it cannot get its values.
 /// `ns`: "db.collection".
 [[nodiscard]] CommandError no_values(const wire::OpMsgView& write, std::string_view ns,
@@ -148,8 +116,5 @@ inline constexpr std::size_t kMostWithIds = 2 * static_cast<std::size_t>(wire::k
 
 /// The error with which a write fails if its values make it too large for a message.
 [[nodiscard]] CommandError too_large();
-/// Gives each place in `given` the next value of its rule, in the order of the statements, and sets
-/// given.wanted.
-void number_values(const Plan& plan, GivenValues& given);
 
 }  // namespace idproxy::rewrite

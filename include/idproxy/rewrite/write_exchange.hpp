@@ -52,13 +52,16 @@ class WriteExchange final : public Conversation {
   void begin_step();
   [[nodiscard]] WriteStep step();
 
-  // Before a command. These return nothing if the write can go on, else the next action.
+  // Before a command. The actions end the write.
   std::optional<Action> scan_statements(Buffer* owner);
-  std::optional<Action> prepare();
-  std::optional<Action> accept();
-  std::optional<Action> await_guards();
-  std::optional<Action> draw_values();
+  std::optional<Need> lacks();
+  std::optional<Need> lacks_guard();
+  std::optional<Need> lacks_values();
+  Action ask(const Need& need);
+  std::optional<Action> accept(const Need& need);
   [[nodiscard]] bool too_many_bytes() const;
+  [[nodiscard]] bool is_insert() const { return write_.command.kind == WriteKind::insert; }
+  [[nodiscard]] bool takes_turns() const;
   [[nodiscard]] bool reserves_values() const;
   [[nodiscard]] std::optional<CommandError> fault_in_batch() const;
   Action no_values_for(const Assignment& assignment, const ids::Error& error);
@@ -67,6 +70,7 @@ class WriteExchange final : public Conversation {
 
   // Sending.
   Action send();
+  void emit();
   Action send_unchanged();
   Action send_batch();
   [[nodiscard]] bool is_large_unordered() const;
@@ -83,10 +87,10 @@ class WriteExchange final : public Conversation {
   const std::chrono::nanoseconds started_;  // when the write arrived, monotonic
   std::chrono::nanoseconds since_;          // that, or when the last reply was read, monotonic
   bool sent_ = false;
-  bool as_batch_ = false;    // needs numbers in turn, or reservations
-  bool has_waited_ = false;  // the workspace has scanned other messages since
-  GuardStage guards_;
-  const Assignment* guard_of_ = nullptr;    // the rule whose guard the write waits for
+  bool as_batch_ = false;                   // needs numbers in turn, or reservations
+  bool has_waited_ = false;                 // the workspace has scanned other messages since
+  bool is_too_large_ = false;               // together with its values
+  std::optional<GuardStage> guards_;        // nothing: no rule has one
   const Assignment* left_alone_ = nullptr;  // no rule applies after all, as this one's guard says
   GivenValues given_;
   DrawStage drawing_;     // of the values for the first send

@@ -137,4 +137,14 @@ class ReplyMerge {
 /// become too large.
 void append_report(std::span<const Assigned> assigned, Buffer& out);
 
+/// True if this error of a whole command means that the server has found the fault before it stored
+/// anything.
+[[nodiscard]] bool stores_nothing(std::int64_t code);
+
+/// True if an entry of writeErrors proves that its statement has stored nothing. Other errors do
+/// not: a mongos also reports writeErrors if it has lost a shard that may have stored everything. A
+/// duplicate that does not name its keys may be a duplicate of the value itself, which would then
+/// fail the next write, too.
+[[nodiscard]] bool denies(Bytes error);
+
 }  // namespace idproxy::rewrite

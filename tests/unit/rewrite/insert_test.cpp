@@ -518,7 +518,7 @@ struct AssignedInsert {
 
   ScanResult drawn(ScanResult scanned) {
     for (std::size_t i = 0; i < plan->size(); ++i) {
-      EXPECT_TRUE(draw((*plan)[i], given.wanted[i], given.values[i]));
+      EXPECT_TRUE((*plan)[i].source->next(given.wanted[i], given.values[i]));
     }
     return scanned;
   }

@@ -38,7 +38,7 @@ class Lines : public ::testing::Test {
     }
     given.wanted.push_back(names.size());
     given.values.resize(1);
-    plan.push_back({&the_rule, &outcomes, 0, {"number"}, nullptr, several_sequences(), true});
+    plan = Plan({{&the_rule, &outcomes, 0, {"number"}, nullptr, several_sequences(), true}});
     numbers = std::make_unique<NumbersInTurn>(plan, given, "");
   }
   /// The numbers of all documents.

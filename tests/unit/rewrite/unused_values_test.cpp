@@ -1,4 +1,5 @@
 #include "idproxy/rewrite/given_values.hpp"
+#include "idproxy/rewrite/write_reply.hpp"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,6 @@
 #include "app/readiness.hpp"
 #include "idproxy/base/owned.hpp"
 #include "idproxy/base/server_release.hpp"
-#include "idproxy/base/text.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::app {

@@ -144,7 +144,7 @@ class Doctor {
       said.store = store.get();
       return said;
     });
-    auto store = ask_apart<StoreSaid>([shared, file] { return check_store(*shared, file); });
+    auto store = ask_apart<StoreSaid>([shared] { return check_store(*shared); });
     auto counters =
         ask_apart<DoctorCheck>([shared, file] { return check_counters(*shared, file); });
     auto rules = ask_apart<RulesSaid>([shared, file] { return check_rules(*shared, file); });
@@ -190,6 +190,7 @@ class Doctor {
       return add(std::move(check));
     }
     std::vector<const DoctorCheck*> others;
+    others.reserve(report_.checks.size());
     for (const DoctorCheck& each : report_.checks) others.push_back(&each);
     add(check_proxy(proxy_view(), examined(), others));
   }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -195,6 +196,7 @@ struct Place {
 
 std::vector<Place> places_of(const config::Config& config) {
   std::vector<Place> places;
+  places.reserve(config.net.routes.size());
   for (const net::Route& each : config.net.routes) {
     places.push_back({each.listen, "clients of " + each.upstream.text()});
   }

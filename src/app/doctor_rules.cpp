@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,7 @@ using id_store::mongo::Array;
 using id_store::mongo::Document;
 using ids::UniqueIndex;
 
-constexpr std::chrono::seconds kLookWithin = 8s;
+constexpr std::chrono::seconds kRulesWithin = 8s;
 constexpr std::chrono::seconds kStopWithin = 2s;
 // Reading documents for duplicates: for one rule, and for all.
 constexpr std::int32_t kOneMs = 2000;
@@ -65,7 +66,7 @@ class RulesCheck {
         rules_(make_rules(config_.rules, config_.id_store.db, *store_)) {}
 
   RulesSaid run() {
-    rules_.watch->await_first_look(kLookWithin);
+    rules_.watch->await_first_look(kRulesWithin);
     const auto reasons = reasons_of(*rules_.set);
     const auto lacks = rules_.watch->lack_index();
     const auto why_down = rules_.watch->why_down();
@@ -84,7 +85,7 @@ class RulesCheck {
       check_.skipped = true;
     }
     if (store_->stop(kStopWithin)) return {std::move(check_), false};
-    (void)store_.release();  // its thread goes on
+    store_.release();  // NOLINT(bugprone-unused-return-value): its thread goes on
     return {std::move(check_), true};
   }
 

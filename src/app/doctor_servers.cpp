@@ -210,7 +210,8 @@ class ServersCheck {
     for (const ServerHello& each : said_.upstream) {
       if (!is_member(each) || each.version.empty()) continue;
       series.insert(series_of(each.version));
-      each_one += (each_one.empty() ? "" : ", ") + each.address + " " + each.version;
+      if (!each_one.empty()) each_one += ", ";
+      each_one.append(each.address).append(" ").append(each.version);
     }
     if (series.size() < 2) return;
     check_.add(diagnosis::kServerReleasesDiffer, "upstream.uri",
@@ -253,11 +254,14 @@ class ServersCheck {
     for (const ServerHello& each : said_.upstream) members.erase(ascii_lower(each.address));
     for (const std::string& member : members) {
       if (config_.net.pins.contains(member)) continue;
-      check_.add(diagnosis::kMemberUnlisted, member,
-                 member + " is a member of " + set_name +
-                     ", and upstream.uri does not name it: its listener gets a port when a reply "
-                     "names it, which may be another one after a restart. Name it in upstream.uri "
-                     "or in listen.members",
+      std::string text = member;
+      text.append(" is a member of ")
+          .append(set_name)
+          .append(
+              ", and upstream.uri does not name it: its listener gets a port when a reply names "
+              "it, which may be another one after a restart. Name it in upstream.uri or in "
+              "listen.members");
+      check_.add(diagnosis::kMemberUnlisted, member, std::move(text),
                  {"rs.conf().members.map(m => m.host)"});
     }
   }

@@ -1,6 +1,7 @@
 #include "app/doctor_store.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <map>
@@ -22,7 +23,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using id_store::StoredCounter;
-using id_store::mongo::Client;
 using id_store::mongo::Document;
 using id_store::mongo::Reply;
 
@@ -109,9 +109,8 @@ std::string plain_list(const std::vector<std::string>& words) {
 /// One question after the other, until one has no answer.
 class StoreCheck {
  public:
-  StoreCheck(const config::Config& config, const std::string& file)
+  explicit StoreCheck(const config::Config& config)
       : config_(config),
-        file_(file),
         pool_(config.id_store.uri, config.id_store.wtimeout, config.id_store.uri_key),
         client_(pool_.client()) {}
 
@@ -275,9 +274,8 @@ class StoreCheck {
   }
 
   const config::Config& config_;
-  const std::string& file_;
   const id_store::mongo::Pool pool_;
-  Client client_;
+  id_store::mongo::Client client_;
   StoreSaid said_{{"user"}};
   bool makes_role_ = false;  // an earlier command has made a role of the user's name
 };
@@ -355,8 +353,8 @@ std::vector<std::string> lacking(const Need& need, const std::vector<Privilege>&
   return missing;
 }
 
-StoreSaid check_store(const config::Config& config, const std::string& file) {
-  return StoreCheck(config, file).run();
+StoreSaid check_store(const config::Config& config) {
+  return StoreCheck(config).run();
 }
 
 DoctorCheck check_counters(const config::Config& config, const std::string& file) {

@@ -17,9 +17,10 @@ struct StoreSaid {
   std::optional<std::vector<id_store::KnownProxy>> proxies{};  ///< nothing: it does not tell
 };
 
-/// Waits for the servers. `file`: the configuration, for commands. Only reads.
-[[nodiscard]] StoreSaid check_store(const config::Config& config, const std::string& file);
-/// The counters of the rules, as they are stored; the same way.
+/// Waits for the servers. Only reads.
+[[nodiscard]] StoreSaid check_store(const config::Config& config);
+/// The counters of the rules, as they are stored; the same way. `file`: the configuration, for
+/// commands.
 [[nodiscard]] DoctorCheck check_counters(const config::Config& config, const std::string& file);
 
 /// A privilege of a user, as connectionStatus lists it.

@@ -7,6 +7,7 @@
 #include "id_store/library.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
 namespace {

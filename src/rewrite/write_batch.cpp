@@ -41,7 +41,7 @@ Stops stops_of(const std::optional<WriteOptions>& options) {
 
 std::optional<WriteOptions> options_of(const WriteBatch::Contents& contents) {
   auto options = divisible(contents.write.message, contents.statements);
-  if (options) options->in_turn = needs_turn(*contents.write.plan, contents.given);
+  if (options) options->in_turn = contents.takes_turns;
   return options;
 }
 
@@ -68,7 +68,7 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
       renewal_(plan_, given_, taken_),
       request_id_(client_request_id()) {
   const WriteKind kind = contents_.write.command.kind;
-  if (needs_turn(plan_, given_)) turns_.emplace(plan_, given_, *command_, kind);
+  if (contents_.takes_turns) turns_.emplace(plan_, given_, *command_, kind);
   if (sent == BatchSent::whole) progress_.sent_whole();
   if (contents_.once) options_.reset();
   const bool may_be_repeated = kind == WriteKind::insert && options_ &&

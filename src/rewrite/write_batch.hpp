@@ -56,6 +56,7 @@ class WriteBatch {
     GuardStage* guards;                    ///< null: no rule has a guard
     std::vector<RefusedDocument> refused;  ///< documents that the server does not get
     std::size_t statements;
+    bool takes_turns;    ///< some statement gets a number without gaps
     bool once;           ///< it is sent in one command, whose outcome nobody learns (w: 0)
     bool tells_retried;  ///< ConnectionMemory's, as the next one
     bool loses_writes;

@@ -454,7 +454,7 @@ void WriteExchange::open_batch(BatchSent sent) {
   look_into_original();
   batch_ = std::make_unique<WriteBatch>(
       WriteBatch::Contents{write_, started_, given_, guards_ ? &*guards_ : nullptr,
-                           std::move(refused_), statements_, !acknowledged_,
+                           std::move(refused_), statements_, takes_turns(), !acknowledged_,
                            memory_ == nullptr || memory_->tells_retried(),
                            memory_ != nullptr && memory_->loses_writes()},
       sent);

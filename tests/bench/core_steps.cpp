@@ -58,7 +58,7 @@ class Insert : public benchmark::Fixture {
   }
   void draw(rewrite::GivenValues& given) {
     given.values.resize(1);
-    if (!rewrite::draw(request_->plan->front(), given.wanted[0], given.values[0])) {
+    if (!request_->plan->front().source->next(given.wanted[0], given.values[0])) {
       throw std::logic_error("no values");
     }
   }

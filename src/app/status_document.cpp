@@ -284,6 +284,7 @@ class StatusWriter {
                         {"since", ago(client.age)},
                         {"oldest", seconds_or_null(client.waits)},
                         {"requests", client.requests},
+                        {"documents", client.documents},
                         {"values", client.values},
                         {"transactions", client.transactions},
                         {"bytes_received", client.bytes_received},

@@ -171,6 +171,7 @@ std::vector<ListColumn> columns_of_clients() {
       {"FOR", Align::right, Detail::brief, ages("since")},
       {"OLDEST", Align::right, Detail::brief, oldest_of_requests},
       {"REQUESTS", Align::right, Detail::brief, figures("requests", count_text)},
+      {"DOCUMENTS", Align::right, Detail::brief, figures("documents", count_text)},
       {"VALUES", Align::right, Detail::brief, figures("values", count_text)},
       {"IN TXN", Align::right, Detail::brief, figures("transactions", count_text)},
       {"RECEIVED", Align::right, Detail::brief, figures("bytes_received", bytes_text)},

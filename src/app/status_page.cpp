@@ -304,6 +304,8 @@ const std::vector<Column>& client_columns() {
       {"requests", "waits", "how long its oldest request has waited for the server", Kind::number,
        oldest_request},
       figure("requests", "sent", "requests", count_text, "since it connected"),
+      figure("requests", "documents", "documents", count_text,
+             "of its inserts into collections with rules"),
       figure("requests", "values", "values", count_text, "that its writes were given"),
       figure("requests", "in txn", "transactions", count_text,
              "transactions that it has begun and not ended"),

@@ -290,7 +290,7 @@ bool takes_variable(const KeySpec& spec) {
 void add_null(json::array& forms) {
   json::object& first = forms.front().as_object();
   if (forms.size() > 1 || !first.contains("type")) {
-    forms.push_back({{"type", "null"}});
+    forms.emplace_back(json::object{{"type", "null"}});
   } else if (first["type"].is_array()) {
     first["type"].as_array().emplace_back("null");
   } else {
@@ -302,8 +302,8 @@ json::object schema_of(const Shape& shape, const std::string& path, const Meanin
   const KeySpec& spec = shape.spec;
   json::array forms;
   if (spec.type != Type::none && !is_closed(spec)) forms.push_back(type_of(spec));
-  if (!spec.words.empty()) forms.push_back({{"enum", words_of(spec)}});
-  if (takes_variable(spec)) forms.push_back({{"$ref", "#/$defs/variable"}});
+  if (!spec.words.empty()) forms.emplace_back(json::object{{"enum", words_of(spec)}});
+  if (takes_variable(spec)) forms.emplace_back(json::object{{"$ref", "#/$defs/variable"}});
   if (spec.section) forms.push_back(mapping_of(shape, path, meanings));
   if (spec.list) {
     json::object list{{"type", "array"}, {"items", {{"$ref", "#/$defs/rule"}}}};

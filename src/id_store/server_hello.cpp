@@ -7,7 +7,6 @@
 #include "id_store/library.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
-#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -58,16 +57,21 @@ void read_members(const bson::Element& list, ServerHello& server) {
   }
 }
 
-std::string state_of(Bytes reply) {
-  if (mongo::text_in(reply, "msg") == "isdbgrid") return "mongos";
-  if (mongo::is_true(reply, "isreplicaset")) return "without a set";
-  if (mongo::text_in(reply, "setName").empty()) return "standalone";
+/// `server`: with what else the reply says.
+std::string state_of(Bytes reply, const ServerHello& server) {
+  const auto has = [reply](std::string_view key) {
+    const auto field = bson::find(reply, key);
+    return field && field->as_integer().value_or(0) != 0;
+  };
+  if (server.is_mongos) return "mongos";
+  if (has("isreplicaset")) return "without a set";
+  if (server.set_name.empty()) return "standalone";
   // "ismaster" answers those who asked with the old name of hello.
-  if (mongo::is_true(reply, "isWritablePrimary") || mongo::is_true(reply, "ismaster")) {
+  if (has("isWritablePrimary") || has("ismaster")) {
     return "primary";
   }
-  if (mongo::is_true(reply, "secondary")) return "secondary";
-  return mongo::is_true(reply, "arbiterOnly") ? "arbiter" : "between states";
+  if (has("secondary")) return "secondary";
+  return has("arbiterOnly") ? "arbiter" : "between states";
 }
 
 /// The server read its clock at some moment between these two of this host.
@@ -81,8 +85,6 @@ std::optional<std::chrono::milliseconds> clock_ahead(Bytes reply, WallTime befor
 }
 
 void read(Bytes reply, ServerHello& server) {
-  server.state = state_of(reply);
-  server.primary = ascii_lower(mongo::text_in(reply, "primary"));
   bson::Elements fields(reply);
   while (const auto field = fields.next()) {
     const bool is_text = field->type == bson::Type::string;
@@ -90,6 +92,7 @@ void read(Bytes reply, ServerHello& server) {
         field->key == "hosts" || field->key == "passives" || field->key == "arbiters";
     if (lists && field->type == bson::Type::array) read_members(*field, server);
     if (is_text && field->key == "setName") server.set_name = field->text();
+    if (is_text && field->key == "primary") server.primary = ascii_lower(field->text());
     if (field->key == "maxWireVersion") {
       server.wire_version = static_cast<std::int32_t>(field->as_integer().value_or(0));
     }
@@ -98,6 +101,7 @@ void read(Bytes reply, ServerHello& server) {
     const auto process = bson::find(field->value, "processId");
     if (process) server.process_id = as_text(process->value);
   }
+  server.state = state_of(reply, server);
 }
 
 struct DestroyClient {

@@ -63,6 +63,7 @@ ClientStatistics ConnectionPair::describe() const {
                           .server = server_->name,
                           .age = now - counts_.opened,
                           .requests = counts_.requests,
+                          .documents = counts_.documents,
                           .values = counts_.values,
                           .transactions = thread_.shared.transactions.of(id_),
                           .bytes_received = counts_.bytes_received,

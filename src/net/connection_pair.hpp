@@ -229,7 +229,8 @@ class ConnectionPair final {
   struct {
     std::chrono::nanoseconds opened;  // monotonic
     std::uint64_t requests = 0;
-    std::uint64_t values = 0;  // that its writes were given
+    std::uint64_t documents = 0;  // of its inserts into collections with rules
+    std::uint64_t values = 0;     // that its writes were given
     std::uint64_t bytes_received = 0;
     std::uint64_t bytes_sent = 0;
   } counts_;

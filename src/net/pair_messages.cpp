@@ -349,6 +349,7 @@ void ConnectionPair::count_request() {
   if (exchange_->is_hello()) cells[Counted::requests_hello].add();
   if (exchange_->is_status()) cells[Counted::requests_status].add();
   if (exchange_->is_next()) cells[Counted::requests_next].add();
+  counts_.documents += exchange_->documents();
   if (exchange_->assigned() == 0) return;
   counts_.values += exchange_->assigned();
   cells[counted_as(exchange_->command_kind())].add();

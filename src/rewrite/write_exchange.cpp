@@ -178,8 +178,8 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   leaves_zero_ = result.leaves_zero;
   if (result.kind == ScanResult::Kind::failed) return fail(result.error);
   forwarded_ = std::move(result.forwarded);
-  if (result.kind == ScanResult::Kind::unchanged) return action::Relay{};
   statements_ = result.statements;
+  if (result.kind == ScanResult::Kind::unchanged) return action::Relay{};
   refused_ = std::move(result.refused);
   refused_documents_ = refused_.size();
   assigned_ = given_.given.size();

@@ -76,6 +76,7 @@ def admin(standalone) -> Iterator[Admin]:
         with proxy.client(appname="shop") as client:
             client.shop.orders.drop()
             client.shop.orders.insert_many([{} for _ in range(5)])
+            client.shop.orders.insert_one({"number": -7})  # which needs no value
             yield Admin(proxy)
 
 
@@ -118,6 +119,7 @@ class TestFigures:
         client = max(status(admin)["clients"]["list"], key=lambda each: each["values"])
         assert client["application"] == "shop"
         assert re.match(r"PyMongo \d+\.\d+", client["driver"])
+        assert client["documents"] == 6
         assert client["values"] == 5 and client["requests"] > 0 and client["tls"] is False
 
     def test_mongod_knows_a_client_by_the_port(self, admin, standalone):

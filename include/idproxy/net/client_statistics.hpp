@@ -21,6 +21,7 @@ struct ClientStatistics {
   std::optional<std::chrono::nanoseconds>
       waits{};  ///< for the oldest reply that the server owes it
   std::uint64_t requests = 0;
+  std::uint64_t documents = 0;     ///< of its inserts into collections with rules
   std::uint64_t values = 0;        ///< that its writes were given
   std::uint64_t transactions = 0;  ///< that it has begun and not ended, as far as its messages say
   std::uint64_t bytes_received = 0;

@@ -93,12 +93,13 @@ class Exchange {
   [[nodiscard]] bool is_status() const { return kind_ == Kind::status; }
   [[nodiscard]] bool is_next() const { return kind_ == Kind::next; }
 
-  /// For the log and counters: the kind of the write command, and the numbers of assigned values
-  /// and of refused documents. Set by request(), or by the last answered() before the write is
-  /// sent.
+  /// For the log and counters: the kind of the write command, and the numbers of an insert's
+  /// documents, of assigned values and of refused documents. Set by request(), or by the last
+  /// answered() before the write is sent.
   [[nodiscard]] WriteKind command_kind() const {
     return write_ ? write_->command_kind() : WriteKind::insert;
   }
+  [[nodiscard]] std::size_t documents() const { return write_ ? write_->documents() : 0; }
   [[nodiscard]] std::size_t assigned() const { return write_ ? write_->assigned() : 0; }
   [[nodiscard]] std::size_t refused() const { return write_ ? write_->refused() : 0; }
   /// When the write arrived, or the last reply with errors to it, by Clock::monotonic(). Only of a

@@ -37,6 +37,7 @@ class WriteExchange final : public Conversation {
   // For the log and the counters: see Exchange.
   [[nodiscard]] WriteKind command_kind() const { return write_.command.kind; }
   [[nodiscard]] std::chrono::nanoseconds since() const { return since_; }
+  [[nodiscard]] std::size_t documents() const { return is_insert() ? statements_ : 0; }
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
   [[nodiscard]] std::size_t refused() const { return refused_documents_; }
   [[nodiscard]] const Assignment* driver_made() const { return driver_made_; }

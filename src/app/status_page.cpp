@@ -255,10 +255,13 @@ const std::vector<Column>& rule_columns() {
          const Number at = rule["last_value"].number();
          return plain(at ? age_text(now - *at) + " ago" : "-");
        }},
-      figure("waiting", "requests", "waiting", count_text,
-             "that wait for a number, a reservation, their turn or a check"),
-      figure("waiting", "oldest", "oldest_waiting", age_text,
-             "how long the first of them has waited"),
+      {"values", "waiting",
+       "requests that wait for one, or for their turn, and how long the first has", Kind::number,
+       [](const JsonView& rule, double) {
+         const Number oldest = rule["oldest_waiting"].number();
+         const std::string number = count_text(rule["waiting"].number());
+         return plain(oldest ? number + ", " + age_text(*oldest) : number);
+       }},
       figure("duplicates", "sent again", "resent", count_text,
              "documents that got another value because theirs was taken"),
       figure("duplicates", "given up", "given_up", count_text,

@@ -260,7 +260,7 @@ const std::vector<Column>& rule_columns() {
        [](const JsonView& rule, double) {
          const Number oldest = rule["oldest_waiting"].number();
          const std::string number = count_text(rule["waiting"].number());
-         return plain(oldest ? number + ", " + age_text(*oldest) : number);
+         return plain(oldest ? number + ", " + age_text(oldest) : number);
        }},
       figure("duplicates", "sent again", "resent", count_text,
              "documents that got another value because theirs was taken"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import pathlib
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -81,7 +82,8 @@ class TestTheRunningProxy:
 
     def test_that_has_not_read_the_file(self, replica_set, doctor, coll, ns, running, tmp_path):
         running([counter_rule(ns)])
-        time.sleep(1.1)  # the file's time, in seconds, is later
+        read = int(time.time())
+        eventually(lambda: time.time() >= read + 1, what="a later time of the file, in seconds")
         running([counter_rule(ns, max=10_000_000)], start=False)
         found = doctor.examine()
         each = found.one("config-not-loaded", "warning", doctor.path, f"reload --config {doctor.path}")
@@ -148,9 +150,11 @@ class TestTime:
             found.one("server-unreachable", "error", address, "nc -vz")
 
     def test_a_server_that_answers_only_hello(self, replica_set, doctor, ns):
+        over = threading.Event()
+
         def script(_: Connection, direction: Direction, message: bytes) -> bytes:
             if direction == "to_server" and b"connectionStatus" in message:
-                time.sleep(40)
+                over.wait()
             return message
         server = Middleman(replica_set.address, script=script)
         try:
@@ -161,4 +165,5 @@ class TestTime:
             assert time.monotonic() - begun < 30
             found.one("no-answer-in-time", "error", "user", "check --connect")
         finally:
+            over.set()
             server.shut()

@@ -50,7 +50,7 @@ ALSO = [
     (r"rights", "next"),
     (r"update|modify|forward", "upserts upsert_values"),
     (r"reply|replies|outcomes|duplicate", "lying_server report"),
-    (r"rewrite/batch|write_batch|draw_stage|retries|given_values", "duplicates"),
+    (r"rewrite/batch|draw_stage|retries|given_values", "duplicates"),
     (r"earlier_attempts", "repeated_writes"),
     (r"stream|openssl", "tls"),
     (r"connector|upstream|probe|lookups|address|sockets|backoff|seed|endpoints", "names single_servers"),

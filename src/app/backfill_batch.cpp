@@ -14,7 +14,7 @@
 #include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/draw_stage.hpp"
 #include "idproxy/rewrite/given_values.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
 
 namespace idproxy::app {

@@ -6,7 +6,7 @@
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -164,7 +164,7 @@ Decision classify_by_namespace(Bytes front, std::size_t length, const DocumentHe
 bool read_write(Bytes message, Namespaces& namespaces, WriteRequest& out) {
   const auto view = wire::OpMsgView::parse(message);
   if (!view) return false;
-  const auto command = BatchCommand::read(*view);
+  const auto command = WriteCommand::read(*view);
   if (!command) return false;
   out.plan = namespaces.plan(command->db, command->collection);
   out.message = *view;

@@ -135,7 +135,7 @@ bool TakenValues::may_have_id(std::int32_t statement) const {
     const UpsertParts& upsert = given_.upserts[static_cast<std::size_t>(statement)];
     return may_bring_id(UpsertStatement::of(upsert, write_->message.message()));
   }
-  BatchStatements documents(write_->command);
+  Statements documents(write_->command);
   std::optional<Bytes> its;
   for (std::int32_t i = 0; i <= statement; ++i) its = documents.next();
   return !its || bson::find(*its, "_id").has_value();

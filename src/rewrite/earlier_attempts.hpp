@@ -10,9 +10,9 @@
 
 #include "idproxy/ids/reservations.hpp"
 #include "idproxy/ids/scope.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/write.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/patched_message.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "idproxy/bson/builder.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -86,7 +86,7 @@ bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
     values.sequences.resize(insert_->plan->size());
     known_.clear();
   }
-  BatchStatements documents(insert_->command);
+  Statements documents(insert_->command);
   std::int32_t index = 0;
   Bytes document;
   while (documents.next(document)) {

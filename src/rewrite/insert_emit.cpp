@@ -110,7 +110,7 @@ std::size_t InsertRewriter::fitting(const WriteRequest& insert, const GivenValue
   constexpr std::size_t kStatement = 12;  // bytes of one element of stmtIds
   std::size_t size = insert.message.message().size() - insert.command.statements.size();
   auto value = given.given.begin();
-  BatchStatements walk(insert.command);
+  Statements walk(insert.command);
   std::size_t fit = 0;
   for (std::int32_t index = 0; fit < documents.size(); ++index) {
     const auto document = walk.next();
@@ -135,7 +135,7 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
   used_.assign(insert.plan->size(), 0);
   lengths_.clear();
   PartFrame frame(insert.message, insert.command, part, out);
-  BatchStatements walk(insert.command);
+  Statements walk(insert.command);
   auto value = given.given.begin();
   auto wanted = part.statements.begin();
   for (std::int32_t index = 0; wanted != part.statements.end(); ++index) {

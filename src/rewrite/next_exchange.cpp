@@ -10,8 +10,8 @@
 #include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/insert.hpp"
 #include "idproxy/rewrite/next_request.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/write.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
 #include "rewrite/own_command.hpp"
 #include "rewrite/reply_frame.hpp"
 

@@ -18,7 +18,7 @@ Bytes elements_of(Bytes document) {
 
 }  // namespace
 
-PartFrame::PartFrame(const wire::OpMsgView& client, const BatchCommand& command,
+PartFrame::PartFrame(const wire::OpMsgView& client, const WriteCommand& command,
                      const WritePart& part, wire::PatchedMessage& out)
     : client_(client), command_(command), part_(part), out_(out) {
   out.start(client.message());

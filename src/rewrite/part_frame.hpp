@@ -18,7 +18,7 @@ namespace idproxy::rewrite {
 class PartFrame {
  public:
   /// `command`: an insert or update, in `client`. Borrows its arguments.
-  PartFrame(const wire::OpMsgView& client, const BatchCommand& command, const WritePart& part,
+  PartFrame(const wire::OpMsgView& client, const WriteCommand& command, const WritePart& part,
             wire::PatchedMessage& out);
   void close();
 
@@ -26,7 +26,7 @@ class PartFrame {
   void body();
 
   const wire::OpMsgView& client_;
-  const BatchCommand& command_;
+  const WriteCommand& command_;
   const WritePart& part_;
   wire::PatchedMessage& out_;
   std::size_t message_size_;

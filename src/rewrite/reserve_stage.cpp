@@ -65,7 +65,7 @@ class ReserveStage::Source final : public ids::StoreSource {
 ReserveStage::ReserveStage(const WriteRequest& insert, const GivenValues& given,
                            std::span<const RefusedDocument> refused)
     : plan_(insert.plan), given_(given), ns_(insert.ns()), to_release_(insert.plan->size()) {
-  BatchStatements documents(insert.command);
+  Statements documents(insert.command);
   for (std::int32_t statement = 0;; ++statement) {
     const auto document = documents.next();
     if (!document) break;

@@ -32,18 +32,18 @@ std::optional<WriteKind> write_kind(std::string_view command) {
   return std::nullopt;
 }
 
-std::string_view BatchCommand::identifier() const {
+std::string_view WriteCommand::identifier() const {
   if (kind == WriteKind::find_and_modify) return {};
   return kind == WriteKind::insert ? "documents" : "updates";
 }
 
-std::optional<BatchCommand> BatchCommand::read(const wire::OpMsgView& message) {
+std::optional<WriteCommand> WriteCommand::read(const wire::OpMsgView& message) {
   bson::Elements fields(message.body());
   const auto name = fields.next();
   const auto kind = name ? write_kind(name->key) : std::nullopt;
   // mongod also accepts the deprecated symbol type.
   if (!kind || (name->type != bson::Type::string && name->type != bson::Type::symbol)) return {};
-  BatchCommand command;
+  WriteCommand command;
   command.kind = *kind;
   command.collection = name->text();
   const std::string_view identifier = command.identifier();
@@ -82,15 +82,15 @@ std::optional<BatchCommand> BatchCommand::read(const wire::OpMsgView& message) {
   return command;
 }
 
-std::optional<std::vector<std::int32_t>> BatchCommand::movable() const {
+std::optional<std::vector<std::int32_t>> WriteCommand::movable() const {
   std::vector<std::int32_t> all;
-  BatchStatements walk(*this);
+  Statements walk(*this);
   while (walk.next()) all.push_back(static_cast<std::int32_t>(all.size()));
   if (walk.malformed() || !walk.plain_keys()) return std::nullopt;
   return all;
 }
 
-bool BatchCommand::repeats_stmt_id() const {
+bool WriteCommand::repeats_stmt_id() const {
   if (stmt_ids.empty()) return false;
   std::vector<std::int64_t> numbers;
   bson::Elements elements(stmt_ids);
@@ -102,7 +102,7 @@ bool BatchCommand::repeats_stmt_id() const {
   return std::ranges::adjacent_find(numbers) != numbers.end();
 }
 
-BatchStatements::BatchStatements(const BatchCommand& command)
+Statements::Statements(const WriteCommand& command)
     : at_(command.statements.data()),
       end_(at_ + command.statements.size()),
       in_array_(command.in_array()) {
@@ -112,7 +112,7 @@ BatchStatements::BatchStatements(const BatchCommand& command)
 }
 
 /// Goes from an element of the array to its value. False if that is no document.
-bool BatchStatements::skip_key() {
+bool Statements::skip_key() {
   if (static_cast<bson::Type>(*at_) != bson::Type::document) return false;
   const std::uint8_t* const key = at_ + 1;
   const std::uint8_t* nul = plain_keys_ ? end_of_index(key, end_, count_++) : nullptr;

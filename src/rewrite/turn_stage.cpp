@@ -23,8 +23,7 @@ std::string transaction_in(Bytes body) {
 
 }  // namespace
 
-TurnStage::TurnStage(const Plan& plan, GivenValues& given, const WriteCommand& command,
-                     WriteKind kind)
+TurnStage::TurnStage(const Plan& plan, GivenValues& given, const BatchKind& command, WriteKind kind)
     : command_(command),
       kind_(kind),
       numbers_(plan, given, transaction_in(command.message().body())) {}

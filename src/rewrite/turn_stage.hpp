@@ -13,8 +13,8 @@
 #include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/statements.hpp"
+#include "rewrite/batch_kind.hpp"
 #include "rewrite/batch_progress.hpp"
-#include "rewrite/write_command.hpp"
 
 namespace idproxy::rewrite {
 
@@ -113,7 +113,7 @@ class NumbersInTurn {
 class TurnStage {
  public:
   /// Borrows its arguments. `command`: the client's.
-  TurnStage(const Plan& plan, GivenValues& given, const WriteCommand& command, WriteKind kind);
+  TurnStage(const Plan& plan, GivenValues& given, const BatchKind& command, WriteKind kind);
 
   /// Event: the client may have sent this insert before.
   void may_be_repeated() { one_by_one_ = true; }
@@ -174,7 +174,7 @@ class TurnStage {
   [[nodiscard]] bool was_executed(std::int32_t statement) const;
   void answered_with_error(const Outcome& outcome);
 
-  const WriteCommand& command_;
+  const BatchKind& command_;
   const WriteKind kind_;
   NumbersInTurn numbers_;
   ids::Durability durability_{};  // of the last command's writes

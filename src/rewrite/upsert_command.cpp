@@ -30,7 +30,7 @@ class UpsertScan {
 
   /// Returns false if mongod will refuse the command.
   [[nodiscard]] bool run(ScanResult& result) {
-    BatchStatements statements(write_.command);
+    Statements statements(write_.command);
     std::int32_t index = 0;
     for (; const auto statement = statements.next(); ++index) {
       if (static_cast<std::size_t>(index) == kMaxBatch) return false;
@@ -166,9 +166,9 @@ bool separable_statement(Bytes statement) {
 
 }  // namespace
 
-bool separable_updates(const BatchCommand& command) {
+bool separable_updates(const WriteCommand& command) {
   constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
-  BatchStatements statements(command);
+  Statements statements(command);
   while (const auto statement = statements.next()) {
     if (as_signed(statement->size()) > bson::kMaxInternalDocument) return false;
     if (!bson::well_formed(*statement, kLevels) || !separable_statement(*statement)) return false;
@@ -210,7 +210,7 @@ class LengthsAround {
 }  // namespace
 
 void emit_upserts(const WriteRequest& write, const GivenValues& given, wire::PatchedMessage& out) {
-  const BatchCommand& command = write.command;
+  const WriteCommand& command = write.command;
   const Bytes message = write.message.message();
   const auto offset = [&](Bytes part) {
     return static_cast<std::size_t>(part.data() - message.data());

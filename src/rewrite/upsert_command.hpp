@@ -24,6 +24,6 @@ void emit_upserts(const WriteRequest& write, const GivenValues& given, wire::Pat
 void emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
                           const WritePart& part, wire::PatchedMessage& out);
 /// True if no statement can make mongod refuse the whole command instead of only that statement.
-[[nodiscard]] bool separable_updates(const BatchCommand& command);
+[[nodiscard]] bool separable_updates(const WriteCommand& command);
 
 }  // namespace idproxy::rewrite

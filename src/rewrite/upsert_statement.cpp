@@ -105,8 +105,8 @@ UpsertParts UpsertStatement::parts(Bytes message) const {
   return {kind, multi, is_pipeline, offset(whole), offset(filter), offset(update)};
 }
 
-bool has_upsert(const BatchCommand& command) {
-  BatchStatements statements(command);
+bool has_upsert(const WriteCommand& command) {
+  Statements statements(command);
   while (const auto statement = statements.next()) {
     const auto upsert = bson::find(*statement, "upsert");
     if (upsert && truth_of(*upsert) != Truth::no) return true;

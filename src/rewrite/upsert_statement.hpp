@@ -29,7 +29,7 @@ struct UpsertStatement {
 };
 
 /// True if a statement of this update or findAndModify says that it is an upsert, or might.
-[[nodiscard]] bool has_upsert(const BatchCommand& command);
+[[nodiscard]] bool has_upsert(const WriteCommand& command);
 
 /// True if one of the dotted paths is the other, or contains it: "a" and "a.b", but not "a" and
 /// "ab".

@@ -9,8 +9,8 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/given_values.hpp"
+#include "rewrite/batch.hpp"
 #include "rewrite/upsert_command.hpp"
-#include "rewrite/write_batch.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -112,7 +112,7 @@ void WriteExchange::begin_step() {
   if (batch_ != nullptr) refill(*workspace_);
 }
 
-WriteStep WriteExchange::step() {
+BatchStep WriteExchange::step() {
   return {now_, context_->random, *workspace_, message_};
 }
 
@@ -376,7 +376,7 @@ Action WriteExchange::send_unchanged() {
   look_into_original();
   assigned_ = refused_documents_ = 0;
   forwarded_.clear();
-  const BatchCommand& command = write_.command;
+  const WriteCommand& command = write_.command;
   if (is_insert() &&
       left_alone_->store->readiness(left_alone_->rule_index, command.db, command.collection)
           .is_time_series) {
@@ -452,11 +452,11 @@ bool WriteExchange::wants_every_reply() const {
 
 void WriteExchange::open_batch(BatchSent sent) {
   look_into_original();
-  batch_ = std::make_unique<WriteBatch>(
-      WriteBatch::Contents{write_, started_, given_, guards_ ? &*guards_ : nullptr,
-                           std::move(refused_), statements_, takes_turns(), !acknowledged_,
-                           memory_ == nullptr || memory_->tells_retried(),
-                           memory_ != nullptr && memory_->loses_writes()},
+  batch_ = std::make_unique<Batch>(
+      Batch::Contents{write_, started_, given_, guards_ ? &*guards_ : nullptr, std::move(refused_),
+                      statements_, takes_turns(), !acknowledged_,
+                      memory_ == nullptr || memory_->tells_retried(),
+                      memory_ != nullptr && memory_->loses_writes()},
       sent);
   begin_step();
 }

@@ -13,7 +13,7 @@
 
 #include "fuzz.hpp"
 #include "idproxy/rewrite/exchange.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 #include "support/fake_clock.hpp"
 #include "support/lending_source.hpp"
 #include "support/replies.hpp"
@@ -67,10 +67,10 @@ std::string untouched(Bytes document, bool& well_formed) {
 Sent read(Bytes bytes) {
   const auto view = wire::OpMsgView::parse(bytes);
   require(view && load_i32(bytes.data()) == static_cast<std::int32_t>(bytes.size()));
-  const auto command = rewrite::BatchCommand::read(*view);
+  const auto command = rewrite::WriteCommand::read(*view);
   require(command.has_value());
   Sent sent;
-  rewrite::BatchStatements documents(*command);
+  rewrite::Statements documents(*command);
   while (const auto document = documents.next()) {
     sent.documents.push_back(untouched(*document, sent.well_formed));
   }
@@ -155,9 +155,9 @@ class Values {
  public:
   void sent(Bytes bytes) {
     const auto view = wire::OpMsgView::parse(bytes);
-    const auto command = rewrite::BatchCommand::read(*view);
+    const auto command = rewrite::WriteCommand::read(*view);
     out_.clear();
-    rewrite::BatchStatements documents(*command);
+    rewrite::Statements documents(*command);
     while (const auto document = documents.next()) {
       const auto id = bson::find(*document, "_id");
       const bool ours = id && id->type == bson::Type::int64;

@@ -37,11 +37,11 @@ void check(const rewrite::action::Send& send, rewrite::Namespaces& namespaces,
 void compare(Bytes message) {
   static const std::string_view kNames[] = {"_id", "a", "number", "x", "eightlen", "nine-long"};
   const auto view = wire::OpMsgView::parse(message);
-  const auto command = view ? rewrite::BatchCommand::read(*view) : std::nullopt;
+  const auto command = view ? rewrite::WriteCommand::read(*view) : std::nullopt;
   if (!command) return;
   bson::FieldFinder finder(kNames);  // learns from each document, and meets it again
   for (int round = 0; round < 4; ++round) {
-    rewrite::BatchStatements documents(*command);
+    rewrite::Statements documents(*command);
     Bytes before;
     while (const auto document = documents.next()) {
       bson::FieldFinder alone(kNames);  // has the shape of the document before

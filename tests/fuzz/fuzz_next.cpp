@@ -3,7 +3,7 @@
 // are handed out only if its reply is the one that means "may insert".
 
 #include "fuzz.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 #include "support/fake_clock.hpp"
 #include "support/request.hpp"
 #include "support/rule_set.hpp"

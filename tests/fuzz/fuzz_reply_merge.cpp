@@ -6,7 +6,7 @@
 #include <set>
 
 #include "fuzz.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 
 namespace {
 
@@ -54,7 +54,7 @@ class Inputs {
   std::set<std::string> elements_;
 };
 
-/// Adds a reply if WriteBatch would accept it; else returns false.
+/// Adds a reply if Batch would accept it; else returns false.
 bool add(Bytes bytes, std::span<const std::int32_t> documents, rewrite::ReplyMerge& merge,
          Inputs& inputs) {
   const auto message = wire::OpMsgView::parse(bytes);

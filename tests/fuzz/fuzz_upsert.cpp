@@ -16,7 +16,7 @@
 
 #include "fuzz.hpp"
 #include "idproxy/rewrite/exchange.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 #include "support/fake_clock.hpp"
 #include "support/lending_source.hpp"
 #include "support/replies.hpp"
@@ -193,16 +193,16 @@ void drive_any(Bytes message) {
   const auto* send = std::get_if<action::Send>(&action);
   if (send == nullptr || exchange.is_hello() || exchange.is_status()) return;
   const auto original = *wire::OpMsgView::parse(as_bytes(bytes));
-  const auto before = rewrite::BatchCommand::read(original);
+  const auto before = rewrite::WriteCommand::read(original);
   require(before.has_value());
   if (before->kind == WriteKind::insert) return;  // fuzz_insert looks at those
   const std::string out = bytes_of(*send);
   const auto sent = wire::OpMsgView::parse(as_bytes(out));
   require(sent && sent->header().message_length == static_cast<std::int32_t>(out.size()));
-  const auto after = rewrite::BatchCommand::read(*sent);
+  const auto after = rewrite::WriteCommand::read(*sent);
   require(after && after->kind == before->kind);
-  rewrite::BatchStatements ours(*after);
-  rewrite::BatchStatements theirs(*before);
+  rewrite::Statements ours(*after);
+  rewrite::Statements theirs(*before);
   while (const auto statement = theirs.next()) {
     const auto changed = ours.next();
     require(changed.has_value());
@@ -245,11 +245,11 @@ class Server {
   /// Executes a command; returns the fields of the reply.
   std::string execute(const std::string& bytes) {
     const auto view = *wire::OpMsgView::parse(as_bytes(bytes));
-    const auto command = rewrite::BatchCommand::read(view);
+    const auto command = rewrite::WriteCommand::read(view);
     const auto options = rewrite::WriteOptions::read(view.body());
     require(command && options);
     Outcomes outcomes;
-    rewrite::BatchStatements statements(*command);
+    rewrite::Statements statements(*command);
     std::set<std::int32_t> distinct;
     for (std::int32_t i = 0; const auto statement = statements.next(); ++i) {
       std::optional<std::int32_t> number;

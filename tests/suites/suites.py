@@ -155,7 +155,7 @@ class Libmongoc:
     # Tests that want a server, by how their names begin. Those with a mock server are left out
     # everywhere.
     _BEGINNINGS = """Aggregate BulkOperation Client ClientPool Cluster Collection Cursor Database
-        MongoDB ReadPrefs Samples Session Stepdown Topology WriteCommand WriteConcern change_stream
+        MongoDB ReadPrefs Samples Session Stepdown Topology BatchKind WriteConcern change_stream
         change_streams collection-management command_monitoring counters crud find_and_modify gridfs
         gridfs_old long_namespace read_write_concern/operation retryable_reads retryable_writes
         server_discovery_and_monitoring/existing server_discovery_and_monitoring/integration

@@ -9,9 +9,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/write.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
 
 namespace idproxy::rewrite {
 

@@ -22,7 +22,7 @@ namespace idproxy::rewrite {
 /// A write command to which rules apply: an insert, or an update or findAndModify with an upsert.
 struct WriteRequest {
   wire::OpMsgView message;
-  BatchCommand command;
+  WriteCommand command;
   std::shared_ptr<const Plan> plan;  ///< the plan of its namespace; not null
   /// When the exchange began, since the Unix epoch; 0 if no Assignment may_depend_on_time().
   std::chrono::seconds now{};

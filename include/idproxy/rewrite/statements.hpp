@@ -20,7 +20,7 @@ enum class WriteKind { insert, update, find_and_modify };
 [[nodiscard]] std::optional<WriteKind> write_kind(std::string_view command);
 
 /// The parts of a write command that the proxy needs. Views into its message.
-struct BatchCommand {
+struct WriteCommand {
   WriteKind kind{};
   std::string_view collection;
   std::string_view db;
@@ -44,7 +44,7 @@ struct BatchCommand {
   /// Returns nothing if it is another command, or if mongod will refuse it because a name is not a
   /// string, a field is repeated, the statements occur twice or not at all, or there is a section
   /// that the command does not have.
-  [[nodiscard]] static std::optional<BatchCommand> read(const wire::OpMsgView& command);
+  [[nodiscard]] static std::optional<WriteCommand> read(const wire::OpMsgView& command);
 };
 
 /// What the scan has read of a statement of update, or of a findAndModify, and where its parts are.
@@ -69,9 +69,9 @@ struct UpsertParts {
 };
 
 /// Iterates over the statements of a write command, in each form.
-class BatchStatements {
+class Statements {
  public:
-  explicit BatchStatements(const BatchCommand& command);
+  explicit Statements(const WriteCommand& command);
 
   /// Returns the next statement; nothing at the end or once malformed data is found.
   [[nodiscard]] std::optional<Bytes> next() {

@@ -13,12 +13,12 @@
 
 namespace idproxy::rewrite {
 
-class WriteBatch;
+class Batch;
 enum class BatchSent;
-struct WriteStep;
+struct BatchStep;
 
 /// The conversation of a write command to which rules apply: write() tells it. As long as one
-/// command is enough, as it nearly always is, this class does all; further ones need a WriteBatch.
+/// command is enough, as it nearly always is, this class does all; further ones need a Batch.
 class WriteExchange final : public Conversation {
  public:
   /// `memory`: as for Exchange.
@@ -51,7 +51,7 @@ class WriteExchange final : public Conversation {
   Action go_on();
   void begin_event(const Context& context, Workspace& workspace);
   void begin_step();
-  [[nodiscard]] WriteStep step();
+  [[nodiscard]] BatchStep step();
 
   // Before a command. The actions end the write.
   std::optional<Action> scan_statements(Buffer* owner);
@@ -102,7 +102,7 @@ class WriteExchange final : public Conversation {
   std::vector<RefusedDocument> refused_;
   const Assignment* driver_made_ = nullptr;
   const Assignment* leaves_zero_ = nullptr;
-  std::unique_ptr<WriteBatch> batch_;  // once a reply or the size calls for further commands
+  std::unique_ptr<Batch> batch_;  // once a reply or the size calls for further commands
 
   // The current event.
   const Context* context_ = nullptr;

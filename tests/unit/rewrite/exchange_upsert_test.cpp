@@ -56,7 +56,7 @@ std::string sent(const std::vector<std::string>& fields, const std::string& upda
       doc(doc_field("q", int_field("k", 1)) + update_element + bool_field("upsert", true));
   if (world.request(update_sequence("", {statement})) != ActionKind::send) return "not sent";
   const auto view = wire::OpMsgView::parse(as_bytes(world.bytes()));
-  BatchStatements statements(*BatchCommand::read(*view));
+  Statements statements(*WriteCommand::read(*view));
   return text_of(bson::find(*statements.next(), "u")->value);
 }
 std::string in_doc(std::string_view elements) {

@@ -19,7 +19,7 @@
 
 #include "idproxy/ids/gapless_queue.hpp"
 #include "idproxy/rewrite/exchange.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 #include "support/block_caches.hpp"
 #include "support/fake_clock.hpp"
 #include "support/fake_store.hpp"
@@ -64,7 +64,7 @@ struct SentCommand {
 SentCommand read_command(const std::string& bytes) {
   SentCommand command;
   const auto view = *wire::OpMsgView::parse(as_bytes(bytes));
-  const auto batch = *BatchCommand::read(view);
+  const auto batch = *WriteCommand::read(view);
   const auto options = *WriteOptions::read(view.body());
   command.request_id = view.header().request_id;
   command.ordered = options.ordered;
@@ -74,7 +74,7 @@ SentCommand read_command(const std::string& bytes) {
   if (const auto session = bson::find(view.body(), "txnNumber")) {
     command.session = static_cast<std::int32_t>(*session->as_integer());
   }
-  BatchStatements statements(batch);
+  Statements statements(batch);
   for (std::int32_t i = 0; const auto document = statements.next(); ++i) {
     const auto integer = [&](std::string_view key) {
       const auto field = bson::find(*document, key);

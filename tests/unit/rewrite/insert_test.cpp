@@ -513,7 +513,7 @@ struct AssignedInsert {
 
   [[nodiscard]] WriteRequest read(Bytes bytes) const {
     const auto view = *wire::OpMsgView::parse(bytes);
-    return {view, *BatchCommand::read(view), plan, FakeClock::kStart};
+    return {view, *WriteCommand::read(view), plan, FakeClock::kStart};
   }
 
   ScanResult drawn(ScanResult scanned) {
@@ -538,9 +538,9 @@ struct AssignedInsert {
     Buffer bytes;
     message.copy(request.message.message(), 0, bytes);
     const auto sent = wire::OpMsgView::parse(bytes.view());
-    const auto insert = BatchCommand::read(*sent);
+    const auto insert = WriteCommand::read(*sent);
     std::vector<std::string> documents;
-    BatchStatements walk(*insert);
+    Statements walk(*insert);
     while (const auto document = walk.next()) documents.push_back(text_of(*document));
     return documents;
   }

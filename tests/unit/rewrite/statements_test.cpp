@@ -9,7 +9,7 @@ namespace batch_command_test {
 
 using namespace test;
 
-TEST(BatchCommand, FindsTheDocumentsInEitherForm) {
+TEST(WriteCommand, FindsTheDocumentsInEitherForm) {
   const std::string array = insert_array({doc(int_field("x", 1)), doc()});
   const std::string sequence_first =
       op_msg(sequence("documents", {doc(int_field("x", 1)), doc()}) + body(doc(insert_fields())));
@@ -17,12 +17,12 @@ TEST(BatchCommand, FindsTheDocumentsInEitherForm) {
        {array, sequence_first, insert_sequence({doc(int_field("x", 1)), doc()})}) {
     const Exact exact(bytes);
     const auto view = wire::OpMsgView::parse(exact.view());
-    const auto command = BatchCommand::read(*view);
+    const auto command = WriteCommand::read(*view);
     ASSERT_TRUE(command);
     EXPECT_EQ(command->collection, "orders");
     EXPECT_EQ(command->db, "shop");
     EXPECT_EQ(command->in_array(), bytes == array);
-    BatchStatements documents(*command);
+    Statements documents(*command);
     EXPECT_EQ(text_of(documents.next().value()), doc(int_field("x", 1)));
     EXPECT_EQ(text_of(documents.next().value()), doc());
     EXPECT_FALSE(documents.next());
@@ -31,36 +31,36 @@ TEST(BatchCommand, FindsTheDocumentsInEitherForm) {
   }
 }
 
-TEST(BatchCommand, FindsTheStatementsOfUpdates) {
+TEST(WriteCommand, FindsTheStatementsOfUpdates) {
   for (const std::string& bytes :
        {update_array("", {upsert(1), upsert(2)}), update_sequence("", {upsert(1), upsert(2)})}) {
     const Exact exact(bytes);
     const auto view = wire::OpMsgView::parse(exact.view());
-    const auto command = BatchCommand::read(*view);
+    const auto command = WriteCommand::read(*view);
     ASSERT_TRUE(command);
     EXPECT_EQ(command->kind, WriteKind::update);
     EXPECT_EQ(command->collection, "orders");
-    BatchStatements statements(*command);
+    Statements statements(*command);
     EXPECT_EQ(text_of(statements.next().value()), upsert(1));
     EXPECT_EQ(text_of(statements.next().value()), upsert(2));
     EXPECT_FALSE(statements.next() || statements.malformed());
   }
 }
 
-TEST(BatchCommand, TakesAFindAndModifyForItsOnlyStatement) {
+TEST(WriteCommand, TakesAFindAndModifyForItsOnlyStatement) {
   const Exact exact(find_and_modify(""));
   const auto view = wire::OpMsgView::parse(exact.view());
-  const auto command = BatchCommand::read(*view);
+  const auto command = WriteCommand::read(*view);
   ASSERT_TRUE(command);
   EXPECT_EQ(command->kind, WriteKind::find_and_modify);
   EXPECT_EQ(command->collection, "orders");
   EXPECT_EQ(command->db, "shop");
-  BatchStatements statements(*command);
+  Statements statements(*command);
   EXPECT_EQ(text_of(statements.next().value()), text_of(view->body()));
   EXPECT_FALSE(statements.next() || statements.malformed());
 }
 
-TEST(BatchCommand, IsNotReadIfMongodWillRefuseIt) {
+TEST(WriteCommand, IsNotReadIfMongodWillRefuseIt) {
   const std::string name = string_field("update", "orders");
   const std::string db = string_field("$db", "shop");
   const std::string updates = array_field("updates", {upsert(1)});
@@ -78,18 +78,18 @@ TEST(BatchCommand, IsNotReadIfMongodWillRefuseIt) {
   };
   for (const std::string& each : bodies) {
     const std::string bytes = op_msg(body(each));
-    EXPECT_FALSE(BatchCommand::read(*wire::OpMsgView::parse(as_bytes(bytes))));
+    EXPECT_FALSE(WriteCommand::read(*wire::OpMsgView::parse(as_bytes(bytes))));
   }
   for (const std::string& section :
        {sequence("updates", {upsert(1)}), sequence("documents", {upsert(1)})}) {
     const std::string both = op_msg(body(doc(name + db + updates)) + section);
-    EXPECT_FALSE(BatchCommand::read(*wire::OpMsgView::parse(as_bytes(both))));
+    EXPECT_FALSE(WriteCommand::read(*wire::OpMsgView::parse(as_bytes(both))));
     const std::string modify = op_msg(body(doc(string_field("findAndModify", "a") + db)) + section);
-    EXPECT_FALSE(BatchCommand::read(*wire::OpMsgView::parse(as_bytes(modify))));
+    EXPECT_FALSE(WriteCommand::read(*wire::OpMsgView::parse(as_bytes(modify))));
   }
 }
 
-TEST(BatchCommand, SeesEqualStatementNumbers) {
+TEST(WriteCommand, SeesEqualStatementNumbers) {
   const struct {
     const char* name;
     std::string stmt_ids;
@@ -110,7 +110,7 @@ TEST(BatchCommand, SeesEqualStatementNumbers) {
     const std::string bytes =
         op_msg(body(doc(insert_fields() + row.stmt_ids)) + sequence("documents", {doc()}));
     const auto view = wire::OpMsgView::parse(as_bytes(bytes));
-    const auto command = BatchCommand::read(*view);
+    const auto command = WriteCommand::read(*view);
     ASSERT_TRUE(command) << row.name;
     EXPECT_EQ(command->repeats_stmt_id(), row.repeats) << row.name;
   }

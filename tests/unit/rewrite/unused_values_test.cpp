@@ -1,5 +1,5 @@
 #include "idproxy/rewrite/given_values.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/write_reply.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "rewrite/write_command.hpp"
+#include "rewrite/batch_kind.hpp"
 
 #include <algorithm>
 #include <array>
@@ -27,9 +27,9 @@ bool emit_with(Bytes fields, const WriteRequest& write, const GivenValues& given
 
 namespace {
 
-bool separable_inserts(const BatchCommand& command) {
+bool separable_inserts(const WriteCommand& command) {
   constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
-  BatchStatements documents(command);
+  Statements documents(command);
   while (const auto document = documents.next()) {
     if (static_cast<std::int64_t>(document->size()) > bson::kMaxInternalDocument) return false;
     if (!bson::well_formed(*document, kLevels)) return false;
@@ -54,12 +54,12 @@ bool separable(const WriteRequest& write) {
 namespace {
 
 /// A write command with an array of statements: insert or update.
-class BatchWrite : public WriteCommand {
+class BatchWrite : public BatchKind {
  public:
   /// `refused`: documents that were replaced by refused_document(); they ascend by index.
   BatchWrite(const WriteRequest& write, const GivenValues& given,
              std::vector<RefusedDocument> refused)
-      : WriteCommand(write, given), refused_(std::move(refused)) {}
+      : BatchKind(write, given), refused_(std::move(refused)) {}
 
   [[nodiscard]] std::optional<WriteReply> read(Bytes body, std::size_t sent) const override {
     return WriteReply::read(body, sent);
@@ -111,7 +111,7 @@ class InsertWrite final : public BatchWrite {
 
 std::vector<ids::TypedValue> InsertWrite::ids() const {
   std::vector<ids::TypedValue> ids;
-  BatchStatements documents(write().command);
+  Statements documents(write().command);
   while (const auto document = documents.next()) {
     const auto id = field_at(*document, "_id");
     const bool has_one = id && id->is == ids::FieldValue::Is::there;
@@ -233,9 +233,9 @@ std::optional<Result> read_result(const bson::Element& last_error) {
 ///
 ///   reply ::= {lastErrorObject: {n, updatedExisting, upserted?: _id}, value, retriedStmtId?: int,
 ///              writeConcernError?, ok: 1, …}
-class FindAndModifyWrite final : public WriteCommand {
+class FindAndModifyWrite final : public BatchKind {
  public:
-  using WriteCommand::WriteCommand;
+  using BatchKind::BatchKind;
 
   [[nodiscard]] std::size_t fitting(std::span<const std::int32_t> /*statements*/) const override {
     return 1;
@@ -326,8 +326,8 @@ void FindAndModifyWrite::append_reply(std::span<const Assigned> assigned, Buffer
 
 }  // namespace
 
-std::unique_ptr<WriteCommand> make_command(const WriteRequest& write, const GivenValues& given,
-                                           std::vector<RefusedDocument> refused) {
+std::unique_ptr<BatchKind> make_command(const WriteRequest& write, const GivenValues& given,
+                                        std::vector<RefusedDocument> refused) {
   switch (write.command.kind) {
     case WriteKind::insert:
       return std::make_unique<InsertWrite>(write, given, std::move(refused));

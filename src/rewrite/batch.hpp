@@ -11,24 +11,24 @@
 #include "idproxy/rewrite/draw_stage.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/guard_stage.hpp"
+#include "rewrite/batch_kind.hpp"
 #include "rewrite/batch_progress.hpp"
 #include "rewrite/earlier_attempts.hpp"
 #include "rewrite/reserve_stage.hpp"
 #include "rewrite/retries.hpp"
 #include "rewrite/turn_stage.hpp"
-#include "rewrite/write_command.hpp"
 
 namespace idproxy::rewrite {
 
 /// The arguments of the steps of a write.
-struct WriteStep {
+struct BatchStep {
   std::chrono::nanoseconds now;  ///< monotonic
   RandomSource& random;
   Workspace& workspace;
   wire::PatchedMessage& out;  ///< receives the next command
 };
 
-/// How much of a batch has been sent when it becomes a WriteBatch.
+/// How much of a batch has been sent when it becomes a Batch.
 enum class BatchSent { nothing, whole };
 
 /// The parts of a write that may take more than one command: what has been sent, stored, and taken.
@@ -43,10 +43,10 @@ enum class BatchSent { nothing, whole };
 /// majority, whatever the client asked for, so that its stored statements are always its first
 /// ones. If the client's batch is unordered, the statements behind a failed one are sent again,
 /// with numbers from the failed one's on (docs/strategies.md#gapless).
-class WriteBatch {
+class Batch {
  public:
   using Next = std::optional<Action>;
-  using Step = WriteStep;
+  using Step = BatchStep;
 
   /// The references must outlive the batch.
   struct Contents {
@@ -61,9 +61,9 @@ class WriteBatch {
     bool tells_retried;  ///< ConnectionMemory's, as the next one
     bool loses_writes;
   };
-  WriteBatch(Contents contents, BatchSent sent);
-  WriteBatch(const WriteBatch&) = delete;  // its members refer to each other
-  WriteBatch& operator=(const WriteBatch&) = delete;
+  Batch(Contents contents, BatchSent sent);
+  Batch(const Batch&) = delete;  // its members refer to each other
+  Batch& operator=(const Batch&) = delete;
 
   // ---- before a command
 
@@ -190,7 +190,7 @@ class WriteBatch {
   const Plan& plan_;
   GivenValues& given_;
   GuardStage* guards_;  // null: no rule has a guard
-  std::unique_ptr<WriteCommand> command_;
+  std::unique_ptr<BatchKind> command_;
   std::optional<TurnStage> turns_;       // of sequences; nothing: there are none
   std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged
   BatchProgress progress_;

@@ -1,4 +1,4 @@
-#include "rewrite/write_batch.hpp"
+#include "rewrite/batch.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -39,7 +39,7 @@ Stops stops_of(const std::optional<WriteOptions>& options) {
   return options->stops() ? Stops::at_errors : Stops::never;
 }
 
-std::optional<WriteOptions> options_of(const WriteBatch::Contents& contents) {
+std::optional<WriteOptions> options_of(const Batch::Contents& contents) {
   auto options = divisible(contents.write.message, contents.statements);
   if (options) options->in_turn = contents.takes_turns;
   return options;
@@ -55,7 +55,7 @@ CommandError some_are_lost() {
 
 }  // namespace
 
-WriteBatch::WriteBatch(Contents contents, BatchSent sent)
+Batch::Batch(Contents contents, BatchSent sent)
     : contents_(std::move(contents)),
       plan_(*contents_.write.plan),
       given_(contents_.given),
@@ -80,7 +80,7 @@ WriteBatch::WriteBatch(Contents contents, BatchSent sent)
   }
 }
 
-std::optional<GivenUp> WriteBatch::given_up() const {
+std::optional<GivenUp> Batch::given_up() const {
   const auto& [rule, ended_by] = repeats_.given_up();
   if (rule == nullptr) return std::nullopt;
   return GivenUp{std::string(command_->ns()), rule->rule, rule->attempts(), ended_by};
@@ -90,7 +90,7 @@ std::optional<GivenUp> WriteBatch::given_up() const {
 
 /// If all remaining statements have collided, they keep their errors; else the whole command fails
 /// with mongod's error for this case.
-WriteBatch::Next WriteBatch::end_if_expired(const Step& step) {
+Batch::Next Batch::end_if_expired(const Step& step) {
   if (!has_expired(step)) return std::nullopt;
   if (only_repeats(progress_.todo())) {
     repeats_.abandon(progress_.todo(), RetryBound::max_time);
@@ -99,7 +99,7 @@ WriteBatch::Next WriteBatch::end_if_expired(const Step& step) {
   return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, step);
 }
 
-std::optional<Need> WriteBatch::lacks(const Step& step) {
+std::optional<Need> Batch::lacks(const Step& step) {
   if (reservations_) {
     if (renews_before_sending_) {
       if (auto need = renews(step)) return need;
@@ -115,9 +115,8 @@ std::optional<Need> WriteBatch::lacks(const Step& step) {
   return turns_->must_ask() ? std::optional(Need{Stage::earlier_attempt}) : std::nullopt;
 }
 
-WriteBatch::Next WriteBatch::accept(const Need& need, const std::optional<wire::OpMsgView>& reply,
-                                    std::optional<ids::Result<ids::Grant>>& grant,
-                                    const Step& step) {
+Batch::Next Batch::accept(const Need& need, const std::optional<wire::OpMsgView>& reply,
+                          std::optional<ids::Result<ids::Grant>>& grant, const Step& step) {
   if (need.stage == Stage::earlier_attempt) return told_whether_executed(*reply);
   if (need.stage == Stage::fresh_values) {  // which makes do without
     renewal_.answered(*std::move(grant));
@@ -138,8 +137,7 @@ WriteBatch::Next WriteBatch::accept(const Need& need, const std::optional<wire::
 
 /// Statements that have collided keep their errors. Otherwise nobody could tell the client about
 /// the statements that were never sent, so that the whole command fails.
-Action WriteBatch::no_values_for(const Assignment& rule, const ids::Error& error,
-                                 const Step& step) {
+Action Batch::no_values_for(const Assignment& rule, const ids::Error& error, const Step& step) {
   if (progress_.commands() > 0 && only_repeats(progress_.todo())) {
     repeats_.abandon(progress_.todo(), RetryBound::no_value);
     return finish(step, report());
@@ -149,7 +147,7 @@ Action WriteBatch::no_values_for(const Assignment& rule, const ids::Error& error
 
 // ---- sending -----------------------------------------------------------------------------------
 
-Action WriteBatch::send(const Step& step) {
+Action Batch::send(const Step& step) {
   if (const auto end = end_if_expired(step)) return *end;
   if (!options_) {
     progress_.sent_whole();
@@ -173,7 +171,7 @@ Action WriteBatch::send(const Step& step) {
 }
 
 /// Sends all statements in one command, with nothing left to decide.
-Action WriteBatch::send_whole(const Step& step) {
+Action Batch::send_whole(const Step& step) {
   options_.reset();
   const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, own_fields()};
   if (!command_->emit(whole, step.workspace, step.out)) return action::Close{};
@@ -186,14 +184,14 @@ Action WriteBatch::send_whole(const Step& step) {
 
 /// True if all statements that are left of the batch have collided. With an ordered batch, those
 /// after the first do not count.
-bool WriteBatch::only_repeats(std::span<const std::int32_t> next) const {
+bool Batch::only_repeats(std::span<const std::int32_t> next) const {
   const bool others_count = turns_ && !options_->ordered && next.size() > 1;
   // A value that could not be reserved may have been renewed before the statement was ever sent.
   if (reservations_ && !command_->errors().contains(next.front())) return false;
   return repeats_.contains(next.front()) && progress_.only_repeats() && !others_count;
 }
 
-Action WriteBatch::fail(CommandError error, const Step& step) const {
+Action Batch::fail(CommandError error, const Step& step) const {
   error.repeats_write = progress_.commands() == 0 && may_repeat_write(original());
   step.workspace.reply.clear();
   const auto id = static_cast<std::int32_t>(step.workspace.next_request_id++);
@@ -203,7 +201,7 @@ Action WriteBatch::fail(CommandError error, const Step& step) const {
 
 // ---- guards -----------------------------------------------------------------------------------
 
-std::vector<std::int32_t> WriteBatch::moved_in(std::span<const WriteError> errors) const {
+std::vector<std::int32_t> Batch::moved_in(std::span<const WriteError> errors) const {
   std::vector<std::int32_t> moved;
   if (guards_ == nullptr) return moved;
   for (const WriteError& error : errors) {
@@ -214,14 +212,14 @@ std::vector<std::int32_t> WriteBatch::moved_in(std::span<const WriteError> error
 }
 
 /// True if the index has gone since the guard was asked, and the write may still wait for it.
-bool WriteBatch::lost_its_index(const ids::Error& error, const Step& step) {
+bool Batch::lost_its_index(const ids::Error& error, const Step& step) {
   if (error.code != ids::Errc::unguarded || !uuid()) return false;
   if (guard_patience(step).count() <= 0) return false;
   guards_->moved(step.now);
   return true;
 }
 
-Action WriteBatch::moved_too_often(const Step& step) {
+Action Batch::moved_too_often(const Step& step) {
   return no_values_for(
       guards_->rule(),
       {ids::Errc::unavailable, "the collection is dropped or replaced again and again"}, step);
@@ -229,7 +227,7 @@ Action WriteBatch::moved_too_often(const Step& step) {
 
 // ---- reservations -----------------------------------------------------------------------------
 
-void WriteBatch::reserved(ids::Grant grant, const Step& step) {
+void Batch::reserved(ids::Grant grant, const Step& step) {
   ReserveStage::Outcome outcome = reservations_->accept(std::move(grant));
   for (RefusedDocument& each : outcome.refused) command_->refuse(std::move(each));
   if (outcome.taken.empty()) return;
@@ -239,7 +237,7 @@ void WriteBatch::reserved(ids::Grant grant, const Step& step) {
 }
 
 /// There is no pause before the next attempt, since nothing has been sent.
-void WriteBatch::renewed_before_sending(const Step& step) {
+void Batch::renewed_before_sending(const Step& step) {
   renews_before_sending_ = false;
   const std::vector<Collision> collisions = renewal_.take();
   count(collisions);
@@ -251,7 +249,7 @@ void WriteBatch::renewed_before_sending(const Step& step) {
 
 /// Releases the reservations of statements that have stored nothing: they failed, were not reached,
 /// or an earlier attempt of the client stored another value for them.
-void WriteBatch::release_unused() const {
+void Batch::release_unused() const {
   if (!reservations_ || !options_ || !options_->acknowledged || !all_denied()) return;
   reservations_->not_stored([&](std::int32_t statement) {
     const bool is_retried = options_->has_txn_number && !options_->in_transaction &&
@@ -262,14 +260,14 @@ void WriteBatch::release_unused() const {
 
 // ---- numbers of sequences ---------------------------------------------------------------------
 
-std::size_t WriteBatch::most_at_once() const {
+std::size_t Batch::most_at_once() const {
   const bool is_alone = turns_ ? turns_->is_alone(progress_) : repeated_.is_alone();
   return is_alone ? 1 : std::numeric_limits<std::size_t>::max();
 }
 
 /// Asks the server, by an insert of the first statement that cannot succeed. It costs no write, so
 /// that nobody waits for the secondaries twice. Servers before 6.0 have another question.
-Action WriteBatch::ask_whether_executed(const Step& step) {
+Action Batch::ask_whether_executed(const Step& step) {
   turns_->asked();
   if (is_unsure()) return ask_which_are_executed(progress_.todo(), step);
   fields_.clear();
@@ -282,7 +280,7 @@ Action WriteBatch::ask_whether_executed(const Step& step) {
 
 /// Any answer but the expected error leaves it open. So does that of a server before 6.0, which
 /// does not know the field.
-WriteBatch::Next WriteBatch::told_whether_executed(const wire::OpMsgView& message) {
+Batch::Next Batch::told_whether_executed(const wire::OpMsgView& message) {
   if (question_) {
     turns_->told(told_which(message));
     return std::nullopt;
@@ -299,7 +297,7 @@ WriteBatch::Next WriteBatch::told_whether_executed(const wire::OpMsgView& messag
 }
 
 /// The fields that the next command has beside the client's, or in their place; empty: none.
-Bytes WriteBatch::own_fields() {
+Bytes Batch::own_fields() {
   const bool in_turn = turns_ && options_ && !options_->in_transaction;
   const auto collection = uuid();
   if (!in_turn && !collection) return {};
@@ -314,8 +312,8 @@ Bytes WriteBatch::own_fields() {
 /// Goes on with the statements behind one that keeps its error. If it keeps it because others take
 /// each number first, they would do so again, and a driver that repeats the batch must find these
 /// statements untried.
-WriteBatch::Next WriteBatch::go_past(std::span<const Collision> collisions,
-                                     std::span<const std::int32_t> rest, const Step& step) {
+Batch::Next Batch::go_past(std::span<const Collision> collisions,
+                           std::span<const std::int32_t> rest, const Step& step) {
   const bool is_last = rest.empty() && progress_.todo().empty();
   const Assignment* sequence =
       collisions.empty() || is_last ? nullptr : turns_->sequence_in(collisions.front());
@@ -330,7 +328,7 @@ WriteBatch::Next WriteBatch::go_past(std::span<const Collision> collisions,
 
 // ---- replies ---------------------------------------------------------------------------------
 
-WriteBatch::Next WriteBatch::take(const wire::OpMsgView& message, const Step& step) {
+Batch::Next Batch::take(const wire::OpMsgView& message, const Step& step) {
   if (question_) return send_missing(told_which(message), step);
   failed_whole_ = false;
   // The batch does not go on after a reply that it cannot understand. The client gets the reply if
@@ -354,8 +352,8 @@ WriteBatch::Next WriteBatch::take(const wire::OpMsgView& message, const Step& st
 }
 
 /// Handles a command that failed as a whole.
-WriteBatch::Next WriteBatch::take_failure(const wire::OpMsgView& message, std::int64_t code,
-                                          const Step& step) {
+Batch::Next Batch::take_failure(const wire::OpMsgView& message, std::int64_t code,
+                                const Step& step) {
   const auto out = progress_.out();
   const bool only = progress_.is_only_command();
   const bool duplicate = code == kDuplicateKey && out.size() == 1;
@@ -418,8 +416,8 @@ WriteBatch::Next WriteBatch::take_failure(const wire::OpMsgView& message, std::i
   return action::Reply{step.workspace.reply.view()};
 }
 
-WriteBatch::Next WriteBatch::take_reply(const wire::OpMsgView& message, const WriteReply& reply,
-                                        const Step& step) {
+Batch::Next Batch::take_reply(const wire::OpMsgView& message, const WriteReply& reply,
+                              const Step& step) {
   std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
   moved_ = moved_in(reply.errors);
   if (!moved_.empty()) guards_->moved(step.now);
@@ -450,8 +448,8 @@ WriteBatch::Next WriteBatch::take_reply(const wire::OpMsgView& message, const Wr
 }
 
 /// Handles the reply to a command without options_, of which nothing is sent again.
-Action WriteBatch::take_only_reply(const wire::OpMsgView& message, const WriteReply& reply,
-                                   const Step& step) {
+Action Batch::take_only_reply(const wire::OpMsgView& message, const WriteReply& reply,
+                              const Step& step) {
   // To a write with {w: 0}, MongoDB 4.4 answers without n.
   const bool is_short = reply.errors.empty() && reply.n &&
                         *reply.n < static_cast<std::int64_t>(progress_.out().size());
@@ -467,16 +465,16 @@ Action WriteBatch::take_only_reply(const wire::OpMsgView& message, const WriteRe
 /// Handles a duplicate of a generated value that has aborted the client's transaction. Returns the
 /// answer that tells the client to run the transaction again; nothing if the client should get the
 /// server's answer.
-WriteBatch::Next WriteBatch::aborted(const wire::OpMsgView& message, const Collision& collision,
-                                     const Step& step) {
+Batch::Next Batch::aborted(const wire::OpMsgView& message, const Collision& collision,
+                           const Step& step) {
   taken_.add({&collision, 1}, ids::Taken::in_transaction);
   return run_again(message, assignment(collision.given.front()), "is taken", step);
 }
 
 /// The answer that tells the client to run the transaction again; nothing if it should get the
 /// server's.
-WriteBatch::Next WriteBatch::run_again(const wire::OpMsgView& message, const Assignment& target,
-                                       const std::string& why, const Step& step) {
+Batch::Next Batch::run_again(const wire::OpMsgView& message, const Assignment& target,
+                             const std::string& why, const Step& step) {
   RuleOutcomes& outcomes = *target.outcomes;
   const bool transient = target.rule->in_transaction == InTransaction::transient &&
                          outcomes.may_run_again(step.now, target.attempts());
@@ -497,7 +495,7 @@ WriteBatch::Next WriteBatch::run_again(const wire::OpMsgView& message, const Ass
 }
 
 /// Tells the rules whose values have been stored.
-void WriteBatch::went_well() const {
+void Batch::went_well() const {
   const GivenValues& given = given_;
   std::vector<std::vector<bool>> stored(plan_.size());  // by assignment and source
   for (std::size_t i = 0; i < stored.size(); ++i) stored[i].resize(sources_of(given, i));
@@ -519,7 +517,7 @@ void WriteBatch::went_well() const {
 // ---- sending again ---------------------------------------------------------------------------
 
 /// Finds out which of them may go again, and which values they need for that.
-void WriteBatch::settle(std::vector<Collision> collisions, const Step& step) {
+void Batch::settle(std::vector<Collision> collisions, const Step& step) {
   if (!collisions.empty()) budget_.start(step.now);
   for (Collision& collision : collisions) {
     const auto bound = forbids(collision, step);
@@ -533,7 +531,7 @@ void WriteBatch::settle(std::vector<Collision> collisions, const Step& step) {
 /// With `multi: true`, a duplicate may come from a document that the statement has found and
 /// changed like others before it. But it does not change a field that gets a value, so that in an
 /// index on that field alone only the insert can collide: it has found no document.
-std::optional<RetryBound> WriteBatch::forbids(const Collision& collision, const Step& step) {
+std::optional<RetryBound> Batch::forbids(const Collision& collision, const Step& step) {
   if (given_.is_multi(collision.statement) && !collision.on_field_alone) return RetryBound::multi;
   std::vector<const Assignment*> taken;
   taken.reserve(collision.given.size());
@@ -544,7 +542,7 @@ std::optional<RetryBound> WriteBatch::forbids(const Collision& collision, const 
 /// After a collision in an ordered batch, the values of the statements behind it that come from the
 /// same source, if many of them must be taken, too: sent as they are, each of them would cost a
 /// command. Reserved values are not: their reservations say that they are free.
-std::vector<std::size_t> WriteBatch::doubtful(std::span<const Collision> collisions) {
+std::vector<std::size_t> Batch::doubtful(std::span<const Collision> collisions) {
   const auto tail = progress_.tail();
   if (tail.size() < 2 || collisions.empty() || !collisions.front().again || reservations_) {
     return {};
@@ -565,7 +563,7 @@ std::vector<std::size_t> WriteBatch::doubtful(std::span<const Collision> collisi
   return found;
 }
 
-std::optional<Need> WriteBatch::renews(const Step& step) {
+std::optional<Need> Batch::renews(const Step& step) {
   auto need = renewal_.draw();
   if (need) {
     need->patience = budget_.patience(*need->assignment->rule, *need->source, step.now);
@@ -573,7 +571,7 @@ std::optional<Need> WriteBatch::renews(const Step& step) {
   return need;
 }
 
-WriteBatch::Next WriteBatch::decide(const Step& step) {
+Batch::Next Batch::decide(const Step& step) {
   if (options_->in_transaction) {
     done_ = !command_->errors().empty() || progress_.todo().empty();
     return std::nullopt;
@@ -604,7 +602,7 @@ WriteBatch::Next WriteBatch::decide(const Step& step) {
   return std::nullopt;
 }
 
-void WriteBatch::count(std::span<const Collision> collisions) {
+void Batch::count(std::span<const Collision> collisions) {
   for (const Collision& collision : collisions) {
     const Assignment& rule = assignment(collision.given.front());
     if (collision.again) {
@@ -616,7 +614,7 @@ void WriteBatch::count(std::span<const Collision> collisions) {
 }
 
 /// Sends the statements again after the backoff.
-WriteBatch::Next WriteBatch::go_again(std::span<const std::int32_t> statements, const Step& step) {
+Batch::Next Batch::go_again(std::span<const std::int32_t> statements, const Step& step) {
   progress_.repeat(statements);
   const auto pause = budget_.take_pause(step.random);
   return pause.count() > 0 ? Next(action::Wait{pause}) : std::nullopt;
@@ -626,25 +624,25 @@ WriteBatch::Next WriteBatch::go_again(std::span<const std::int32_t> statements, 
 
 /// True if the client may repeat an earlier attempt, and the server does not say what that has
 /// stored: then other values are stored than those that are given now.
-bool WriteBatch::is_unsure() const {
+bool Batch::is_unsure() const {
   return options_ && options_->has_txn_number && !options_->in_transaction &&
          !contents_.tells_retried;
 }
 
 /// The same, of an insert whose statements the server may execute in any number.
-bool WriteBatch::is_unsure_insert() const {
+bool Batch::is_unsure_insert() const {
   return is_unsure() && contents_.write.command.kind == WriteKind::insert && !options_->stops();
 }
 
-bool WriteBatch::may_be_mixed_up(const WriteReply& reply, const Step& step) const {
+bool Batch::may_be_mixed_up(const WriteReply& reply, const Step& step) const {
   const auto left = budget_.time_left(step.now);
   return is_unsure_insert() && options_->acknowledged && !turns_ && left.value_or(1) > 0 &&
          repeated_.may_be_mixed_up(reply, progress_.out().size(), contents_.loses_writes);
 }
 
 /// Goes on after a reply that may be mixed up.
-WriteBatch::Next WriteBatch::send_missing(const std::optional<std::vector<std::int32_t>>& executed,
-                                          const Step& step) {
+Batch::Next Batch::send_missing(const std::optional<std::vector<std::int32_t>>& executed,
+                                const Step& step) {
   using Kind = RepeatedInsert::Verdict::Kind;
   const auto message = wire::OpMsgView::parse(repeated_.reply());
   const auto reply = command_->read(message->body(), progress_.out().size());
@@ -657,13 +655,12 @@ WriteBatch::Next WriteBatch::send_missing(const std::optional<std::vector<std::i
   return std::nullopt;
 }
 
-void WriteBatch::begin_question(const Step& step) {
+void Batch::begin_question(const Step& step) {
   if (progress_.commands() == 0) return;
   request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
 }
 
-Action WriteBatch::ask_which_are_executed(std::span<const std::int32_t> statements,
-                                          const Step& step) {
+Action Batch::ask_which_are_executed(std::span<const std::int32_t> statements, const Step& step) {
   begin_question(step);
   question_.emplace(statements);
   question_->emit({&client(), &*options_, command_->ns(), request_id_, budget_.time_left(step.now)},
@@ -671,13 +668,13 @@ Action WriteBatch::ask_which_are_executed(std::span<const std::int32_t> statemen
   return action::Send{&step.out, {}};
 }
 
-std::optional<std::vector<std::int32_t>> WriteBatch::told_which(const wire::OpMsgView& message) {
+std::optional<std::vector<std::int32_t>> Batch::told_which(const wire::OpMsgView& message) {
   return std::exchange(question_, std::nullopt)->read(message);
 }
 
 // ---- answering the client --------------------------------------------------------------------
 
-WriteBatch::Next WriteBatch::ask_what_is_stored(const Step& step) {
+Batch::Next Batch::ask_what_is_stored(const Step& step) {
   const bool reports =
       std::ranges::any_of(plan_, [](const Assignment& each) { return each.rule->report; });
   if (!is_unsure() || !reports || !options_->acknowledged) return std::nullopt;
@@ -691,7 +688,7 @@ WriteBatch::Next WriteBatch::ask_what_is_stored(const Step& step) {
 }
 
 /// Answers with a duplicate that the server reported as an error of the whole command.
-Action WriteBatch::relay_failure(const Step& step) {
+Action Batch::relay_failure(const Step& step) {
   if (only_ && !renewal_.has_asked()) return action::Relay{};
   step.workspace.reply.clear();
   append_readdressed(*wire::OpMsgView::parse(failure_.view()), client_request_id(),
@@ -699,7 +696,7 @@ Action WriteBatch::relay_failure(const Step& step) {
   return action::Reply{step.workspace.reply.view()};
 }
 
-Action WriteBatch::answer(const Step& step) {
+Action Batch::answer(const Step& step) {
   const std::vector<Assigned> assigned = report();
   const bool has_asked = stored_ || repeated_.was_in_doubt() || renewal_.has_asked();
   if (has_asked || !only_ || replaces_errors_ || !assigned.empty()) {
@@ -709,7 +706,7 @@ Action WriteBatch::answer(const Step& step) {
   return action::Relay{};
 }
 
-Action WriteBatch::finish(const Step& step, std::span<const Assigned> assigned) {
+Action Batch::finish(const Step& step, std::span<const Assigned> assigned) {
   give_back_unused();
   step.workspace.reply.clear();
   if (!command_->has_reply()) {
@@ -723,7 +720,7 @@ Action WriteBatch::finish(const Step& step, std::span<const Assigned> assigned) 
 
 /// The values to report, which are those that are stored now: not those of statements that failed,
 /// were not reached, found a document, or were executed with other values by an earlier command.
-std::vector<Assigned> WriteBatch::report() const {
+std::vector<Assigned> Batch::report() const {
   std::vector<Assigned> report;
   const auto& errors = command_->errors();
   if (!options_ || !options_->acknowledged || (options_->in_transaction && !errors.empty())) {
@@ -752,7 +749,7 @@ std::vector<Assigned> WriteBatch::report() const {
 
 /// True if no executed statement has stored this value. Only for a reply that accounts for every
 /// statement.
-bool WriteBatch::is_unused(std::int32_t statement) const {
+bool Batch::is_unused(std::int32_t statement) const {
   if (given_.is_multi(statement)) return false;
   const auto& errors = command_->errors();
   if (!errors.empty()) {
@@ -763,7 +760,7 @@ bool WriteBatch::is_unused(std::int32_t statement) const {
 }
 
 /// True if each error says that its document is not stored.
-bool WriteBatch::all_denied() const {
+bool Batch::all_denied() const {
   return std::ranges::all_of(command_->errors(),
                              [](const auto& error) { return denies(error.second.view()); });
 }
@@ -772,7 +769,7 @@ bool WriteBatch::all_denied() const {
 /// second attempt, if the server tells (retriedStmtIds), nor after an error that does not rule out
 /// that the value is stored. A server before 6.0 does not tell; but each attempt has values of its
 /// own, and those of a statement that failed or found its document are stored by none.
-void WriteBatch::give_back_unused() const {
+void Batch::give_back_unused() const {
   release_unused();
   if (!options_ || !options_->acknowledged || retried_ || !all_denied()) return;
   give_back(plan_, given_, [&](std::size_t at) {

@@ -10,9 +10,9 @@
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/ids/reservations.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/workspace.hpp"
 #include "idproxy/rewrite/write.hpp"
-#include "idproxy/rewrite/write_reply.hpp"
 
 /// What differs between the kinds of write commands.
 namespace idproxy::rewrite {
@@ -31,15 +31,15 @@ namespace idproxy::rewrite {
 
 // ---- in several commands
 
-/// How to send some of the statements, and how to read and merge replies. WriteBatch has the rest.
-class WriteCommand {
+/// How to send some of the statements, and how to read and merge replies. Batch has the rest.
+class BatchKind {
  public:
   /// Borrows its arguments. `given`: what scan() has recorded, with the values so far.
-  WriteCommand(const WriteRequest& write, const GivenValues& given)
+  BatchKind(const WriteRequest& write, const GivenValues& given)
       : write_(write), given_(given), ns_(write.ns()) {}
-  virtual ~WriteCommand() = default;
-  WriteCommand(const WriteCommand&) = delete;
-  WriteCommand& operator=(const WriteCommand&) = delete;
+  virtual ~BatchKind() = default;
+  BatchKind(const BatchKind&) = delete;
+  BatchKind& operator=(const BatchKind&) = delete;
 
   /// The client's.
   [[nodiscard]] const wire::OpMsgView& message() const { return write_.message; }
@@ -97,8 +97,8 @@ class WriteCommand {
 };
 
 /// The one for the kind of `write`. `refused` as in ScanResult; of an insert.
-[[nodiscard]] std::unique_ptr<WriteCommand> make_command(const WriteRequest& write,
-                                                         const GivenValues& given,
-                                                         std::vector<RefusedDocument> refused);
+[[nodiscard]] std::unique_ptr<BatchKind> make_command(const WriteRequest& write,
+                                                      const GivenValues& given,
+                                                      std::vector<RefusedDocument> refused);
 
 }  // namespace idproxy::rewrite

@@ -1,9 +1,9 @@
-#include "rewrite/write_batch.hpp"
+#include "rewrite/batch.hpp"
 
 #include "support/exchange_script.hpp"
 
 namespace idproxy::rewrite {
-namespace write_batch_test {
+namespace batch_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -35,7 +35,7 @@ std::vector<std::int32_t> numbers(std::int32_t from, std::int32_t to) {
   return all;
 }
 
-TEST(WriteBatch, SendsManyUnorderedDocumentsInParts) {
+TEST(Batch, SendsManyUnorderedDocumentsInParts) {
   for (const Form form : {Form::sequence, Form::array}) {
     const bool numbered = form == Form::sequence;
     const std::string options = kUnordered + (numbered ? kTxnNumber : "");
@@ -63,7 +63,7 @@ TEST(WriteBatch, SendsManyUnorderedDocumentsInParts) {
   }
 }
 
-TEST(WriteBatch, SendsOneByOneWhatItMay) {
+TEST(Batch, SendsOneByOneWhatItMay) {
   const std::string options = kUnordered + kTxnNumber;
   ExchangeScript(id_and_other)
       .request(client(Form::array, options, many(0, 20'001)))
@@ -81,7 +81,7 @@ TEST(WriteBatch, SendsOneByOneWhatItMay) {
 
 /// The tail of an ordered batch that has collided goes in pieces, half as long with each collision
 /// and double where all goes well: many collisions do not cost the square of them.
-TEST(WriteBatch, SendsALongTailInPieces) {
+TEST(Batch, SendsALongTailInPieces) {
   const auto stored = [](std::int32_t from, std::int32_t to, std::int64_t first) {
     auto documents = many_stored(from, to);
     documents.front() = nth(from, first);
@@ -104,7 +104,7 @@ TEST(WriteBatch, SendsALongTailInPieces) {
       .play(100);
 }
 
-TEST(WriteBatch, SendsOtherLargeBatchesWhole) {
+TEST(Batch, SendsOtherLargeBatchesWhole) {
   const struct {
     const char* name;
     std::string options;
@@ -130,7 +130,7 @@ const std::string kUnknownField =
     failure(40415, "BSON field 'insert.stmtIds' is an unknown field.");
 
 /// For the server, and so for the deadline, each part is a batch of its own.
-TEST(WriteBatch, GivesEachPartItsOwnDeadline) {
+TEST(Batch, GivesEachPartItsOwnDeadline) {
   ExchangeScript([] { return rule_set_of(with(Retry{}, rule("shop.*", "_id"))); })
       .request(client(Form::sequence, kUnordered, many(0, 20'002)))
       .sends(part(kUnordered, many_stored(0, 20'000)))
@@ -149,7 +149,7 @@ TEST(WriteBatch, GivesEachPartItsOwnDeadline) {
 }
 
 /// A server that does not know stmtIds gets the batch in one piece.
-TEST(WriteBatch, SendsAllAtOnceToAServerThatRejectsStatementNumbers) {
+TEST(Batch, SendsAllAtOnceToAServerThatRejectsStatementNumbers) {
   const std::string options = kUnordered + kTxnNumber;
   ExchangeScript script(only_id);
   script.request(client(Form::array, options, many(0, 20'001)))
@@ -164,7 +164,7 @@ TEST(WriteBatch, SendsAllAtOnceToAServerThatRejectsStatementNumbers) {
 }
 
 /// Nothing is sent again to it: what was found before is the answer.
-TEST(WriteBatch, EndsAtAServerThatRejectsStatementNumbers) {
+TEST(Batch, EndsAtAServerThatRejectsStatementNumbers) {
   for (const std::string& rejection :
        {kUnknownField, failure(72, "stmtIds may not be specified"),
         failure(323, "BSON field 'stmtIds' is not in API Version 1")}) {
@@ -207,7 +207,7 @@ TEST(WriteBatch, EndsAtAServerThatRejectsStatementNumbers) {
 }
 
 /// Not true of what was stored before it.
-TEST(WriteBatch, AFailedResendDoesNotSayThatNothingIsStored) {
+TEST(Batch, AFailedResendDoesNotSayThatNothingIsStored) {
   const auto failed = [](const std::vector<std::string>& labels) {
     return failure(10107, "not primary", labels);
   };
@@ -222,7 +222,7 @@ TEST(WriteBatch, AFailedResendDoesNotSayThatNothingIsStored) {
       .play();
 }
 
-TEST(WriteBatch, FailsIfTheTimeIsUpBeforeAPartWasSent) {
+TEST(Batch, FailsIfTheTimeIsUpBeforeAPartWasSent) {
   const std::string options = kUnordered + int_field("maxTimeMS", 50);
   ExchangeScript script(only_id);
   script.request(client(Form::sequence, options, many(0, 20'001)))
@@ -286,7 +286,7 @@ TEST_F(LargeDocuments, GoInPartsInATransaction) {
 
 // ---- errors of the whole command -------------------------------------------------------------
 
-TEST(WriteBatch, CuresATopLevelDuplicateOfOneDocument) {
+TEST(Batch, CuresATopLevelDuplicateOfOneDocument) {
   const std::string top = failure(11000, "E11000") + doc_field("keyPattern", int_field("_id", 1));
   const auto rules = [](std::uint32_t attempts) {
     return [attempts] { return rule_set_of(with({.attempts = attempts}, rule("shop.*", "_id"))); };
@@ -324,7 +324,7 @@ TEST(WriteBatch, CuresATopLevelDuplicateOfOneDocument) {
 
 /// A document that cannot take its value stands in the tail that goes again: its error is ours at
 /// each step, and ends the batch.
-TEST(WriteBatch, KeepsRefusedDocumentsInTheirPlace) {
+TEST(Batch, KeepsRefusedDocumentsInTheirPlace) {
   const auto rules = [] { return rule_set_of(rule("shop.*", "a.b")); };
   const auto value = [](std::int64_t b) { return doc(doc_field("a", long_field("b", b))); };
   const std::string blocked = doc(int_field("a", 1));
@@ -389,7 +389,7 @@ std::string all_three(std::int32_t i, std::int64_t id, std::int64_t code, std::i
              long_field("silent", silent));
 }
 
-TEST(WriteBatch, ReportsTheValuesThatAreStored) {
+TEST(Batch, ReportsTheValuesThatAreStored) {
   const std::string own = doc(string_field("_id", "own"));
   const std::string own_stored =
       doc(string_field("_id", "own") + long_field("code", 2) + long_field("silent", 2));
@@ -447,7 +447,7 @@ TEST(WriteBatch, ReportsTheValuesThatAreStored) {
 }
 
 /// A driver's second try: what is stored are the values of the first one.
-TEST(WriteBatch, DoesNotReportWhatAnEarlierTryHasStored) {
+TEST(Batch, DoesNotReportWhatAnEarlierTryHasStored) {
   const auto rules = [] {
     auto id = rule("shop.*", "_id");
     id.report = true;
@@ -488,7 +488,7 @@ const std::string kAgain =
     int_field("code", 112) + string_field("codeName", "WriteConflict") +
     texts_field("errorLabels", {"TransientTransactionError"});
 
-TEST(WriteBatch, TellsTheDriverToRunATransactionAgain) {
+TEST(Batch, TellsTheDriverToRunATransactionAgain) {
   const auto sent = [](const std::string& options) {
     return ExchangeScript(only_id)
         .request(client(Form::sequence, options + kTransaction, {nth(0), nth(1), nth(2)}))
@@ -527,7 +527,7 @@ TEST(WriteBatch, TellsTheDriverToRunATransactionAgain) {
       .play();
 }
 
-TEST(WriteBatch, SurfacesDuplicatesInTransactionsWhereTold) {
+TEST(Batch, SurfacesDuplicatesInTransactionsWhereTold) {
   const auto rules = [] {
     auto id = rule("shop.*", "_id");
     id.in_transaction = InTransaction::surface;
@@ -592,5 +592,5 @@ TEST_F(Row, GoesOnDespiteAllElse) {
             ActionKind::reply);
 }
 
-}  // namespace write_batch_test
+}  // namespace batch_test
 }  // namespace idproxy::rewrite

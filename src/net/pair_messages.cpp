@@ -177,8 +177,9 @@ void ConnectionPair::forwarded(const RequestGate::Message& message, Bytes reques
   request_gate_.forwarded();
   ++counts_.requests;
   if (!message.expects_reply) return load_.requests.add();
-  const bool exhausts = wire::is_legacy_exhaust(message.header, request);
-  if (exhausts) reply_gate_.ledger().permit_unrequested();
+  if (message.header.op_code == wire::OpCode::query && wire::is_exhaust(request)) {
+    reply_gate_.ledger().permit_unrequested();
+  }
   expect_reply(message, message.header.request_id);
 }
 

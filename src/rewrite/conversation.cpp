@@ -7,9 +7,10 @@
 
 namespace idproxy::rewrite {
 
-Conversation::Conversation(Bytes request)
-    : request_id_(wire::read_header(request).request_id),
-      acknowledged_(wire::expects_reply(wire::read_header(request), request)) {}
+Conversation::Conversation(Bytes request) : Conversation(wire::read_header(request), request) {}
+
+Conversation::Conversation(const wire::MsgHeader& header, Bytes request)
+    : request_id_(header.request_id), acknowledged_(wire::expects_reply(header, request)) {}
 
 Action Conversation::answered(ids::Result<ids::Grant> /*grant*/, const Context& /*context*/,
                               Workspace& /*workspace*/) {

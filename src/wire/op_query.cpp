@@ -22,10 +22,9 @@ std::optional<OpQueryView> OpQueryView::parse(Bytes message) {
   return view;
 }
 
-bool is_legacy_exhaust(const MsgHeader& header, Bytes front) {
+bool is_exhaust(Bytes front) {
   constexpr std::uint32_t kExhaust = 1U << 6;
-  return header.op_code == OpCode::query && front.size() >= kHeaderSize + 4 &&
-         (load_u32(front.data() + kHeaderSize) & kExhaust) != 0;
+  return front.size() >= kHeaderSize + 4 && (load_u32(front.data() + kHeaderSize) & kExhaust) != 0;
 }
 
 }  // namespace idproxy::wire

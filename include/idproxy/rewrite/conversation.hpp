@@ -79,6 +79,9 @@ class Conversation {
   Buffer original_;
   std::vector<Forwarded> forwarded_;
   std::size_t handed_out_ = 0;
+
+ private:
+  Conversation(const wire::MsgHeader& header, Bytes request);
 };
 
 /// The conversations about `message`, each with what classify() has found in it. `server` and

@@ -19,9 +19,9 @@ struct OpQueryView {
   [[nodiscard]] static std::optional<OpQueryView> parse(Bytes message);
 };
 
-/// True for an OP_QUERY that servers may answer with any number of OP_REPLYs without further
-/// requests (flag Exhaust; servers before 5.1). `front` as above, including the flags.
-[[nodiscard]] bool is_legacy_exhaust(const MsgHeader& header, Bytes front);
+/// True if servers may answer this OP_QUERY with any number of OP_REPLYs without further requests
+/// (flag Exhaust; servers before 5.1). `front`: of the message, with its flags; else it is false.
+[[nodiscard]] bool is_exhaust(Bytes front);
 
 /// OP_REPLY, the reply to OP_QUERY:
 ///

@@ -66,6 +66,7 @@ net::Options read_net(Parameters& file, const Servers& servers, std::chrono::sys
   options.max_connections =
       static_cast<std::uint32_t>(listen.integer("max_connections", 1, 1'000'000, 10000));
   options.connect_timeout = upstream.duration("connect_timeout", 1ms, 10min, 5s);
+  options.proxy_protocol = upstream.choice("proxy_protocol", {"off", "v2"}) == 1;
   options.client_tls = read_client_tls(listen.section("tls"), now);
   options.server_tls = servers.tls;
   options.limits = read_limits(file.section("limits"));

@@ -11,6 +11,7 @@
 
 #include "idproxy/base/owned.hpp"
 #include "idproxy/base/words.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -65,6 +66,7 @@ constexpr auto kOptions = std::to_array<std::string_view>({
     "tlsAllowInvalidCertificates",
     "tlsAllowInvalidHostnames",
     "tlsCAFile",
+    "tlsCRLFile",
     "tlsCertificateKeyFile",
     "tlsCertificateKeyFilePassword",
     "tlsDisableCertificateRevocationCheck",
@@ -91,6 +93,7 @@ constexpr const char* kInvalidHostnames = "tlsAllowInvalidHostnames";
 constexpr const char* kNoOcsp = "tlsDisableOCSPEndpointCheck";
 constexpr const char* kNoRevocation = "tlsDisableCertificateRevocationCheck";
 constexpr const char* kCaFile = "tlsCAFile";
+constexpr const char* kCrlFile = "tlsCRLFile";
 constexpr const char* kKeyFile = "tlsCertificateKeyFile";
 constexpr const char* kPassword = "tlsCertificateKeyFilePassword";
 
@@ -144,7 +147,6 @@ void warn_of_no_effect(const mongoc_uri_t& uri, std::string_view key, Parameters
   constexpr std::string_view kNothingAsked =
       "the proxy does not ask authorities for revoked certificates";
   warn(kNoOcsp, kNothingAsked);
-  warn(kNoRevocation, kNothingAsked);
   if (!mongoc_uri_has_option(&uri, kKeyFile)) warn(kPassword, "no tlsCertificateKeyFile");
 }
 
@@ -181,7 +183,7 @@ std::string fault_of_tls_options(std::string_view options) {
   if (both({"tls", "ssl"}) && given.at("tls") != given.at("ssl")) {
     return "tls and ssl are two names of one option, and have different values";
   }
-  for (const char* file : {kCaFile, kKeyFile}) {
+  for (const char* file : {kCaFile, kCrlFile, kKeyFile}) {
     const auto found = given.find(ascii_lower(file));
     if (found != given.end() && found->second.empty()) return std::string(file) + " names no file";
   }
@@ -191,16 +193,24 @@ std::string fault_of_tls_options(std::string_view options) {
 /// Reads the TLS options
 /// (https://www.mongodb.com/docs/manual/reference/connection-string-options/#tls-options). Warns at
 /// `key` of those that disable verification or have no effect.
-net::tls::ClientOptions read_tls_options(const mongoc_uri_t& uri, std::string_view key,
-                                         Parameters& reader) {
+net::tls::ClientOptions read_tls_options(const mongoc_uri_t& uri, std::string crl_file,
+                                         std::string_view key, Parameters& reader) {
   warn_of_no_effect(uri, key, reader);
-  if (!mongoc_uri_get_tls(&uri)) return {};
+  if (!mongoc_uri_get_tls(&uri)) {
+    if (!crl_file.empty()) {
+      reader.warning(key,
+                     std::string(kCrlFile) + " has no effect: the string does not say tls=true");
+    }
+    return {};
+  }
   net::tls::ClientOptions options;
   const bool insecure = is_true(uri, kInsecure);
   options.ca_file = text_of(uri, kCaFile);
+  options.crl_file = std::move(crl_file);
   options.certificate_key_file = text_of(uri, kKeyFile);
   options.password = text_of(uri, kPassword);
   options.allow_invalid_certificates = insecure || is_true(uri, kInvalidCertificates);
+  options.ignore_staple = is_true(uri, kNoRevocation);
   options.allow_invalid_hostnames = insecure || is_true(uri, kInvalidHostnames);
   warn_of_unsafe(options, key, reader);
   return options;
@@ -370,7 +380,7 @@ std::optional<ConnectionString> parse_connection_string(const std::string& uri,
   }
   result.srv = uri.starts_with(kSrvScheme);
   result.tls = mongoc_uri_get_tls(parsed.get());
-  result.tls_options = read_tls_options(*parsed, key, reader);
+  result.tls_options = read_tls_options(*parsed, id_store::mongo::crl_file_of(uri), key, reader);
   result.direct = mongoc_uri_get_option_as_bool(parsed.get(), MONGOC_URI_DIRECTCONNECTION, false);
   if (const char* name = mongoc_uri_get_replica_set(parsed.get())) result.replica_set = name;
   result.has_user = mongoc_uri_get_username(parsed.get()) != nullptr;

@@ -51,6 +51,7 @@ std::vector<std::string> needs_restart(const Config& running, const Config& next
              "listen.tls.mode");
   add_unless(same_servers, "upstream.uri");
   add_unless(running.net.connect_timeout == next.net.connect_timeout, "upstream.connect_timeout");
+  add_unless(running.net.proxy_protocol == next.net.proxy_protocol, "upstream.proxy_protocol");
   add_unless(before.store_uri == after.store_uri,
              after.store_uri ? after.store_uri_key : before.store_uri_key);
   add_unless(running.id_store.db == next.id_store.db, "id_store.db");

@@ -26,6 +26,7 @@ void warn_of_no_effect(std::string_view key, std::string_view why, Parameters& t
 void warn_of_mode(ClientCertificate client_certificate, Parameters& tls) {
   warn_of_no_effect("certificate_key_file", "mode: off", tls);
   warn_of_no_effect("ca_file", "mode: off", tls);
+  warn_of_no_effect("crl_file", "mode: off", tls);
   if (client_certificate == ClientCertificate::none) return;
   tls.warning("client_certificate", "has no effect with mode: off");
 }
@@ -48,25 +49,63 @@ std::optional<net::tls::ServerOptions> read_files(ClientCertificate client_certi
                                      "certificates: client_certificate is not none",
                                      tls)
                        : read_path("ca_file", Access::any, tls);
+  const auto crl = read_path("crl_file", Access::any, tls);
+  if (crl && !asks) warn_of_no_effect("crl_file", "client_certificate: none", tls);
   const bool lacks_ca = !ca && (asks || !tls.is_none("ca_file"));
-  if (!own || lacks_ca) return std::nullopt;
-  return net::tls::ServerOptions{*own, ca.value_or(""), client_certificate};
+  if (!own || lacks_ca || (!crl && !tls.is_none("crl_file"))) return std::nullopt;
+  return net::tls::ServerOptions{*own, ca.value_or(""), client_certificate, crl.value_or("")};
+}
+
+const char* key_of(Fault::File file) {
+  switch (file) {
+    case Fault::File::ca:
+      return "ca_file";
+    case Fault::File::crl:
+      return "crl_file";
+    case Fault::File::certificate_key:
+      break;
+  }
+  return "certificate_key_file";
+}
+
+const char* option_of(Fault::File file) {
+  switch (file) {
+    case Fault::File::ca:
+      return "tlsCAFile";
+    case Fault::File::crl:
+      return "tlsCRLFile";
+    case Fault::File::certificate_key:
+      break;
+  }
+  return "tlsCertificateKeyFile";
+}
+
+/// `options`: of either side.
+template <class Options>
+const std::string& path_of(Fault::File file, const Options& options) {
+  switch (file) {
+    case Fault::File::ca:
+      return options.ca_file;
+    case Fault::File::crl:
+      return options.crl_file;
+    case Fault::File::certificate_key:
+      break;
+  }
+  return options.certificate_key_file;
 }
 
 void report(const Fault& fault, const net::tls::ServerOptions& options, Parameters& tls) {
-  const bool is_ca = fault.file == Fault::File::ca;
-  const std::string& path = is_ca ? options.ca_file : options.certificate_key_file;
-  const char* key = is_ca ? "ca_file" : "certificate_key_file";
-  tls.error(key, "cannot use " + shown_path(path, key, tls) + ": " + fault.reason);
+  const char* key = key_of(fault.file);
+  tls.error(key, "cannot use " + shown_path(path_of(fault.file, options), key, tls) + ": " +
+                     fault.reason);
 }
 
 /// Does not show a path that contains '@': it may be the end of a password that was not
 /// percent-encoded, and whose '/' and '?' seemed to begin the options.
 void report(const Fault& fault, const std::string& path, std::string_view key, Parameters& reader) {
-  const std::string name = fault.file == Fault::File::ca ? "tlsCAFile" : "tlsCertificateKeyFile";
   const bool may_be_secret = path.empty() || path.find('@') != std::string::npos;
   const std::string file = may_be_secret ? "the file" : "'" + shown(path) + "'";
-  reader.error(key, "cannot use " + file + " of " + name + ": " + fault.reason);
+  reader.error(key, "cannot use " + file + " of " + option_of(fault.file) + ": " + fault.reason);
 }
 
 /// Also keeps OpenSSL from opening a pipe, which would block it.
@@ -87,7 +126,8 @@ Shared read_client_tls(Parameters& tls, std::chrono::sys_seconds now) {
       tls.choice("client_certificate", {"none", "optional", "require"}));
   if (!required) {
     // After an invalid mode, these keys are known, but whether they have an effect is not.
-    for (const char* key : {"certificate_key_file", "ca_file"}) (void)tls.optional_text(key);
+    for (const char* key : {"certificate_key_file", "ca_file", "crl_file"})
+      (void)tls.optional_text(key);
     if (is_word) warn_of_mode(client_certificate, tls);
     return nullptr;
   }
@@ -109,12 +149,11 @@ Shared make_server_tls(const ConnectionString& uri, std::string_view key,
   const bool own = can_be_used(options.certificate_key_file, Access::secret,
                                Fault::File::certificate_key, key, reader);
   const bool ca = can_be_used(options.ca_file, Access::any, Fault::File::ca, key, reader);
-  if (!own || !ca) return nullptr;
+  const bool crl = can_be_used(options.crl_file, Access::any, Fault::File::crl, key, reader);
+  if (!own || !ca || !crl) return nullptr;
   const auto context = Context::for_servers(options);
   if (!context) {
-    const bool is_ca = context.error().file == Fault::File::ca;
-    const std::string& path = is_ca ? options.ca_file : options.certificate_key_file;
-    report(context.error(), path, key, reader);
+    report(context.error(), path_of(context.error().file, options), key, reader);
     return nullptr;
   }
   warn_of_dates(**context, now, key, reader);

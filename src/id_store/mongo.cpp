@@ -9,6 +9,7 @@
 
 #include "id_store/library.hpp"
 #include "idproxy/base/buffer.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/server_hello.hpp"
@@ -191,6 +192,27 @@ Uri uri_of(const std::string& text, std::chrono::milliseconds wtimeout) {
     mongoc_uri_set_option_as_bool(uri.get(), MONGOC_URI_DIRECTCONNECTION, false);
   }
   return uri;
+}
+
+/// libmongoc takes the file only together with all other TLS options, and those of the string count
+/// no more.
+void set_crl_file(mongoc_client_pool_t* pool, const mongoc_uri_t* uri, const std::string& file) {
+  if (file.empty() || !mongoc_uri_get_tls(uri)) return;
+  const auto text = [&](const char* name) {
+    return mongoc_uri_get_option_as_utf8(uri, name, nullptr);
+  };
+  const auto is_set = [&](const char* name) {
+    return mongoc_uri_get_option_as_bool(uri, name, false);
+  };
+  const bool insecure = is_set(MONGOC_URI_TLSINSECURE);
+  mongoc_ssl_opt_t options = *mongoc_ssl_opt_get_default();
+  options.pem_file = text(MONGOC_URI_TLSCERTIFICATEKEYFILE);
+  options.pem_pwd = text(MONGOC_URI_TLSCERTIFICATEKEYFILEPASSWORD);
+  options.ca_file = text(MONGOC_URI_TLSCAFILE);
+  options.crl_file = file.c_str();
+  options.weak_cert_validation = insecure || is_set(MONGOC_URI_TLSALLOWINVALIDCERTIFICATES);
+  options.allow_invalid_hostname = insecure || is_set(MONGOC_URI_TLSALLOWINVALIDHOSTNAMES);
+  mongoc_client_pool_set_ssl_opts(pool, &options);  // copies the texts
 }
 
 std::string text_or_nothing(const char* text) {
@@ -506,6 +528,20 @@ std::string SetNameCheck::fault() {
   return fault_;
 }
 
+std::string crl_file_of(std::string_view uri) {
+  constexpr std::string_view kOption = "tlscrlfile=";
+  uri.remove_prefix(std::min(uri.find('?'), uri.size()));
+  while (!uri.empty()) {
+    uri.remove_prefix(1);
+    const std::string option(uri.substr(0, uri.find_first_of("&;")));
+    uri.remove_prefix(option.size());
+    if (!ascii_lower(option).starts_with(kOption)) continue;
+    const Owned<char, bson_free> value(mongoc_uri_unescape(option.c_str() + kOption.size()));
+    return value ? value.get() : "";
+  }
+  return {};
+}
+
 Pool::Pool(const std::string& uri, std::chrono::milliseconds wtimeout, std::string uri_key)
     : wtimeout_(wtimeout), set_name_(std::make_unique<SetNameCheck>(uri, uri_key)) {
   open_library();
@@ -513,6 +549,7 @@ Pool::Pool(const std::string& uri, std::chrono::milliseconds wtimeout, std::stri
   login_ = login_of(parsed.get(), std::move(uri_key));
   pool_.reset(mongoc_client_pool_new(parsed.get()));
   if (!pool_) std::abort();  // checked by config
+  set_crl_file(pool_.get(), parsed.get(), crl_file_of(uri));
   mongoc_client_pool_set_error_api(pool_.get(), MONGOC_ERROR_API_VERSION_2);
   CommandMonitor::watch_all(pool_.get());
   mongoc_client_pool_set_appname(pool_.get(), "mongo-idproxy");

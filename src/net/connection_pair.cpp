@@ -177,12 +177,14 @@ void ConnectionPair::tls_failed(std::string_view client, std::string_view reason
 }
 
 void ConnectionPair::connect() {
-  auto connector =
-      Connector::start(thread_, server_, [this](Stream* stream, const Connector::Failure& failure) {
-        connector_ = nullptr;
-        guarded(
-            [&] { stream == nullptr ? not_connected(failure) : connected(std::move(*stream)); });
-      });
+  auto connector = Connector::start(thread_, server_, downstream_.socket(),
+                                    [this](Stream* stream, const Connector::Failure& failure) {
+                                      connector_ = nullptr;
+                                      guarded([&] {
+                                        stream == nullptr ? not_connected(failure)
+                                                          : connected(std::move(*stream));
+                                      });
+                                    });
   // It may have failed at once.
   if (!closed_ && !unreachable_) connector_ = std::move(connector);
 }

@@ -84,16 +84,18 @@ class Connector::Attempt final : EventLoop::Watcher {
 };
 
 std::shared_ptr<Connector> Connector::start(IoThread& thread, std::shared_ptr<Upstream> server,
-                                            Done done) {
-  auto connector = std::make_shared<Connector>(thread, std::move(server), std::move(done));
+                                            int client, Done done) {
+  auto connector = std::make_shared<Connector>(thread, std::move(server), client, std::move(done));
   connector->guarded([&] { connector->begin(); });
   return connector;
 }
 
-Connector::Connector(IoThread& thread, std::shared_ptr<Upstream> server, Done done)
+Connector::Connector(IoThread& thread, std::shared_ptr<Upstream> server, int client, Done done)
     : thread_(thread),
       server_(std::move(server)),
       done_(std::move(done)),
+      // Read now: after a disconnect the kernel does not know the client's address any more.
+      header_(thread.shared.options.proxy_protocol ? proxy_header(client) : ""),
       deadline_(thread.loop),
       pause_(thread.loop),
       failures_(server_->backoff.failures()),
@@ -126,7 +128,8 @@ void Connector::begin() {
   deadline_.start(thread_.shared.options.connect_timeout, [self = shared_from_this()] {
     self->guarded([&] { self->fail("no answer within upstream.connect_timeout"); });
   });
-  take_turn();
+  // A client that has gone is noticed by those who read from it, and then this is cancelled.
+  if (header_) take_turn();
 }
 
 void Connector::take_turn() {
@@ -220,6 +223,10 @@ void Connector::connected(FileDescriptor socket) {
   pause_.cancel();
   attempts_.clear();
   set_tcp_options(socket.get());
+  if (!header_->empty()) {
+    const ssize_t sent = ::send(socket.get(), header_->data(), header_->size(), MSG_NOSIGNAL);
+    if (sent != static_cast<ssize_t>(header_->size())) return fail("it took no PROXY header");
+  }
   const auto& context = thread_.server_tls;
   const std::string& host = server_->route.upstream.host;
   stream_.open(std::move(socket), context ? tls::Engine::connect(context, host) : nullptr);

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,9 +31,10 @@ class Connector : public std::enable_shared_from_this<Connector> {
   /// Called once, unless cancelled: with the open stream, or with null and the failure.
   using Done = std::function<void(Stream* stream, const Failure& failure)>;
 
-  /// Fails after Options::connect_timeout in all.
+  /// Fails after Options::connect_timeout in all. `client`: the socket of the client that the
+  /// connection is for, or -1; the server is told who it is if Options::proxy_protocol says so.
   static std::shared_ptr<Connector> start(IoThread& thread, std::shared_ptr<Upstream> server,
-                                          Done done);
+                                          int client, Done done);
   void cancel();
   /// Counts and logs a connection that broke after its handshake because of TLS, and begins a
   /// pause, as if the connection had not been made.
@@ -40,7 +42,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   /// Counts and logs a connection on which the server did not answer hello.
   static void gave_no_answer(IoThread& thread, Upstream& server, std::string_view reason);
 
-  Connector(IoThread& thread, std::shared_ptr<Upstream> server, Done done);
+  Connector(IoThread& thread, std::shared_ptr<Upstream> server, int client, Done done);
   ~Connector();
 
  private:
@@ -69,6 +71,8 @@ class Connector : public std::enable_shared_from_this<Connector> {
   IoThread& thread_;
   std::shared_ptr<Upstream> server_;
   Done done_;  // empty once it is over
+  std::optional<std::string>
+      header_;  // of the PROXY protocol; "": none; nothing: no client is left
   Timer deadline_;
   Timer pause_;             // until this connector's turn; then until the next address's
   std::uint32_t failures_;  // the server's, when this connector began

@@ -18,6 +18,7 @@ namespace {
 // How often to ask a server that no client is connected to.
 constexpr std::chrono::seconds kAskIdle{10};
 
+constexpr int kNoClient = -1;
 constexpr std::int32_t kRequestId = 1;
 // mongod's reply has about 1 KB; with 50 members, less than 30 KB.
 constexpr std::int32_t kLargestReply = 64 * 1024;
@@ -138,7 +139,7 @@ void Prober::Probe::start() {
       self->end(std::nullopt);
     }
   };
-  connector_ = Connector::start(thread_, server_, connected);
+  connector_ = Connector::start(thread_, server_, kNoClient, connected);
 }
 
 void Prober::Probe::cancel() {

@@ -48,6 +48,22 @@ bool is_tcp(const SocketAddress& address) {
   return family == AF_INET || family == AF_INET6;
 }
 
+void append_big_u16(std::string& to, std::uint16_t number) {
+  to += static_cast<char>(number >> 8);
+  to += static_cast<char>(number & 0xff);
+}
+
+template <class Bytes>
+void append_address(std::string& to, const Bytes& bytes) {
+  for (const unsigned char byte : bytes) to += static_cast<char>(byte);
+}
+
+/// An IPv4 address in the form that a listener at :: sees ("::ffff:10.0.0.7") as what it is.
+address plain(const address& of) {
+  const bool is_mapped = of.is_v6() && of.to_v6().is_v4_mapped();
+  return is_mapped ? make_address_v4(boost::asio::ip::v4_mapped, of.to_v6()) : of;
+}
+
 }  // namespace
 
 std::optional<SocketAddress> address_of(const Endpoint& endpoint) {
@@ -77,6 +93,43 @@ std::string peer_name(int fd) {
   if (!is_tcp(peer)) return {};
   const tcp::endpoint from = tcp_endpoint(peer);
   return Endpoint{from.address().to_string(), from.port(), {}}.text();
+}
+
+std::optional<std::string> proxy_header(int client) {
+  constexpr std::string_view kSignature("\r\n\r\n\0\r\nQUIT\n", 12);
+  constexpr char kLocal = 0x20;  // version 2, and the command
+  constexpr char kProxy = 0x21;
+  constexpr char kTcp4 = 0x11;
+  constexpr char kTcp6 = 0x21;
+  std::string header(kSignature);
+  const SocketAddress own = client < 0 ? SocketAddress() : asked(::getsockname, client);
+  if (client < 0 || own.protocol().family() == AF_UNIX) {
+    header += kLocal;
+    header += '\0';
+    append_big_u16(header, 0);
+    return header;
+  }
+  const SocketAddress peer = asked(::getpeername, client);
+  if (!is_tcp(own) || !is_tcp(peer)) return std::nullopt;
+  const tcp::endpoint from = tcp_endpoint(peer);
+  const tcp::endpoint to = tcp_endpoint(own);
+  const address source = plain(from.address());
+  const address target = plain(to.address());
+  header += kProxy;
+  if (source.is_v4() && target.is_v4()) {
+    header += kTcp4;
+    append_big_u16(header, 2 * 4 + 2 * 2);
+    append_address(header, source.to_v4().to_bytes());
+    append_address(header, target.to_v4().to_bytes());
+  } else {
+    header += kTcp6;
+    append_big_u16(header, 2 * 16 + 2 * 2);
+    append_address(header, from.address().to_v6().to_bytes());
+    append_address(header, to.address().to_v6().to_bytes());
+  }
+  append_big_u16(header, from.port());
+  append_big_u16(header, to.port());
+  return header;
 }
 
 bool is_of_this_host(const address& asked_of, error_code& error) {

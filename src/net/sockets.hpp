@@ -26,6 +26,13 @@ using SocketAddress = boost::asio::generic::stream_protocol::endpoint;
 /// The peer's address for logs, "10.0.0.7:50122"; "" for Unix sockets and lost connections.
 [[nodiscard]] std::string peer_name(int fd);
 
+/// The header of the PROXY protocol, version 2, that tells a server who the client at the socket
+/// `client` is and which of our addresses it connected to
+/// (https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt, 2.2). Over a Unix socket, and with
+/// -1, for connections of the proxy's own, it is the command LOCAL, without addresses. Nothing if
+/// the client is lost: its requests must not seem to be the proxy's.
+[[nodiscard]] std::optional<std::string> proxy_header(int client);
+
 /// True if this address belongs to this host. Asks the kernel by means of datagram sockets, on
 /// which it sends nothing: listing all addresses would need a netlink socket, which the systemd
 /// unit forbids. Sets `error` if it cannot ask, for lack of descriptors. If

@@ -19,6 +19,8 @@ struct Unusable {
   std::string why;  // a predicate for the file's name: "has no private key"
 };
 
+constexpr const char* kNoCertificate = "has no certificate";
+
 template <class T>
 using Read = boost::system::result<T, Unusable>;
 
@@ -31,9 +33,9 @@ struct Identity {
 
 using OwnedCrl = std::unique_ptr<X509_CRL, Free<X509_CRL_free>>;
 
-/// The content of a CA file: certificates, and certificate revocation lists.
+/// The content of a CA file, or of one with certificate revocation lists.
 struct Authorities {
-  std::vector<OwnedCertificate> certificates;  ///< not empty
+  std::vector<OwnedCertificate> certificates;
   std::vector<OwnedCrl> revoked;
 };
 
@@ -78,7 +80,6 @@ Read<Authorities> read_blocks(const std::string& text) {
     if (block->x509) found.certificates.emplace_back(std::exchange(block->x509, nullptr));
     if (block->crl) found.revoked.emplace_back(std::exchange(block->crl, nullptr));
   }
-  if (found.certificates.empty()) return Unusable{"has no certificate"};
   return found;
 }
 
@@ -120,6 +121,7 @@ Read<Identity> read_identity(const std::string& file, const std::string& passwor
   if (!text) return text.error();
   Read<Authorities> blocks = read_blocks(*text);
   if (!blocks) return blocks.error();
+  if (blocks->certificates.empty()) return Unusable{kNoCertificate};
   Read<OwnedKey> key = read_key(*text, password);
   if (!key) return key.error();
   Identity identity{std::move(blocks->certificates), std::move(*key)};
@@ -211,20 +213,41 @@ void complete_chain(Context::Impl& impl) {
                                                SSL_BUILD_CHAIN_FLAG_CLEAR_ERROR);
 }
 
+/// Refuses the certificates that these lists revoke, and those of authorities without a list.
+void refuse(Context::Impl& impl, const std::vector<OwnedCrl>& lists) {
+  X509_STORE* store = SSL_CTX_get_cert_store(impl.ssl.get());
+  for (const OwnedCrl& one : lists) X509_STORE_add_crl(store, one.get());
+  if (!lists.empty()) X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+  note_content<X509_CRL_digest>(impl, lists);
+}
+
 /// Trusts the authorities in `file`, and lists their names for clients to choose a certificate by.
 Fallible trust(Context::Impl& impl, const std::string& file) {
   const Read<Authorities> authorities = read_authorities(file);
   if (!authorities) return ca_fault(authorities.error().why);
+  if (authorities->certificates.empty()) return ca_fault(kNoCertificate);
   X509_STORE* store = SSL_CTX_get_cert_store(impl.ssl.get());
   for (const OwnedCertificate& one : authorities->certificates) {
     X509_STORE_add_cert(store, one.get());
     SSL_CTX_add_client_CA(impl.ssl.get(), one.get());
   }
-  for (const OwnedCrl& one : authorities->revoked) X509_STORE_add_crl(store, one.get());
-  if (!authorities->revoked.empty()) X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+  refuse(impl, authorities->revoked);
   impl.trusted = "the CA file " + file;
   list(impl, authorities->certificates, file);
-  note_content<X509_CRL_digest>(impl, authorities->revoked);
+  return {};
+}
+
+/// Refuses the certificates that the lists in `file` revoke.
+Fallible refuse(Context::Impl& impl, const std::string& file) {
+  if (file.empty()) return {};
+  const Read<Authorities> lists = read_authorities(file);
+  if (!lists) return Fault{Fault::File::crl, lists.error().why};
+  if (lists->revoked.empty()) {
+    return Fault{Fault::File::crl, "has no certificate revocation list"};
+  }
+  refuse(impl, lists->revoked);
+  impl.trusted += " with the revocation lists of " + file;
+  impl.content += file;
   return {};
 }
 
@@ -259,6 +282,7 @@ boost::system::result<std::shared_ptr<const Context>, Fault> Context::for_client
   if (!options.ca_file.empty()) {
     if (const auto trusted = trust(*impl, options.ca_file); !trusted) return trusted.error();
   }
+  if (const auto refused = refuse(*impl, options.crl_file); !refused) return refused.error();
   complete_chain(*impl);
   impl->content += std::to_string(static_cast<int>(options.client_certificate));
   SSL_CTX_set_verify(impl->ssl.get(), mode_of(options.client_certificate), note_verification);
@@ -279,11 +303,13 @@ boost::system::result<std::shared_ptr<const Context>, Fault> Context::for_server
     SSL_CTX_set_default_verify_paths(impl->ssl.get());
     impl->trusted = "the system";
   }
+  if (const auto refused = refuse(*impl, options.crl_file); !refused) return refused.error();
   complete_chain(*impl);
   const bool checks = !options.allow_invalid_certificates;
   impl->checks_names = checks && !options.allow_invalid_hostnames;
   SSL_CTX_set_verify(impl->ssl.get(), checks ? SSL_VERIFY_PEER : SSL_VERIFY_NONE,
                      note_verification);
+  if (checks && !options.ignore_staple) ask_for_staple(impl->ssl.get(), note_staple);
   SSL_CTX_set_cert_cb(impl->ssl.get(), note_certificate_request, nullptr);
   return std::make_shared<const Context>(std::move(impl));
 }

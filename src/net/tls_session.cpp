@@ -84,11 +84,6 @@ void count_message(int sent, int /*version*/, int type, const void* /*bytes*/, s
   if (++session.idle_messages > Session::kMostIdleMessages) session.window.shut = true;
 }
 
-/// The session that `ssl` belongs to.
-Session& session_of(const SSL* ssl) {
-  return *static_cast<Session*>(SSL_get_ex_data(ssl, session_index()));
-}
-
 // ---- texts -----------------------------------------------------------------------------------
 
 /// The certificate that OpenSSL is verifying: "the client's certificate 'CN=a'", or an authority of
@@ -142,6 +137,10 @@ std::string verification_text(const Session& session, X509_STORE_CTX* verificati
 }
 
 }  // namespace
+
+Session& session_of(const SSL* ssl) {
+  return *static_cast<Session*>(SSL_get_ex_data(ssl, session_index()));
+}
 
 Session::Session(std::shared_ptr<const Context> given, Role ours)
     : context(std::move(given)), role(ours), ssl(SSL_new(context->impl().ssl.get())) {

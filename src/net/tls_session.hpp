@@ -65,6 +65,9 @@ struct Session {
   [[nodiscard]] Bytes first_bytes() const { return {front.data(), front_size}; }
 };
 
+/// The session that `ssl` belongs to.
+[[nodiscard]] Session& session_of(const SSL* ssl);
+
 // Callbacks for OpenSSL's verification of certificates. They put the reason for a refusal into
 // Session::reason.
 
@@ -74,6 +77,10 @@ int note_verification(int is_good, X509_STORE_CTX* verification) noexcept;
 /// SSL_CTX_set_cert_cb for clients: the server asks for our certificate. Refuses to send one that
 /// would make the server take the proxy for a member of its cluster.
 int note_certificate_request(SSL* ssl, void* none) noexcept;
+
+/// SSL_CTX_set_tlsext_status_cb for clients: refuses a server whose stapled OCSP response (RFC
+/// 6066, 8; RFC 6960) says that its certificate is revoked, or proves nothing. None is no fault.
+int note_staple(SSL* ssl, void* none) noexcept;
 
 /// False, with a reason, if the server's certificate and ours have the same cluster_attributes().
 bool differs_from_members(Session& session);

@@ -408,7 +408,9 @@ def test_each_key_of_the_file_is_read(tmp_path, instead):
     config: dict[str, Any] = {}
     wanted = {key: TOP.get(key, another_value(its)) for key, its in keys(schema()).items()}
     wanted |= {"listen.tls.certificate_key_file": str(certificates.proxy.file), "id_store.uri_file": str(secret),
-               "listen.tls.ca_file": str(certificates.authority.file)}
+               "listen.tls.ca_file": str(certificates.authority.file),
+               "listen.tls.crl_file": str(certificates.authority.revoked()),
+               "listen.tls.client_certificate": "require"}
     del wanted[instead]
     for key, value in wanted.items():
         put(config, key, value)

@@ -315,11 +315,23 @@ def trusted(directory, certificates, intermediate, theirs) -> pathlib.Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def trusted_and_lists(directory, certificates, intermediate, theirs) -> dict[str, str]:
+    """The same in two files."""
+    authorities, lists = directory / "authorities.pem", directory / "lists.pem"
+    authorities.write_bytes(certificates.authority.file.read_bytes() +
+                            intermediate.file.read_bytes())
+    lists.write_bytes(certificates.authority.revoked(theirs["revoked"]).read_bytes() +
+                      intermediate.revoked().read_bytes())
+    return {"ca_file": str(authorities), "crl_file": str(lists)}
+
+
 @pytest.fixture(scope="module", params=["none", "optional", "require"])
-def asking(request, certificates, trusted, standalone) -> Iterator[SimpleNamespace]:
-    listen = certificates.listen(
-        client_certificate=request.param,
-        **({"ca_file": str(trusted)} if request.param != "none" else {}))
+def asking(request, certificates, trusted, trusted_and_lists,
+           standalone) -> Iterator[SimpleNamespace]:
+    files: dict[str, dict[str, str]] = {
+        "none": {}, "optional": {"ca_file": str(trusted)}, "require": trusted_and_lists}
+    listen = certificates.listen(client_certificate=request.param, **files[request.param])
     with Proxy(configuration(standalone, RULES, listen=listen),
                access=certificates.access) as proxy:
         yield SimpleNamespace(proxy=proxy, mode=request.param)
@@ -668,15 +680,36 @@ class TestServers:
                 "tlsAllowInvalidHostnames=true"))
             assert ping(proxy.address) == (what in OF_NAMES)
 
-    def test_revoked(self, certificates, standalone, servers, start_proxy):
-        good = certificates.authority.issue("CN=still.test")
-        trusted = certificates.authority.except_for(servers["good"])
+    @pytest.mark.parametrize("files", ["one", "two"])
+    def test_revoked(self, certificates, standalone, servers, start_proxy, files):
+        authority = certificates.authority
+        good = authority.issue("CN=still.test")
+        options = ([f"tlsCAFile={authority.except_for(servers['good'])}"] if files == "one" else
+                   [f"tlsCAFile={authority.file}",
+                    f"tlsCRLFile={authority.revoked(servers['good'])}"])
         for shown, expected in ((servers["good"], False), (good, True)):
             with FakeServer(tls=server_context(shown)) as fake:
-                proxy = start_proxy(in_front_of(fake, standalone, f"tlsCAFile={trusted}"))
+                proxy = start_proxy(in_front_of(fake, standalone, *options))
                 assert ping(proxy.address) == expected
                 if not expected:
                     assert "is revoked" in unreachable(proxy, fake)
+
+    def test_revoked_for_the_id_store(self, certificates, secure, start_proxy):
+        """The same file serves libmongoc's connections."""
+        authority = certificates.authority
+        for revoked, ready in ((authority.issue("CN=another"), True),
+                               (certificates.servers, False)):
+            uri = certificates.access.uri(secure.address, f"tlsCRLFile={authority.revoked(revoked)}")
+            proxy = start_proxy({
+                "upstream": {"uri": certificates.access.uri(secure.address)},
+                "id_store": {"uri": uri},
+                "rules": [{"ns": "tls.*", "field": "n", "strategy": "counter"}]})
+            with proxy.client() as client:
+                if ready:
+                    client.tls.lists.insert_one({})
+                    continue
+                with pytest.raises(PyMongoError):
+                    client.tls.lists.insert_one({})
 
     def test_without_tls(self, certificates, standalone, start_proxy):
         with FakeServer() as fake:

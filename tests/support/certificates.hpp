@@ -3,6 +3,7 @@
 #include <openssl/bio.h>
 #include <openssl/ec.h>
 #include <openssl/evp.h>
+#include <openssl/ocsp.h>
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <openssl/x509.h>
@@ -191,6 +192,35 @@ class Authority {
     const Certified::Memory memory(BIO_new(BIO_s_mem()), BIO_free_all);
     PEM_write_bio_X509_CRL(memory.get(), crl.get());
     return Certified::text(memory);
+  }
+
+  /// An OCSP response (DER) that says `status`, V_OCSP_CERTSTATUS_…, of a certificate, valid from
+  /// two hours ago until `until_now`. `issuer`: who signed that, if it is not this authority.
+  [[nodiscard]] std::string answer(const Certified& about, int status,
+                                   std::chrono::seconds until_now = std::chrono::hours(24),
+                                   const EVP_MD* digest = EVP_sha1(),
+                                   const Authority* issuer = nullptr) const {
+    const X509* of = issuer == nullptr ? own_.x509() : issuer->own_.x509();
+    OCSP_BASICRESP* basic = OCSP_BASICRESP_new();
+    OCSP_CERTID* id = OCSP_cert_to_id(digest, about.x509(), of);
+    ASN1_TIME* from = X509_gmtime_adj(nullptr, -7200);
+    ASN1_TIME* until = X509_gmtime_adj(nullptr, static_cast<long>(until_now.count()));
+    OCSP_basic_add1_status(basic, id, status, 0, from, from, until);
+    OCSP_basic_sign(basic, own_.x509(), own_.key(), EVP_sha256(), nullptr, OCSP_NOCERTS);
+    OCSP_RESPONSE* response = OCSP_response_create(OCSP_RESPONSE_STATUS_SUCCESSFUL, basic);
+    std::string bytes = der(response);
+    OCSP_RESPONSE_free(response);
+    ASN1_TIME_free(until);
+    ASN1_TIME_free(from);
+    OCSP_CERTID_free(id);
+    OCSP_BASICRESP_free(basic);
+    return bytes;
+  }
+  static std::string der(const OCSP_RESPONSE* response) {
+    std::string bytes(static_cast<std::size_t>(i2d_OCSP_RESPONSE(response, nullptr)), '\0');
+    auto* at = reinterpret_cast<unsigned char*>(bytes.data());
+    i2d_OCSP_RESPONSE(response, &at);
+    return bytes;
   }
 
  private:

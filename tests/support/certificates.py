@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509 import ocsp
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 Days = tuple[float, float]
@@ -76,6 +77,25 @@ class Authority:
 
     def except_for(self, *revoked: Issued) -> pathlib.Path:
         """As `file`, with the list of certificates that are revoked behind it."""
+        return _write(self._directory, "revoked", self.certificate, self._list_of(*revoked))
+
+    def revoked(self, *revoked: Issued) -> pathlib.Path:
+        """That list alone."""
+        return _write(self._directory, "list", self._list_of(*revoked))
+
+    def answer(self, about: Issued, is_revoked: bool = False) -> bytes:
+        """The OCSP response that says so, valid for a month."""
+        now = datetime.datetime.now(datetime.timezone.utc)
+        day = datetime.timedelta(days=1)
+        status = ocsp.OCSPCertStatus.REVOKED if is_revoked else ocsp.OCSPCertStatus.GOOD
+        builder = ocsp.OCSPResponseBuilder().add_response(
+            about.certificate, self.certificate, hashes.SHA1(), status, now - day, now + 30 * day,
+            now - day if is_revoked else None, None)
+        signed = builder.responder_id(ocsp.OCSPResponderEncoding.HASH, self.certificate).sign(
+            self._key, hashes.SHA256())
+        return signed.public_bytes(serialization.Encoding.DER)
+
+    def _list_of(self, *revoked: Issued) -> x509.CertificateRevocationList:
         now = datetime.datetime.now(datetime.timezone.utc)
         day = datetime.timedelta(days=1)
         builder = x509.CertificateRevocationListBuilder(
@@ -83,8 +103,7 @@ class Authority:
         for each in revoked:
             builder = builder.add_revoked_certificate(
                 x509.RevokedCertificateBuilder(each.serial, now - day).build())
-        return _write(self._directory, "revoked", self.certificate,
-                      builder.sign(self._key, hashes.SHA256()))
+        return builder.sign(self._key, hashes.SHA256())
 
 
 def self_signed(directory: pathlib.Path, subject: str, hosts: Sequence[str] = LOCAL) -> Issued:

@@ -246,6 +246,10 @@ class Client {
   bool has_sessions_ = true;  // false: the server has none
 };
 
+/// The value of tlsCRLFile in a connection string, an option that libmongoc's parser does not know;
+/// empty: none.
+[[nodiscard]] std::string crl_file_of(std::string_view uri);
+
 /// A connection pool to one deployment, which libmongoc's threads monitor. Thread-safe. Overrides
 /// the connection string where the store depends on it: reads go to the primary, writes are
 /// retried, and a single host leads to its set's primary (unless directConnection=true).

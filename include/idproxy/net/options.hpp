@@ -59,6 +59,7 @@ struct Options {
   std::string replica_set;                ///< named by the connection string; empty: none
   std::uint32_t max_connections = 10000;  ///< client connections, over all listeners
   std::chrono::milliseconds connect_timeout{5000};
+  bool proxy_protocol = false;  ///< connections to servers begin with a header, version 2
   std::shared_ptr<const tls::Context> client_tls;  ///< towards clients; null: plain
   std::shared_ptr<const tls::Context> server_tls;  ///< towards servers; null: plain
   Limits limits;

@@ -25,6 +25,7 @@ struct ServerOptions {
   /// revocation lists, it must hold one for each authority that signs a client's certificate.
   std::string ca_file;
   ClientCertificate client_certificate = ClientCertificate::none;
+  std::string crl_file{};  ///< PEM: such lists, in a file of their own; empty: none
   bool operator==(const ServerOptions&) const = default;
 };
 
@@ -35,6 +36,8 @@ struct ClientOptions {
   std::string password;              ///< of the private key; empty: none
   bool allow_invalid_certificates = false;
   bool allow_invalid_hostnames = false;
+  std::string crl_file{};      ///< PEM, as above; empty: none
+  bool ignore_staple = false;  ///< do not ask servers for a stapled OCSP response
   bool operator==(const ClientOptions&) const = default;
 };
 
@@ -48,7 +51,7 @@ struct Certificate {
 
 /// Why a file cannot be used.
 struct Fault {
-  enum class File { certificate_key, ca };
+  enum class File { certificate_key, ca, crl };
   File file;
   std::string reason;  ///< a predicate for the file's name: "has no private key"
 };

@@ -22,6 +22,7 @@ TEST(Config, AnEmptyFileIsTheDefaults) {
   EXPECT_EQ(config.net.routes[0].upstream.text(), "127.0.0.1:27017");
   EXPECT_EQ(config.net.max_connections, 10000U);
   EXPECT_EQ(config.net.connect_timeout, 5s);
+  EXPECT_FALSE(config.net.proxy_protocol);
   EXPECT_GE(config.net.threads, 1U);
   EXPECT_EQ(config.log.level, log::Level::info);
   EXPECT_EQ(config.log.format, log::Format::automatic);
@@ -34,7 +35,7 @@ TEST(Config, AnEmptyFileIsTheDefaults) {
 TEST(Config, ReadsWhatHasAnEffect) {
   const Loaded loaded = load(
       "listen: {address: 10.0.0.1, port: 5000, max_connections: 7}\n"
-      "upstream: {uri: 'mongodb://s2', connect_timeout: 250ms}\n"
+      "upstream: {uri: 'mongodb://s2', connect_timeout: 250ms, proxy_protocol: v2}\n"
       "log: {level: debug, format: json}\n"
       "threads: 3\n"
       "id_store: {db: ids, uri: 'mongodb://bob:x@s1,s2/?tls=true', wtimeout: 1500ms}\n"
@@ -44,6 +45,7 @@ TEST(Config, ReadsWhatHasAnEffect) {
   EXPECT_EQ(config.net.routes.at(0).listen.text(), "10.0.0.1:5000");
   EXPECT_EQ(config.net.max_connections, 7U);
   EXPECT_EQ(config.net.connect_timeout, 250ms);
+  EXPECT_TRUE(config.net.proxy_protocol);
   EXPECT_EQ(config.net.threads, 3U);
   EXPECT_EQ(config.log.level, log::Level::debug);
   EXPECT_EQ(config.log.format, log::Format::json);

@@ -159,6 +159,13 @@ TEST(UriTls, IsReadFromItsOptions) {
   EXPECT_TRUE(files.uri->tls);
   EXPECT_EQ(files.uri->tls_options,
             (net::tls::ClientOptions{"/ca s.pem", "/own.pem", "a@b", false, false}));
+  const auto listed = read(
+      "mongodb://h/?tls=true&tlscrlfile=/c%20r.pem&"
+      "tlsDisableCertificateRevocationCheck=true");
+  ASSERT_TRUE(listed.uri);
+  EXPECT_EQ(listed.uri->tls_options.crl_file, "/c r.pem");
+  EXPECT_TRUE(listed.uri->tls_options.ignore_staple);
+  EXPECT_THAT(listed.found, testing::IsEmpty());
   EXPECT_EQ(read("mongodb://h/?tls=true").uri->tls_options, net::tls::ClientOptions());
   EXPECT_EQ(read("mongodb://h").uri->tls_options, net::tls::ClientOptions());
   const Read old = read(
@@ -242,16 +249,15 @@ struct Case {
 };
 
 TEST(UriTls, WarnsOfWhatHasNoEffect) {
-  constexpr const char* kRevocation =
-      " has no effect: the proxy does not ask authorities for revoked certificates";
   const Case kCases[] = {
       {"ocsp", "tlsDisableOCSPEndpointCheck=true",
        "1:1: warning: uri: tlsDisableOCSPEndpointCheck has no effect: the proxy does not ask"},
-      {"revocation", "tlsDisableCertificateRevocationCheck=false", kRevocation},
       {"password", "tls=true&tlsCertificateKeyFilePassword=secret",
        "1:1: warning: uri: tlsCertificateKeyFilePassword has no effect: no tlsCertificateKeyFile"},
       {"off", "tls=false&tlsCAFile=/secret",
        "1:1: warning: uri: tlsCAFile has no effect: tls=false"},
+      {"off_lists", "tls=false&tlsCRLFile=/secret",
+       "1:1: warning: uri: tlsCRLFile has no effect: the string does not say tls=true"},
       {"off_unsafe", "tls=false&tlsInsecure=true", "tlsInsecure has no effect: tls=false"},
   };
   for (const Case& c : kCases) {

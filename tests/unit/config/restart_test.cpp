@@ -44,6 +44,7 @@ TEST(NeedsRestart, NamesEachKeyThatIsAnother) {
       {"upstream.uri", "upstream: {uri: 'mongodb+srv://h.x.org/?tls=false'}",
        "upstream: {uri: 'mongodb+srv://i.x.org/?tls=false'}"},
       {"upstream.connect_timeout", "", "upstream: {connect_timeout: 1s}"},
+      {"upstream.proxy_protocol", "", "upstream: {proxy_protocol: v2}"},
       {"id_store.uri", "", "id_store: {uri: 'mongodb://127.0.0.1:27017'}"},
       {"id_store.uri", "id_store: {uri: 'mongodb://127.0.0.1:27017'}", ""},
       {"id_store.uri", "id_store: {uri: 'mongodb://bob:secret@127.0.0.1'}",

@@ -87,6 +87,26 @@ TEST_F(Tls, TowardsClientsIsOffUnlessRequired) {
   }
 }
 
+TEST_F(Tls, ReadsRevocationLists) {
+  const test::Certified lost = authority_.issue({.subject = "CN=lost"});
+  add("list.pem", authority_.revoke({&lost}), 0644);
+  const std::string asking = own() + ", client_certificate: require, " + file("ca_file", "ca.pem");
+  EXPECT_NE(listen(asking + ", " + file("crl_file", "list.pem")).net.client_tls, nullptr);
+  EXPECT_THAT(findings_, testing::IsEmpty());
+  EXPECT_EQ(listen(asking + ", " + file("crl_file", "ca.pem")).net.client_tls, nullptr);
+  EXPECT_THAT(findings_, ElementsAre(AllOf(HasSubstr("error: listen.tls.crl_file: cannot use"),
+                                           HasSubstr("has no certificate revocation list"))));
+  EXPECT_NE(listen(own() + ", " + file("crl_file", "list.pem")).net.client_tls, nullptr);
+  EXPECT_THAT(findings_, ElementsAre(HasSubstr("listen.tls.crl_file: has no effect with "
+                                               "client_certificate: none")));
+  const std::string uri = "tls=true&tlsCAFile=" + path("ca.pem") + "&tlsCRLFile=";
+  EXPECT_NE(upstream(uri + path("list.pem")).net.server_tls, nullptr);
+  EXPECT_THAT(findings_, testing::IsEmpty());
+  EXPECT_EQ(upstream(uri + path("ca.pem")).net.server_tls, nullptr);
+  EXPECT_THAT(findings_, ElementsAre(AllOf(HasSubstr("of tlsCRLFile"),
+                                           HasSubstr("has no certificate revocation list"))));
+}
+
 TEST_F(Tls, WarnsOfWhatHasNoEffectTowardsClients) {
   const std::string rest = file("certificate_key_file", "own.pem") + ",\n  " +
                            file("ca_file", "nowhere") + ",\n  client_certificate: require";

@@ -15,6 +15,8 @@
 #include <memory>
 #include <vector>
 
+#include "net/file_descriptor.hpp"
+
 namespace idproxy::net {
 namespace sockets_test {
 
@@ -124,6 +126,87 @@ TEST(OwnAddress, AreNotThoseOfOthersWhereAllCanBeBoundInAChildOfFork) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), own_is_own);
+}
+
+/// Both ends of a connection to a listener of this host.
+struct Connected {
+  explicit Connected(const char* host) {
+    const tcp::endpoint any(ip::make_address(host), 0);
+    const FileDescriptor listener(::socket(any.protocol().family(), SOCK_STREAM, 0));
+    sockaddr_storage bound{};
+    socklen_t size = sizeof bound;
+    if (::bind(listener.get(), any.data(), static_cast<socklen_t>(any.size())) != 0 ||
+        ::listen(listener.get(), 1) != 0 ||
+        ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+      return;
+    }
+    client = FileDescriptor(::socket(any.protocol().family(), SOCK_STREAM, 0));
+    if (::connect(client.get(), reinterpret_cast<sockaddr*>(&bound), size) != 0) return;
+    server = FileDescriptor(::accept(listener.get(), nullptr, nullptr));
+  }
+  FileDescriptor client;
+  FileDescriptor server;
+};
+
+std::string hex_of(std::string_view text) {
+  std::string hex;
+  for (const char c : text) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    hex += kDigits[static_cast<unsigned char>(c) >> 4];
+    hex += kDigits[static_cast<unsigned char>(c) & 15];
+  }
+  return hex;
+}
+
+std::string hex_of(std::uint16_t port) {
+  const char bytes[] = {static_cast<char>(port >> 8), static_cast<char>(port & 255)};
+  return hex_of(std::string_view(bytes, 2));
+}
+
+constexpr const char* kSignature = "0d0a0d0a000d0a515549540a";
+
+TEST(ProxyHeader, TellsWhoTheClientIs) {
+  const struct {
+    const char* host;
+    std::string begins;
+  } kCases[] = {
+      {"127.0.0.1",
+       "2111000c"
+       "7f0000017f000001"},
+      {"::1",
+       "21210024"
+       "00000000000000000000000000000001"
+       "00000000000000000000000000000001"},
+  };
+  for (const auto& c : kCases) {
+    const Connected both(c.host);
+    if (!both.server.is_open()) continue;  // no IPv6 here
+    const auto header = proxy_header(both.server.get());
+    ASSERT_TRUE(header);
+    EXPECT_EQ(hex_of(*header), kSignature + c.begins + hex_of(own_port(both.client.get())) +
+                                   hex_of(own_port(both.server.get())));
+  }
+}
+
+TEST(ProxyHeader, IsLocalForTheProxyItselfAndUnixSockets) {
+  const std::string local = std::string(kSignature) + "20000000";
+  EXPECT_EQ(hex_of(*proxy_header(-1)), local);
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  const FileDescriptor one(pair[0]);
+  const FileDescriptor other(pair[1]);
+  EXPECT_EQ(hex_of(*proxy_header(one.get())), local);
+}
+
+/// Else its requests would seem to be the proxy's own.
+TEST(ProxyHeader, IsNoneForAClientThatIsLost) {
+  Connected both("127.0.0.1");
+  const linger at_once{1, 0};
+  ::setsockopt(both.client.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  both.client.close();
+  char byte = 0;
+  EXPECT_LT(::recv(both.server.get(), &byte, 1, 0), 0);
+  EXPECT_FALSE(proxy_header(both.server.get()));
 }
 
 }  // namespace sockets_test

@@ -192,6 +192,28 @@ TEST_F(TlsVerify, RefusesWhatIsRevoked) {
   EXPECT_EQ(server_shows(sides_.server), "");
 }
 
+TEST_F(TlsVerify, ReadsListsInAFileOfTheirOwn) {
+  const Certified one = ca_.issue({.subject = "CN=lost", .names = {"db.example"}});
+  sides_.client_options.crl_file = sides_.files.add("crl.pem", ca_.revoke({&one}));
+  EXPECT_EQ(server_shows(one), "the server's certificate 'CN=lost' is revoked");
+  EXPECT_EQ(server_shows(sides_.server), "");
+  const auto fault_of = [&](const std::string& content) {
+    sides_.client_options.crl_file = sides_.files.add("crl.pem", content);
+    const auto made = Context::for_servers(sides_.client_options);
+    return made || made.error().file != Fault::File::crl ? "" : made.error().reason;
+  };
+  EXPECT_EQ(fault_of(ca_.pem()), "has no certificate revocation list");
+  EXPECT_THAT(fault_of("-----BEGIN X509 CRL-----\nno\n-----END X509 CRL-----\n"),
+              StartsWith("cannot be read as PEM: "));
+}
+
+TEST_F(TlsVerify, ReadsListsOfClientsInAFileOfTheirOwn) {
+  const Certified one = ca_.issue({.subject = "CN=lost"});
+  sides_.server_options.crl_file = sides_.files.add("crl.pem", ca_.revoke({&one}));
+  EXPECT_EQ(client_shows(one), "the client's certificate 'CN=lost' is revoked");
+  EXPECT_EQ(client_shows(sides_.client), "");
+}
+
 TEST_F(TlsVerify, RefusesWhatNoListSpeaksOf) {
   const Authority other("CN=Other CA");
   trust(other.pem() + ca_.pem() + other.revoke({}));

@@ -163,7 +163,8 @@ class ServersCheck {
   void state(const ServerHello& server) {
     if (server.wire_version > 0 && server.wire_version < server_release::k4_4) {
       check_.add(diagnosis::kServerTooOld, server.address,
-                 "the server is " + release_of(server) + ", and the proxy needs 4.4 or later",
+                 "the server is " + server_release::name_of(server.wire_version, server.version) +
+                     ", and the proxy needs 4.4 or later",
                  {"db.version()"});
     }
     if (server.state == "without a set") {
@@ -175,11 +176,6 @@ class ServersCheck {
                  "removed from its set",
                  {"rs.status().members.map(m => [m.name, m.stateStr, m.infoMessage])"});
     }
-  }
-
-  static std::string release_of(const ServerHello& server) {
-    return server.version.empty() ? server_release::name_of(server.wire_version)
-                                  : "MongoDB " + server.version;
   }
 
   void primary(const std::string& key, const std::vector<ServerHello>& all) {

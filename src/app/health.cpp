@@ -7,7 +7,6 @@
 
 #include "app/readiness.hpp"
 #include "app/watchdog.hpp"
-#include "idproxy/base/server_release.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -22,8 +21,7 @@ std::string count_of(std::uint64_t count, std::string_view what) {
 std::string line_of(const net::ServerStatistics::Listener& listener) {
   std::string line = "listener " + listener.listener + " -> " + listener.server +
                      (listener.up ? ": server up" : ": server down");
-  if (const std::string release = server_release::name_of(listener.wire_version); !release.empty())
-    line += ", " + release;
+  if (!listener.release.empty()) line += ", " + listener.release;
   if (listener.fault.empty()) {
     line += ", ";
   } else {

@@ -109,12 +109,11 @@ void ServerLimitsLog::look(const std::vector<rewrite::Rule>& rules,
                            const std::vector<net::ServerStatistics::Listener>& servers) {
   for (const auto& server : servers) {
     if (server.wire_version == 0) continue;
-    std::int32_t& reported = reported_[server.server];
-    if (reported == server.wire_version) continue;
-    reported = server.wire_version;
-    const std::string release = server_release::name_of(server.wire_version);
+    std::string& reported = reported_[server.server];
+    if (reported == server.release) continue;
+    reported = server.release;
     log::event(log::Level::info, "server_release", "the server says which release it is",
-               {{"server", server.server}, {"release", release}});
+               {{"server", server.server}, {"release", server.release}});
     std::map<std::string_view, RuleList> concerned;
     for (std::size_t i = 0; i < rules.size(); ++i) {
       for (const std::string_view limit : limits_of(rules[i], server.wire_version)) {
@@ -125,7 +124,7 @@ void ServerLimitsLog::look(const std::vector<rewrite::Rule>& rules,
       log::event(log::Level::warning, "server_limit",
                  "rules cannot have with this server what later releases allow",
                  {{"server", server.server},
-                  {"release", release},
+                  {"release", server.release},
                   {"limit", limit},
                   {"rules", of.text()}});
     }

@@ -77,15 +77,15 @@ template <class Server>
   return oldest;
 }
 
-/// Logs the release of each server (server_release), and once for each server and limit which rules
-/// it concerns (server_limit). One thread.
+/// Logs the release of each server when it changes (server_release), and for each limit of it which
+/// rules that concerns (server_limit). One thread.
 class ServerLimitsLog {
  public:
   void look(const std::vector<rewrite::Rule>& rules,
             const std::vector<net::ServerStatistics::Listener>& servers);
 
  private:
-  std::map<std::string, std::int32_t> reported_;  // maxWireVersions by the servers' names
+  std::map<std::string, std::string> reported_;  // releases by the servers' names
 };
 
 }  // namespace idproxy::app

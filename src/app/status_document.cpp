@@ -11,7 +11,6 @@
 
 #include "app/problems.hpp"
 #include "app/rule_figures.hpp"
-#include "idproxy/base/server_release.hpp"
 #include "idproxy/base/utf8.hpp"
 
 namespace idproxy::app {
@@ -151,7 +150,7 @@ class StatusWriter {
                      {"up", server.up},
                      {"state", server.state},
                      {"since", ago(server.state_age)},
-                     {"release", text_or_null(server_release::name_of(server.wire_version))},
+                     {"release", text_or_null(server.release)},
                      {"clients", server.connections},
                      {"in_flight", server.in_flight},
                      {"oldest", seconds_or_null(server.oldest)},

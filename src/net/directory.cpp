@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "idproxy/base/server_release.hpp"
+
 namespace idproxy::net {
 namespace {
 
@@ -132,14 +134,16 @@ std::vector<ServerStatistics::Listener> Directory::listener_statistics(
   for (const rewrite::ServerDescription& server : published->members->servers()) {
     const Upstream* upstream = published->find(server.id);
     if (upstream == nullptr) continue;
-    result.push_back({.listener = upstream->route.listen.text(),
-                      .server = upstream->name,
-                      .up = upstream->down_since == 0,
-                      .connections = upstream->connections,
-                      .connect_failures = upstream->connect_failures,
-                      .fault = upstream->fault(),
-                      .wire_version = server.said.wire_version,
-                      .me = server.said.me});
+    result.push_back(
+        {.listener = upstream->route.listen.text(),
+         .server = upstream->name,
+         .up = upstream->down_since == 0,
+         .connections = upstream->connections,
+         .connect_failures = upstream->connect_failures,
+         .fault = upstream->fault(),
+         .wire_version = server.said.wire_version,
+         .release = server_release::name_of(server.said.wire_version, upstream->version.reason()),
+         .me = server.said.me});
     add_state(*upstream, now, result.back());
     add_load(*upstream, now, result.back());
   }

@@ -7,6 +7,7 @@
 
 #include "idproxy/base/random.hpp"
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "net/connector.hpp"
@@ -19,39 +20,48 @@ namespace {
 constexpr std::chrono::seconds kAskIdle{10};
 
 constexpr int kNoClient = -1;
-constexpr std::int32_t kRequestId = 1;
-// mongod's reply has about 1 KB; with 50 members, less than 30 KB.
+// The requestIDs of the commands.
+constexpr std::int32_t kHello = 1;
+constexpr std::int32_t kBuildInfo = 2;
+// mongod's reply has 1 to 2 KB; to hello with 50 members, less than 30 KB.
 constexpr std::int32_t kLargestReply = 64 * 1024;
 
 /// {hello: 1, $db: "admin"}
-Buffer request() {
+Buffer request(std::string_view command, std::int32_t id) {
   Buffer message;
   message.extend(wire::kSectionsOffset + 1);
   bson::Scope document(message);
-  bson::append_int32(message, "hello", 1);
+  bson::append_int32(message, command, 1);
   bson::append_string(message, "$db", "admin");
   document.close();
   const auto length = static_cast<std::int32_t>(message.size());
-  wire::write_header(message.data(), {length, kRequestId, 0, wire::OpCode::msg});
+  wire::write_header(message.data(), {length, id, 0, wire::OpCode::msg});
   store_u32(message.data() + wire::kFlagsOffset, 0);
   message.data()[wire::kSectionsOffset] = 0;
   return message;
 }
 
-/// False if `bytes` cannot begin a reply to hello. Sets `size` to the reply's length once the
-/// header is there.
-bool may_be_reply(Bytes bytes, std::size_t& size) {
+/// False if `bytes` cannot begin the reply to the request with this id. Sets `size` to the reply's
+/// length once the header is there.
+bool may_be_reply(Bytes bytes, std::int32_t id, std::size_t& size) {
   if (bytes.size() < wire::kHeaderSize) return true;
   const wire::MsgHeader header = wire::read_header(bytes);
   size = static_cast<std::size_t>(std::max(header.message_length, 0));
   return header.message_length > static_cast<std::int32_t>(wire::kHeaderSize) &&
-         header.message_length <= kLargestReply && header.response_to == kRequestId &&
+         header.message_length <= kLargestReply && header.response_to == id &&
          header.op_code == wire::OpCode::msg;
+}
+
+/// "6.0.27"; empty: the server refuses to say it.
+std::string version_in(Bytes reply) {
+  const auto answer = rewrite::find_hello_document(reply);
+  const auto version = answer ? bson::find(answer->document, "version") : std::nullopt;
+  return version && version->type == bson::Type::string ? std::string(version->text()) : "";
 }
 
 }  // namespace
 
-/// One hello to the server, over a connection of its own.
+/// One hello to the server, and buildInfo behind it, over a connection of their own.
 ///
 /// Shared ownership, because its handlers may be under way when it is cancelled.
 class Prober::Probe : public std::enable_shared_from_this<Probe> {
@@ -73,8 +83,9 @@ class Prober::Probe : public std::enable_shared_from_this<Probe> {
   void wait_for_reply();
   void read();
   void broke_off();
+  void take_replies();
   void fail(std::string_view reason);
-  void end(std::optional<rewrite::HelloReply> said);
+  void end();
 
   IoThread& thread_;
   std::shared_ptr<Upstream> server_;
@@ -84,7 +95,8 @@ class Prober::Probe : public std::enable_shared_from_this<Probe> {
   std::chrono::nanoseconds connected_{};
   OutQueue out_;
   Timer deadline_;
-  Buffer reply_;
+  Buffer reply_;  // to hello, then to buildInfo
+  std::optional<rewrite::HelloReply> said_;
 };
 
 Prober::Prober(IoThread& thread, std::shared_ptr<Upstream> server, Owner& owner)
@@ -98,9 +110,10 @@ void Prober::start() {
   pause_.start(pause, [self = shared_from_this(), known] {
     self->owner_.about_to_ask(*self->server_);
     if (self->stopped_) return;
-    const Upstream& server = *self->server_;
+    Upstream& server = *self->server_;
     const bool clients_tell = server.connections > 0 && server.down_since == 0;
-    if (known && clients_tell) return self->start();
+    const bool may_be_another = server.may_be_another.exchange(false);
+    if (known && clients_tell && !may_be_another) return self->start();
     self->ask();
   });
 }
@@ -132,11 +145,11 @@ void Prober::answered(std::optional<rewrite::HelloReply> said) {
 
 void Prober::Probe::start() {
   const auto connected = [self = shared_from_this()](Stream* stream, const Connector::Failure&) {
-    if (stream == nullptr) return self->end(std::nullopt);
+    if (stream == nullptr) return self->end();
     try {
       self->connected(std::move(*stream));
     } catch (const std::exception&) {  // out of memory: Prober asks again, as after any failure
-      self->end(std::nullopt);
+      self->end();
     }
   };
   connector_ = Connector::start(thread_, server_, kNoClient, connected);
@@ -155,7 +168,8 @@ void Prober::Probe::connected(Stream stream) {
   deadline_.start(thread_.shared.options.connect_timeout, [self = shared_from_this()] {
     if (self->prober_) self->fail("no reply to hello within upstream.connect_timeout");
   });
-  out_.add(request().view());
+  out_.add(request("hello", kHello).view());
+  out_.add(request("buildInfo", kBuildInfo).view());
   send();
 }
 
@@ -183,14 +197,33 @@ void Prober::Probe::read() {
   reply_.truncate(size + received.bytes);
   if (received.bytes > 0) server_->heard(connected_);
   if (received.status == Status::ended || received.status == Status::broken) return broke_off();
-  std::size_t length = 0;
-  if (!may_be_reply(reply_.view(), length)) return fail("cannot parse its reply to hello");
-  if (length == 0 || reply_.size() < length) return wait_for_reply();
-  end(rewrite::read_hello_reply(reply_.view().first(length)));
+  take_replies();
+}
+
+void Prober::Probe::take_replies() {
+  while (true) {
+    std::size_t length = 0;
+    if (!may_be_reply(reply_.view(), said_ ? kBuildInfo : kHello, length)) {
+      return fail("cannot parse its reply to hello");
+    }
+    if (length == 0 || reply_.size() < length) return wait_for_reply();
+    const Bytes reply = reply_.view().first(length);
+    if (said_) {
+      server_->version.set(version_in(reply));
+      return end();
+    }
+    said_ = rewrite::read_hello_reply(reply);
+    if (!said_) return end();
+    const auto now = thread_.shared.clock.monotonic();
+    server_->round_trip = (now - connected_).count();
+    server_->loads[thread_.index].heard(now);
+    reply_.drop_front(length);
+  }
 }
 
 /// mongod closes without an alert if it requires TLS, or a certificate.
 void Prober::Probe::broke_off() {
+  if (said_) return end();
   std::string reason(stream_.fault());
   if (reason.empty()) reason = stream_.why_closed();
   if (reason.empty()) {
@@ -199,24 +232,20 @@ void Prober::Probe::broke_off() {
                                       "be stopping, or require TLS (tls=true in upstream.uri)");
   }
   Connector::tls_failed(thread_, *server_, reason);
-  end(std::nullopt);
+  end();
 }
 
+/// Without a reply to buildInfo the one to hello counts.
 void Prober::Probe::fail(std::string_view reason) {
-  Connector::gave_no_answer(thread_, *server_, reason);
-  end(std::nullopt);
+  if (!said_) Connector::gave_no_answer(thread_, *server_, reason);
+  end();
 }
 
-void Prober::Probe::end(std::optional<rewrite::HelloReply> said) {
+void Prober::Probe::end() {
   if (!prober_) return;
   const auto prober = prober_;
-  if (said) {
-    const auto now = thread_.shared.clock.monotonic();
-    server_->round_trip = (now - connected_).count();
-    server_->loads[thread_.index].heard(now);
-  }
   cancel();
-  prober->answered(std::move(said));
+  prober->answered(std::move(said_));
 }
 
 }  // namespace idproxy::net

@@ -77,6 +77,8 @@ struct Upstream {
   Backoff backoff;
   LastFailure last_failure;
   LastFailure other_set;  ///< it belongs to another replica set than upstream.uri names; empty: no
+  LastFailure version;    ///< "6.0.27", by buildInfo; empty: it has not said it
+  std::atomic<bool> may_be_another{false};          ///< a connection broke since it was asked
   std::atomic<std::uint32_t> connections{0};        ///< open client connections
   std::atomic<std::uint64_t> connect_failures{0};   ///< since the start
   std::atomic<bool> primary{false};                 ///< it last said that it is the primary

@@ -136,6 +136,7 @@ void Upstreams::learn(rewrite::ServerId server, rewrite::HelloReply said,
 }
 
 void Upstreams::lost(Upstream& server) {
+  server.may_be_another = true;
   if (!server.primary.exchange(false)) return;
   thread_.loop.post([this, id = server.id] {
     if (stopped_) return;

@@ -10,14 +10,14 @@ from collections.abc import Callable
 import pytest
 
 from support.admin import LISTEN, Admin
+from support.fake_server import FakeServer, Last, reply_to
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
-from support.servers import has, version
+from support.servers import has
 
 pytestmark = pytest.mark.smoke
 
-RELEASE = ".".join(map(str, version()[:2]))
 # Of which rules, by their place in the configuration.
 LIMITS = {} if has("collection_uuid") else {
     "a collection that is dropped": [0, 2],
@@ -45,10 +45,14 @@ def test_readyz_and_the_log(replica_set: Mongod, start_proxy: Callable[..., Prox
     proxy = start_proxy(configuration(replica_set, rules(coll), admin=LISTEN))
     with proxy.client() as client:
         client[coll].orders.insert_one({})
+    release = f"MongoDB {replica_set.client.server_info()['version']}"
     event = proxy.wait_event("server_release", 20)
-    assert (event["server"], event["release"]) == (replica_set.address, f"MongoDB {RELEASE}")
-    page = Admin(proxy).get("/readyz").text
-    assert f"-> {replica_set.address}: server up, MongoDB {RELEASE}, " in page
+    assert (event["server"], event["release"]) == (replica_set.address, release)
+    admin = Admin(proxy)
+    page = admin.get("/readyz").text
+    assert f"-> {replica_set.address}: server up, {release}, " in page
+    assert json.loads(admin.get("/status.json").text)["servers"][0]["release"] == release
+    assert release in admin.get("/").text
     check_notes(page.split("\nrule ")[1:])
     logged = eventually(lambda: len(found := proxy.find_events("server_limit")) == len(LIMITS) and (found or [{}]), 20)
     for event in logged[:len(LIMITS)]:
@@ -66,3 +70,20 @@ def test_check_config(replica_set: Mongod, tmp_path: pathlib.Path, coll: str) ->
     assert f"  {replica_set.address}  primary  MongoDB {exact}\n" in done.stdout
     table = done.stdout.split("\nRules\n")[1]
     check_notes([table.split(f"  {n}  ")[1].split(f"  {n + 1}  ")[0] for n in range(3)])
+
+
+def test_one_that_does_not_say_its_version(start_proxy: Callable[..., Proxy]) -> None:
+    """Then its hello tells what it can; once it says more, the proxy knows it after a restart of the server."""
+    with FakeServer() as server:
+        server.others["buildInfo"] = lambda request: reply_to(
+            request, {"ok": 0.0, "errmsg": "no", "code": 13, "codeName": "Unauthorized"})
+        proxy = start_proxy({"listen": {"address": "127.0.0.1", "port": 0}, "rules": [],
+                             "upstream": {"uri": f"mongodb://{server.address}"}})
+        assert proxy.wait_event("server_release", 20)["release"] == "MongoDB 6.0"
+        with proxy.client() as client:
+            server.others["buildInfo"] = lambda request: reply_to(request, {"version": "6.0.27", "ok": 1.0})
+            client.admin.command("ping")
+            server.others["x"] = lambda request: Last(reply_to(request, {"ok": 1.0}))
+            client.admin.command("x")
+            later = eventually(lambda: (proxy.find_events("server_release")[1:] or None), 30)
+        assert [each["release"] for each in later] == ["MongoDB 6.0.27"]

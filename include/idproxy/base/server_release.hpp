@@ -12,8 +12,10 @@ inline constexpr std::int32_t k6_0 = 17;
 inline constexpr std::int32_t k7_0 = 21;
 inline constexpr std::int32_t k8_0 = 25;
 
-/// "MongoDB 4.4"; of one between two of these, "MongoDB 5.x"; empty: it is not known.
-inline std::string name_of(std::int32_t wire_version) {
+/// "MongoDB 6.0.27" by the version that buildInfo says; without one, "MongoDB 4.4", of one between
+/// two of these "MongoDB 5.x"; empty: it is not known.
+inline std::string name_of(std::int32_t wire_version, const std::string& version = {}) {
+  if (!version.empty()) return "MongoDB " + version;
   if (wire_version <= 0) return {};
   if (wire_version < k4_4) return "MongoDB before 4.4";
   if (wire_version > k8_0) return "MongoDB 8.x";

@@ -24,6 +24,7 @@ struct ServerStatistics {
     /// Why it is down; if it is up, why it may not be the server that is meant; empty: nothing.
     std::string fault{};
     std::int32_t wire_version = 0;  ///< the server's maxWireVersion; 0: it has not said it yet
+    std::string release{};          ///< "MongoDB 6.0.27", or what name_of() says; empty: unknown
     std::string me{};               ///< its name in its replica set; empty: it is in none
     std::string state{};            ///< "PRIMARY", … as MongoDB spells it; "down", "unknown"
     std::chrono::nanoseconds state_age{};  ///< since when

@@ -54,16 +54,17 @@ TEST(Readyz, IsReadyWhileItServes) {
 
 TEST(Readyz, NamesTheReleaseAndWhatARuleCannotHaveThere) {
   Snapshot shown = sample();
-  shown.net.listeners[0].wire_version = 17;
+  shown.net.listeners[0].release = "MongoDB 6.0.27";
   EXPECT_THAT(readyz(Phase::serving, shown).body,
-              HasSubstr("db1:27017: server up, MongoDB 6.0, 3 clients\n"));
+              HasSubstr("db1:27017: server up, MongoDB 6.0.27, 3 clients\n"));
   shown.net.listeners[1].wire_version = 9;
+  shown.net.listeners[1].release = "MongoDB 4.4.2";
   rewrite::Rule reports = test::rule("shop.orders", "number");
   reports.report = true;
   shown.rules = test::rule_set_of(reports);
   shown.not_ready = {0};
   const std::string body = readyz(Phase::serving, shown).body;
-  EXPECT_THAT(body, HasSubstr("db2:27017: server down, MongoDB 4.4, 1 client\n"));
+  EXPECT_THAT(body, HasSubstr("db2:27017: server down, MongoDB 4.4.2, 1 client\n"));
   EXPECT_THAT(body, HasSubstr("counting): ready\n  with MongoDB 4.4: updates and findAndModify "
                               "that a driver may repeat report no values\n"));
 }

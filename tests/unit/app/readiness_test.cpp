@@ -123,8 +123,9 @@ rewrite::Rule counter() {
   return rule;
 }
 
-TEST(ServerRelease, IsNamedByItsWireVersion) {
+TEST(ServerRelease, IsNamedByItsVersionOrItsWireVersion) {
   using server_release::name_of;
+  EXPECT_EQ(name_of(17, "6.0.27"), "MongoDB 6.0.27");
   EXPECT_EQ(name_of(0), "");
   EXPECT_EQ(name_of(8), "MongoDB before 4.4");
   EXPECT_EQ(name_of(9), "MongoDB 4.4");

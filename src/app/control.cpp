@@ -290,10 +290,9 @@ boost::json::value Control::status(const StatusQuery& query) const {
 }
 
 admin::Pages Control::pages() {
-  const auto of_type = [](const char* type, std::string_view body) {
-    return [=](std::string_view) {
-      return admin::HttpResponse{.body = std::string(body), .content_type = type};
-    };
+  const auto of_type = [](const char* type, std::string (*file)()) {
+    return
+        [=](std::string_view) { return admin::HttpResponse{.body = file(), .content_type = type}; };
   };
   return {{"/",
            [this](std::string_view asked) {
@@ -307,9 +306,9 @@ admin::Pages Control::pages() {
                  .body = boost::json::serialize(status(StatusQuery::parse(asked))) + "\n",
                  .content_type = "application/json"};
            }},
-          {"/status.css", of_type("text/css; charset=utf-8", status_css())},
-          {"/favicon.ico", of_type("image/svg+xml", status_icon())},
-          {"/status.js", of_type("text/javascript; charset=utf-8", status_js())},
+          {"/status.css", of_type("text/css; charset=utf-8", status_css)},
+          {"/favicon.ico", of_type("image/svg+xml", status_icon)},
+          {"/status.js", of_type("text/javascript; charset=utf-8", status_js)},
           {"/livez",
            [this](std::string_view) {
              return livez(watchdog_ ? watchdog_->owed(now()) : std::vector<Watchdog::Time>());

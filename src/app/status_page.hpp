@@ -12,10 +12,11 @@ namespace idproxy::app {
 /// status_document() for this query. All texts are escaped.
 [[nodiscard]] std::string status_page(const boost::json::value& document, const StatusQuery& query);
 
-/// The pages /status.css, /status.js and /favicon.ico.
-[[nodiscard]] std::string_view status_css();
-[[nodiscard]] std::string_view status_js();
-[[nodiscard]] std::string_view status_icon();
+/// The pages /status.css, /status.js and /favicon.ico, from the program; debug builds read
+/// src/app/page each time.
+[[nodiscard]] std::string status_css();
+[[nodiscard]] std::string status_js();
+[[nodiscard]] std::string status_icon();
 
 /// `text` as a text or an attribute of HTML.
 [[nodiscard]] std::string escaped(std::string_view text);

@@ -6,8 +6,10 @@ import contextlib
 import html.parser
 import json
 import os
+import pathlib
 import re
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +19,7 @@ import pytest
 
 from support.admin import LISTEN, Admin
 from support.process import eventually
-from support.proxy import Proxy, configuration
+from support.proxy import Proxy, binary, configuration
 from support.replica_set import Member, ReplicaSet
 
 COUNTER = {"ns": "shop.orders", "field": "number", "strategy": "counter"}
@@ -103,6 +105,20 @@ class TestPage:
         page = admin.get(path)
         assert page.status == 200 and page.headers["Content-Type"].startswith(kind)
         assert page.headers["X-Content-Type-Options"] == "nosniff"
+
+    def test_a_debug_build_reads_them_from_the_tree(self, standalone, tmp_path, start_proxy):
+        """So that who edits one only loads the page again. The tree of this process is a copy."""
+        folder = re.search(rb"\0(/[^\0]+/src/app/page/)\0", pathlib.Path(binary()).read_bytes())
+        copy = ["unshare", "--map-root-user", "--mount", "sh", "-c",
+                'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", str(tmp_path), folder and folder[1]]
+        if not folder or subprocess.run([*copy, "true"], capture_output=True).returncode != 0:
+            pytest.skip("no debug build of a tree that is there, or mounting is not permitted")
+        proxy = start_proxy(configuration(standalone, [], admin=LISTEN), within=copy)
+        admin = Admin(proxy)
+        assert "table" in admin.get("/status.css").text, "without the file, what is built in"
+        for text in ("main { color: red; }", "main { color: blue; }"):
+            (tmp_path / "status.css").write_text(text)
+            assert admin.get("/status.css").text == text
 
     def test_together_they_are_small(self, admin):
         sizes = [len(admin.get(path).text) for path in ("/status.css", "/status.js")]

@@ -202,7 +202,7 @@ TEST_F(StatusPageTest, StaysSmallWithManyRulesAndClients) {
 
 TEST(StatusFiles, AreSmall) {
   EXPECT_LT(status_css().size() + status_js().size() + status_icon().size(), 12'000U);
-  EXPECT_THAT(std::string(status_js()), HasSubstr("fetch("));
+  EXPECT_THAT(status_js(), HasSubstr("fetch("));
 }
 
 TEST(StatusQuery, ReadsWhatItKnows) {

@@ -20,7 +20,8 @@ from pymongo.errors import PyMongoError
 from support import wire
 from support.certificates import Authority
 from support.counters import key_of, set_counter
-from support.doctor import LEVELS, ROOT, Doctor, counter_rule, free_server, in_shell, quiet, uuid_rule
+from support.doctor import (
+    LEVELS, ROOT, Doctor, counter_rule, doctor, free_server, in_shell, no_proxies, ns, quiet, uuid_rule)
 from support.guarded import Guarded
 from support.middleman import Connection, Direction, Middleman
 from support.mongod import Mongod
@@ -30,26 +31,6 @@ from support.secrets import PASSWORD
 from support.typed import create_index
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
-
-
-@pytest.fixture
-def doctor(tmp_path: pathlib.Path) -> Doctor:
-    return Doctor(tmp_path / "config.yaml")
-
-
-@pytest.fixture
-def ns(replica_set: Mongod, coll: str) -> str:
-    """A collection with a unique index, which has the rules code and n."""
-    for field in ("code", "n"):
-        replica_set.client[coll].orders.create_index(field, unique=True, sparse=True)
-    return f"{coll}.orders"
-
-
-@pytest.fixture(autouse=True)
-def no_proxies(request: pytest.FixtureRequest) -> None:
-    """Those of earlier tests."""
-    if "replica_set" in request.fixturenames:
-        request.getfixturevalue("replica_set").client.idproxy.proxies.drop()
 
 
 class TestNothing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import pathlib
 import socket
 import threading
 import time
@@ -12,32 +11,12 @@ from typing import Any
 
 import pytest
 
-from support.doctor import Doctor, counter_rule, free_server, in_shell, quiet, uuid_rule
+from support.doctor import (
+    Doctor, counter_rule, doctor, free_server, in_shell, no_proxies, ns, quiet, uuid_rule)
 from support.middleman import Connection, Direction, Middleman
-from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
 from support.status_server import StatusServer, healthy, rule as rule_of_status
-
-
-@pytest.fixture
-def doctor(tmp_path: pathlib.Path) -> Doctor:
-    return Doctor(tmp_path / "config.yaml")
-
-
-@pytest.fixture
-def ns(replica_set: Mongod, coll: str) -> str:
-    """A collection with a unique index, which has the rules code and n."""
-    for field in ("code", "n"):
-        replica_set.client[coll].orders.create_index(field, unique=True, sparse=True)
-    return f"{coll}.orders"
-
-
-@pytest.fixture(autouse=True)
-def no_proxies(request: pytest.FixtureRequest) -> None:
-    """Those of earlier tests."""
-    if "replica_set" in request.fixturenames:
-        request.getfixturevalue("replica_set").client.idproxy.proxies.drop()
 
 
 class TestTheRunningProxy:

@@ -10,6 +10,9 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
+from .mongod import Mongod
 from .process import free_port
 from .proxy import binary, configuration
 
@@ -104,3 +107,23 @@ class Free:
 
 def free_server() -> Free:
     return Free()
+
+
+@pytest.fixture
+def doctor(tmp_path: pathlib.Path) -> Doctor:
+    return Doctor(tmp_path / "config.yaml")
+
+
+@pytest.fixture
+def ns(replica_set: Mongod, coll: str) -> str:
+    """A collection with a unique index, which has the rules code and n."""
+    for field in ("code", "n"):
+        replica_set.client[coll].orders.create_index(field, unique=True, sparse=True)
+    return f"{coll}.orders"
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(request: pytest.FixtureRequest) -> None:
+    """Those of earlier tests."""
+    if "replica_set" in request.fixturenames:
+        request.getfixturevalue("replica_set").client.idproxy.proxies.drop()

@@ -240,7 +240,7 @@ const Metric kMetrics[] = {
      "Connections to the listener's server that failed, or on which it did not answer hello."},
     {Type::gauge, "idproxy_server_state", add_states,
      "Always 1; the label state is what the server said last: PRIMARY, SECONDARY, ARBITER, "
-     "STANDALONE, mongos, OTHER, unknown; or down, if it cannot be reached."},
+     "STANDALONE, MONGOS, OTHER, unknown; or down, if it cannot be reached."},
     {Type::gauge, "idproxy_server_state_age_seconds", of_servers_in_seconds<&Listener::state_age>,
      "Since when."},
     {Type::counter, "idproxy_server_requests_total", of_listeners<&Listener::requests>,

@@ -76,7 +76,7 @@ class Problems {
       return each.state == "SECONDARY" || each.state == "ARBITER";
     });
     const bool has_primary = std::ranges::any_of(servers, [](const auto& each) {
-      return each.state == "PRIMARY" || each.state == "mongos";
+      return each.state == "PRIMARY" || each.state == "MONGOS";
     });
     if (!is_set || has_primary) return;
     add(Level::error, "no server says that it is the primary: nothing can be written",

@@ -3,14 +3,21 @@ that there are. What the program itself has, test_documented.py compares with do
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import re
 import subprocess
-from collections.abc import Iterator
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+from support.admin import LISTEN, Admin
+from support.process import eventually, free_port
+from support.proxy import configuration
 
 from test_documented import (CONFIGURATION, EVENTS, METRICS, ROOT, leads_somewhere, metrics_described,
                              names_in, rows_of)
@@ -181,6 +188,12 @@ def test_queries_name_values_that_there_are():
                     assert re.search(rf'`{value}`|`{label}="{value}"`', told), f"{where}: {label}={value}"
 
 
+def test_states_are_those_of_the_program():
+    (meaning,) = (meaning for name, meaning, _ in rows_of(METRICS, "Metric") if "idproxy_server_state{" in name)
+    code = (ROOT / "src" / "rewrite" / "hello_reply.cpp").read_text()
+    assert set(re.findall(r"`(\w+)`", meaning)) == {"state", "down", *re.findall(r'return "(\w+)";', code)}
+
+
 def test_prometheus_understands_the_queries_of_the_dashboard(tmp_path):
     """As rules, which have no variables."""
     rules = [{"record": f"panel:{panel['id']}:{target['refId']}",
@@ -189,6 +202,71 @@ def test_prometheus_understands_the_queries_of_the_dashboard(tmp_path):
     path = tmp_path / "queries.yml"
     path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     promtool("check", "rules", path)
+
+
+@pytest.fixture
+def prometheus(tmp_path) -> Iterator[Callable[[str], Callable[[str], list[Any]]]]:
+    """Begins to scrape an address, and returns what queries it."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def scrape(address: str) -> Callable[[str], list[Any]]:
+        path, port = tmp_path / "prometheus.yml", free_port()
+        path.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [
+            {"job_name": "mongo-idproxy", "static_configs": [{"targets": [address]}]}]}))
+        running.append(subprocess.Popen(
+            ["prometheus", f"--config.file={path}", f"--storage.tsdb.path={tmp_path / 'data'}",
+             f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]))
+
+        def is_ready() -> bool:
+            with contextlib.suppress(OSError):
+                return urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=10).status == 200
+            return False
+        eventually(is_ready, 60)
+
+        def query(text: str) -> list[Any]:
+            asked = urllib.parse.urlencode({"query": text})
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{asked}", timeout=10) as answer:
+                return json.load(answer)["data"]["result"]
+        return query
+
+    yield scrape
+    for each in running:
+        each.terminate()
+        each.wait(30)
+
+
+def test_panels_have_data_of_a_running_proxy(replica_set, coll, start_proxy, prometheus):
+    """All but those of TLS, which it does not have, of what goes wrong only now and then, and of a rate
+    that is known after a minute."""
+    rules = [{"ns": f"{coll}.n", "field": "n", "strategy": "counter", "max": 100_000},
+             {"ns": f"{coll}.d", "field": "d", "strategy": "random-digits", "digits": 5}]
+    for each in "nd":
+        replica_set.client[coll][each].create_index(each, unique=True)
+    proxy = start_proxy(configuration(replica_set, rules, admin=LISTEN))
+    query = prometheus(Admin(proxy).address)
+    without = {"Alerts A", "Certificate expires in A", "Connections B", "Forwarded without a value A",
+               "Numbers end A", "Numbers end B", "Numbers end in A"}
+
+    def has_data(text: str) -> bool:
+        chosen = text.replace("$__rate_interval", "30s").replace("$job", ".+").replace("$instance", ".+")
+        return bool(query(chosen))
+
+    with proxy.client() as client:
+        left = {f"{panel['title']} {target['refId']}": target["expr"]
+                for panel in with_queries() for target in panel["targets"]}
+        assert without <= set(left)
+
+        def all_have() -> bool:
+            client[coll].n.insert_one({})
+            client[coll].d.insert_one({})
+            for name in [name for name, text in left.items() if has_data(text)]:
+                del left[name]
+            return set(left) <= without
+
+        eventually(lambda: query("up == 1"), 30, "it scrapes")
+        with contextlib.suppress(TimeoutError):
+            eventually(all_have, 120)
+        assert set(left) <= without
 
 
 def test_queries_ask_for_the_chosen_proxies():

@@ -111,9 +111,8 @@ void append_row(std::string& out, const std::vector<Column>& columns, const Json
   out += "<tr id=\"" + escaped(id) + "\">";
   for (const Column& each : columns) {
     const Cell cell = each.cell(row, now);
-    std::string classes(each.kind == Column::Kind::number ? "number"
-                        : each.kind == Column::Kind::text ? "text"
-                                                          : "");
+    const bool is_text = each.kind == Column::Kind::text && cell.html != "-";
+    std::string classes(each.kind == Column::Kind::number ? "number" : is_text ? "text" : "");
     if (cell.state != State::none) {
       classes.append(classes.empty() ? "" : " ").append(class_of(cell.state));
     }
@@ -188,7 +187,7 @@ const std::vector<Column>& server_columns() {
       name("server", "server", "server", "its name in upstream.uri, or in its replica set"),
       {"server", "state", "what it said last, or down if it cannot be reached, and since when",
        Kind::name, server_state},
-      name("server", "release", "release", "by the protocol that it speaks"),
+      name("server", "release", "release", "its version, as buildInfo says"),
       name("server", "listener", "listener", "where clients reach this server"),
       figure("clients", "clients", "clients", count_text,
              "connections of clients, each with one to this server"),

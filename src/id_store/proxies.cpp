@@ -1,5 +1,6 @@
 #include "id_store/proxies.hpp"
 
+#include <array>
 #include <utility>
 
 #include "id_store/reply_reasons.hpp"
@@ -130,8 +131,10 @@ Proxies::Time Proxies::introduce_self(mongo::Client& client, const ProxyDescript
     return written.kind == Reply::Kind::refused ? Time(kAfterRefusal) : Time(kEvery);
   }
   listed_as_ = proxy_id(self);
-  keep_clean(client, written);
+  // If the own document was missing, the collection may have been dropped, and its index with it.
+  looks_at_index_ = bson::find(written.document.bytes(), "upserted").has_value();
   if (const auto now = server_time(client)) {
+    if (!has_index_) delete_old(client, *now);
     read(client, KnownProxies(listed_as_, clock_.monotonic(), *now));
   }
   return kEvery;
@@ -189,13 +192,12 @@ void Proxies::read(mongo::Client& client, KnownProxies found) {
   known_ = std::move(found);
 }
 
-/// Deletes what is old if no index has the server do that. If the own document was missing, the
-/// collection may have been dropped, and its index with it.
-void Proxies::keep_clean(mongo::Client& client, const Reply& written) {
-  looks_at_index_ = bson::find(written.document.bytes(), "upserted").has_value();
-  if (has_index_) return;
-  const Document is_old = Document().add("$lt", Array().push("$seen").push(before_now(kKeptFor)));
-  (void)client.write_to_primary(db_, delete_command(Document().add("$expr", is_old)));
+/// As an index would have the server do. `now`: by its clock; 4.4 has no $$NOW in a delete.
+void Proxies::delete_old(mongo::Client& client, std::int64_t now) {
+  std::array<std::uint8_t, 8> limit{};
+  store_i64(limit.data(), now - in_milliseconds(kKeptFor));
+  const Document is_old = Document().add("$lt", bson::Type::date, limit);
+  (void)client.write_to_primary(db_, delete_command(Document().add("seen", is_old)));
 }
 
 /// Only what this process wrote: another one may have taken over the address.

@@ -49,7 +49,7 @@ class Proxies {
   [[nodiscard]] mongo::Reply write(mongo::Client& client, const ProxyDescription& self) const;
   [[nodiscard]] std::optional<std::int64_t> server_time(mongo::Client& client) const;
   void read(mongo::Client& client, KnownProxies found);
-  void keep_clean(mongo::Client& client, const mongo::Reply& written);
+  void delete_old(mongo::Client& client, std::int64_t now);
   void withdraw();
   [[nodiscard]] bool is_leaving() const;
 

@@ -139,6 +139,7 @@ class TestCollection:
         await_introduced(start_proxy(config(standalone, [RULE])), standalone)
         eventually(lambda: written(standalone).find_one({"_id": "old"}) is None, 30)
         assert written(standalone).find_one({"_id": "new"})
+        assert written(standalone).find_one({"_id": "other"}), "the server would leave it, too"
 
     def test_documents_of_others_do_no_harm(self, standalone, start_proxy):
         now = standalone.client.admin.command("hello")["localTime"]

@@ -344,7 +344,9 @@ def test_another_step_begins_anew(
     stays = client(reloading)
     assert [number(stays, ns) for _ in range(3)] == [1, 2, 3]
     reloading.reload([numbered(ns, step=10)])
-    assert [number(stays, ns) for _ in range(3)] == [4, 14, 24]
+    # Numbers that were on their way to the old counter may be lost.
+    first, second, third = (number(stays, ns) for _ in range(3))
+    assert first > 3 and (second, third) == (first + 10, first + 20)
 
 
 def test_a_higher_max_ends_the_exhaustion(

@@ -88,8 +88,7 @@ def test_a_stuck_thread(standalone, manager, start_proxy, which):
     with frozen(threads[index]):
         time.sleep(0.5)
         fed = len(manager.times("WATCHDOG"))
-        stuck = proxy.wait_event("io_thread_stuck", 15)
-        assert stuck["thread"] == index
+        proxy.wait_event("io_thread_stuck", 15, thread=index)
         dead = eventually(lambda: (page := admin.get("/livez")).status == 503 and page, 15)
         assert dead.text.startswith(f"thread {index}: no answer for 1")
         assert admin.get("/readyz").status == 200 and admin.get("/metrics").status == 200

@@ -224,6 +224,13 @@ const Metric kMetrics[] = {
      "that got values; hello: questions about the server and its set; status: {idproxy: "
      "\"status\"}; next: {idproxy: \"next\"}; refused: answered with an error by the proxy; "
      "shutdown: answered with ShutdownInProgress while draining."},
+    {Type::counter, "idproxy_requests_compressed_total",
+     [](Family& family, const Serving& from) {
+       add_counted(family, from, "compressor",
+                   {{"snappy", requests_snappy}, {"zlib", requests_zlib}, {"zstd", requests_zstd}});
+     },
+     "Client requests that came compressed, by compressor; they count in idproxy_requests_total, "
+     "too."},
     {Type::counter, "idproxy_documents_refused_total", of_counted<documents_refused>,
      "Documents that could not take their value and got a write error."},
 

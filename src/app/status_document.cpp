@@ -288,6 +288,7 @@ class StatusWriter {
                         {"transactions", client.transactions},
                         {"bytes_received", client.bytes_received},
                         {"bytes_sent", client.bytes_sent},
+                        {"compressor", text_or_null(client.compressor)},
                         {"tls", client.tls},
                         {"port", client.port}};
   }

@@ -313,6 +313,7 @@ const std::vector<Column>& client_columns() {
              "transactions that it has begun and not ended"),
       figure("bytes", "from it", "bytes_received", bytes_text, "since it connected"),
       figure("bytes", "to it", "bytes_sent", bytes_text, "since it connected"),
+      name("bytes", "in", "compressor", "the compressor of its requests"),
       {"bytes", "TLS", "whether its connection is encrypted", Kind::name,
        [](const JsonView& client, double) {
          return plain(client["tls"].is_true() ? "yes" : "no");

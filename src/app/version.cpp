@@ -2,6 +2,9 @@
 
 #include <mongoc/mongoc.h>
 #include <openssl/crypto.h>
+#include <snappy-stubs-public.h>
+#include <zlib.h>
+#include <zstd.h>
 
 #include <boost/version.hpp>
 
@@ -22,13 +25,14 @@ std::string compiler() {
 #endif
 }
 
-/// OpenSSL and libmongoc are asked, since an upgrade of the system may replace them. Boost is part
-/// of the program, and the others do not tell: those are the versions that it was built with.
+/// The libraries that can tell are asked, since an upgrade of the system may replace them. Boost is
+/// part of the program, and the others do not tell: those are the versions that it was built with.
 std::string libraries() {
   return "Boost " +
          dotted(BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100) +
          ", OpenSSL " + OpenSSL_version(OPENSSL_VERSION_STRING) + ", libmongoc " +
-         mongoc_get_version() +
+         mongoc_get_version() + ", zlib " + zlibVersion() + ", zstd " + ZSTD_versionString() +
+         ", snappy " + dotted(SNAPPY_MAJOR, SNAPPY_MINOR, SNAPPY_PATCHLEVEL) +
          ", spdlog " IDPROXY_SPDLOG_VERSION ", yaml-cpp " IDPROXY_YAML_CPP_VERSION;
 }
 

@@ -65,6 +65,7 @@ net::Options read_net(Parameters& file, const Servers& servers, std::chrono::sys
   options.replica_set = servers.replica_set;
   options.max_connections =
       static_cast<std::uint32_t>(listen.integer("max_connections", 1, 1'000'000, 10000));
+  if (listen.choice("compression", {"relay", "off"}) == 1) options.compressors = {};
   options.connect_timeout = upstream.duration("connect_timeout", 1ms, 10min, 5s);
   options.proxy_protocol = upstream.choice("proxy_protocol", {"off", "v2"}) == 1;
   options.client_tls = read_client_tls(listen.section("tls"), now);

@@ -47,6 +47,7 @@ std::vector<std::string> needs_restart(const Config& running, const Config& next
   add_unless(running.net.advertise == next.net.advertise, "listen.advertise");
   if (same_port && same_servers) add_moved(running.net.routes, next.net.routes, keys);
   add_unless(running.net.max_connections == next.net.max_connections, "listen.max_connections");
+  add_unless(running.net.compressors == next.net.compressors, "listen.compression");
   add_unless((running.net.client_tls == nullptr) == (next.net.client_tls == nullptr),
              "listen.tls.mode");
   add_unless(same_servers, "upstream.uri");

@@ -46,7 +46,8 @@ ConnectionPair::ConnectionPair(IoThread& thread, FileDescriptor downstream,
       load_(server_->loads[thread.index]),
       id_(++thread.shared.last_connection_id),
       counts_{.opened = thread.now()},
-      request_gate_(thread.shared.budget),
+      request_gate_(thread.shared.budget, thread.inflation),
+      reply_gate_(thread.inflation),
       requests_(*this),
       replies_(*this),
       deadline_(*this),
@@ -70,6 +71,9 @@ ClientStatistics ConnectionPair::describe() const {
                           .bytes_sent = counts_.bytes_sent,
                           .tls = downstream_.is_secure(),
                           .port = own_port(upstream_.socket())};
+  if (counts_.compressor != wire::Compressor::none) {
+    client.compressor = wire::name_of(counts_.compressor);
+  }
   if (const auto since = waiting_.waits_since()) client.waits = now - *since;
   if (memory_.client != nullptr) {
     client.application = memory_.client->application;

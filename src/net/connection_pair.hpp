@@ -156,25 +156,26 @@ class ConnectionPair final {
   bool take_reply(Bytes front);
   void note_reply();
   bool reply_passed(ReplyGate::Ended ended);
-  void relay_begins(const RequestGate::Step& step, Bytes front);
+  void relay_begins(const RequestGate::Step& step);
   void note_transaction(const RequestGate::Message& message, Bytes front);
   void turn_away(Bytes front);
-  bool refuse(Bytes front, std::size_t length);
+  bool refuse(const RequestGate::Step& step);
   void queue_for_room();
   void forwarded(const RequestGate::Message& message, Bytes request);
   void expect_reply(const RequestGate::Message& message, std::int32_t request_id);
   std::optional<std::chrono::nanoseconds> answered();
+  std::optional<Bytes> inflated(Bytes reply);
   void reply(Bytes message);
-  void reply_locally(Buffer message);
+  void reply_locally(wire::Compressor compressor, Bytes plain);
   void deliver_local_reply();
   void end_after_replies();
 
   // The exchange, of which each event leads to an action. What writes to a socket, rejects a reply
   // or goes on with requests may close the pair.
-  void begin_exchange(rewrite::Request&& request, const RequestGate::Message& about, Bytes message);
+  void begin_exchange(RequestGate::Step&& step, Bytes received);
   void make_spare(std::size_t size);
   void ask_others();
-  void act_on_request(const rewrite::Action& action, Bytes message);
+  void act_on_request(const rewrite::Action& action, Bytes message, Bytes received);
   void act_on_reply(const rewrite::Action& action, Bytes message);
   void answer_here(Bytes message);
   void send(const rewrite::action::Send& message);
@@ -233,6 +234,7 @@ class ConnectionPair final {
     std::uint64_t values = 0;     // that its writes were given
     std::uint64_t bytes_received = 0;
     std::uint64_t bytes_sent = 0;
+    wire::Compressor compressor = wire::Compressor::none;  // of the last compressed request
   } counts_;
   RequestGate request_gate_;
   ReplyGate reply_gate_;

@@ -31,9 +31,7 @@ drain::Next drain::next(const Progress& progress) {
 }
 
 Refusal refuse_late(Bytes front, std::size_t length, std::int32_t id) {
-  // The proxy does not wait for longer requests.
-  constexpr std::size_t kLongest = std::size_t{1024} * 1024;
-  if (length > kLongest) return {Because::close};
+  if (length > kLongestLate) return {Because::close};
   if (front.size() < length) return {Because::need_more, length};
   Refusal refusal{.kind = Because::reply};
   if (!rewrite::append_shutdown_reply(front, id, refusal.reply)) return {Because::close};

@@ -46,6 +46,9 @@ struct Refusal {
   Buffer reply{};
 };
 
+/// The proxy does not wait for longer requests while it drains.
+inline constexpr std::size_t kLongestLate = std::size_t{1024} * 1024;
+
 /// Of a request that arrived while draining: ShutdownInProgress. `front` is the received part of a
 /// message of `length` bytes; `id` is the reply's requestID.
 [[nodiscard]] Refusal refuse_late(Bytes front, std::size_t length, std::int32_t id);

@@ -29,6 +29,7 @@ IoThread::IoThread(Shared& shared_state, std::shared_ptr<const rewrite::RuleSet>
       namespaces(std::move(rules)),
       context{shared.clock, system_random()} {
   context.maps_hello = shared.options.map_members;
+  context.compressors = shared.options.compressors;
   if (client_tls || server_tls) context.x509 = rewrite::X509::refused;
 }
 

@@ -18,6 +18,7 @@
 #include "net/directory.hpp"
 #include "net/event_loop.hpp"
 #include "net/file_descriptor.hpp"
+#include "net/inflation.hpp"
 #include "net/lookups.hpp"
 #include "net/open_transactions.hpp"
 #include "net/stream.hpp"
@@ -94,6 +95,7 @@ class IoThread {
   rewrite::Namespaces namespaces;
   rewrite::Context context;
   rewrite::Workspace workspace;
+  Inflation inflation;
   bool draining = false;
   // Open ones, by id; shared with the loop. Last: a pair uses all of the above.
   std::unordered_map<std::uint64_t, std::shared_ptr<ConnectionPair>> pairs;

@@ -18,6 +18,9 @@ namespace {
 // Replies and answers larger than this count against limits.buffered_messages.
 constexpr std::size_t kUnbudgetedReply = std::size_t{64} * 1024;
 
+constexpr std::string_view kCompressedReply =
+    "a server's OP_COMPRESSED has a compressor that was not negotiated, or is malformed";
+
 Counted counted_as(rewrite::WriteKind kind) {
   switch (kind) {
     case rewrite::WriteKind::insert:
@@ -28,6 +31,11 @@ Counted counted_as(rewrite::WriteKind kind) {
       break;
   }
   return Counted::requests_find_and_modify;
+}
+
+Counted counted_as(wire::Compressor compressor) {
+  if (compressor == wire::Compressor::snappy) return Counted::requests_snappy;
+  return compressor == wire::Compressor::zlib ? Counted::requests_zlib : Counted::requests_zstd;
 }
 
 }  // namespace
@@ -83,10 +91,11 @@ bool ConnectionPair::take_request(Bytes front) {
     turn_away(front);
     return false;
   }
-  auto step = request_gate_.look(front, thread_.draining, thread_.namespaces, thread_.context.x509);
+  const RequestGate::Client client{thread_.draining, thread_.context.x509, memory_.compressors};
+  auto step = request_gate_.look(front, client, thread_.namespaces);
   switch (step.kind) {
     case Kind::pass:
-      if (step.begins) relay_begins(step, front.first(step.bytes));
+      if (step.begins) relay_begins(step);
       if (request_gate_.passed(step)) deadline_.stop();
       requests_.pass(front.first(step.bytes));
       return true;
@@ -94,9 +103,8 @@ bool ConnectionPair::take_request(Bytes front) {
       deadline_.stop();
       if (!requests_.write_passed()) return false;
       requests_.consume(step.bytes);
-      note_transaction(step.about, front);
-      begin_exchange(std::get<rewrite::Request>(std::move(step.decision)), step.about,
-                     front.first(step.bytes));
+      note_transaction(step.about, step.message);
+      begin_exchange(std::move(step), front.first(step.bytes));
       return true;
     case Kind::need:
       requests_.need(step.bytes);
@@ -106,7 +114,7 @@ bool ConnectionPair::take_request(Bytes front) {
       return false;
     case Kind::late:
       if (!requests_.write_passed()) return false;
-      if (!refuse(front.first(std::min(step.bytes, front.size())), step.bytes)) return false;
+      if (!refuse(step)) return false;
       requests_.consume(step.bytes);
       return true;
     case Kind::reject:
@@ -116,8 +124,7 @@ bool ConnectionPair::take_request(Bytes front) {
   return false;
 }
 
-/// `front`: of the message, as much as has been received.
-void ConnectionPair::relay_begins(const RequestGate::Step& step, Bytes front) {
+void ConnectionPair::relay_begins(const RequestGate::Step& step) {
   deadline_.stop();
   thread_.cells[Counted::requests_relayed].add();
   const auto& relay = std::get<rewrite::decision::Relay>(step.decision);
@@ -127,8 +134,8 @@ void ConnectionPair::relay_begins(const RequestGate::Step& step, Bytes front) {
     past.count();
     log_past(past, thread_.context.clock);
   }
-  forwarded(step.about, front);
-  note_transaction(step.about, front);
+  forwarded(step.about, step.message);
+  note_transaction(step.about, step.message);
 }
 
 void ConnectionPair::note_transaction(const RequestGate::Message& message, Bytes front) {
@@ -150,17 +157,18 @@ void ConnectionPair::turn_away(Bytes front) {
   if (!closed_) end_after_replies();
 }
 
-/// Refuses a request of `length` bytes that arrived while draining, of which `front` has been
-/// received. False if more of it is needed, or if no more requests are read.
-bool ConnectionPair::refuse(Bytes front, std::size_t length) {
+/// Refuses a request that arrived while draining. False if more of it is needed, or if no more
+/// requests are read.
+bool ConnectionPair::refuse(const RequestGate::Step& step) {
   using Kind = Refusal::Kind;
   const auto id = static_cast<std::int32_t>(thread_.workspace.next_request_id++);
-  Refusal late = refuse_late(front, length, id);
-  if (late.kind == Kind::need_more) requests_.need(length);
+  const auto length = static_cast<std::size_t>(step.about.header.message_length);
+  Refusal late = refuse_late(step.message, length, id);
+  if (late.kind == Kind::need_more) requests_.need(step.bytes);
   if (late.kind == Kind::close) requests_ended_ = true;
   if (late.kind != Kind::reply) return false;
   thread_.cells[Counted::requests_shutdown].add();
-  reply_locally(std::move(late.reply));
+  reply_locally(step.about.compressor, late.reply.view());
   return true;
 }
 
@@ -176,6 +184,11 @@ void ConnectionPair::queue_for_room() {
 void ConnectionPair::forwarded(const RequestGate::Message& message, Bytes request) {
   request_gate_.forwarded();
   ++counts_.requests;
+  if (message.compressor != wire::Compressor::none) {
+    thread_.cells[counted_as(message.compressor)].add();
+    counts_.compressor = message.compressor;
+    if (message.may_stream) reply_gate_.may_stream();
+  }
   if (!message.expects_reply) return load_.requests.add();
   if (message.header.op_code == wire::OpCode::query && wire::is_exhaust(request)) {
     reply_gate_.ledger().permit_unrequested();
@@ -209,13 +222,16 @@ bool ConnectionPair::take_reply(Bytes front) {
     case Kind::pass:
       replies_.pass(front.first(step.bytes));
       return reply_passed(reply_gate_.passed(step));
-    case Kind::exchange:
+    case Kind::exchange: {
       if (!replies_.write_passed()) return false;
       replies_.consume(step.bytes);
+      const Bytes received = front.first(step.bytes);
+      const auto reply = inflated(received);
+      if (!reply) break;
       note_reply();
-      act_on_reply(exchange_->reply(front.first(step.bytes), thread_.context, thread_.workspace),
-                   front.first(step.bytes));
+      act_on_reply(exchange_->reply(*reply, thread_.context, thread_.workspace), received);
       return true;
+    }
     case Kind::need:
       // Does not wait for room in the budget, because its request holds some.
       if (step.bytes > kUnbudgetedReply && exchange_ && exchange_->reply_share.bytes() == 0) {
@@ -229,8 +245,25 @@ bool ConnectionPair::take_reply(Bytes front) {
     case Kind::reject:
       break;
   }
-  protocol_error({"bad_reply", step.fault});
+  protocol_error({"bad_reply", step.fault.empty() ? kCompressedReply : step.fault});
   return false;
+}
+
+/// The reply to the exchange, inflated if it is compressed; nothing if that cannot be done. Valid
+/// until the next one.
+std::optional<Bytes> ConnectionPair::inflated(Bytes reply) {
+  const wire::MsgHeader header = wire::read_header(reply);
+  if (header.op_code != wire::OpCode::compressed) return reply;
+  if (reply.size() < wire::kCompressedOffset) return std::nullopt;
+  const auto view = wire::CompressedView::read(header, reply);
+  if (!view || !memory_.compressors.has(view->compressor)) return std::nullopt;
+  const std::size_t both = reply.size() + static_cast<std::size_t>(view->original.message_length);
+  if (both > kUnbudgetedReply) {
+    exchange_->reply_share = thread_.shared.budget.overdraw(both);
+  }
+  Inflation& inflation = thread_.inflation;
+  if (!inflation.codec.inflate(*view, inflation.reply)) return std::nullopt;
+  return inflation.reply.view();
 }
 
 /// The exchange's reply has come.
@@ -273,12 +306,14 @@ void ConnectionPair::reply(Bytes message) {
   unsent_share_ = thread_.shared.budget.overdraw(message.size());
 }
 
-void ConnectionPair::reply_locally(Buffer message) {
+/// `message` in the compressor of its request.
+void ConnectionPair::reply_locally(wire::Compressor compressor, Bytes plain) {
+  const Bytes message = thread_.inflation.deflate(compressor, plain);
   local_reply_ = std::make_unique<LocalReply>();
   if (message.size() > kUnbudgetedReply) {
     local_reply_->share = thread_.shared.budget.overdraw(message.size());
   }
-  local_reply_->message = std::move(message);
+  local_reply_->message.append(message);
   deliver_local_reply();
 }
 
@@ -296,20 +331,23 @@ void ConnectionPair::Recycled::operator()(UnderWay* exchange) const {
   memory->give_back(exchange);
 }
 
-/// `request` is what the gate found in `message`.
-void ConnectionPair::begin_exchange(rewrite::Request&& request, const RequestGate::Message& about,
-                                    Bytes message) {
-  requests_.expect(message.size());
-  Buffer* owner = requests_.buffer_of(message);
+/// `received`: the message of `step`, as it came.
+void ConnectionPair::begin_exchange(RequestGate::Step&& step, Bytes received) {
+  requests_.expect(received.size());
+  Buffer* owner = requests_.buffer_of(received);
+  if (step.about.compressor != wire::Compressor::none) {
+    Buffer& buffer = thread_.inflation.request;
+    owner = BufferPool::is_for(step.message.size(), buffer) ? &buffer : nullptr;
+  }
   if (memory_.wire_version == 0) ask_others();
   exchange_ = {new (thread_.exchanges.take(sizeof(UnderWay))) UnderWay(server_->id, &memory_),
                Recycled{&thread_.exchanges}};
-  exchange_->about = about;
+  exchange_->about = step.about;
   exchange_->share = request_gate_.take_share();
-  if (owner == nullptr) make_spare(message.size());
-  act_on_request(
-      exchange_->request(std::move(request), message, owner, thread_.context, thread_.workspace),
-      message);
+  if (owner == nullptr) make_spare(step.message.size());
+  act_on_request(exchange_->request(std::get<rewrite::Request>(std::move(step.decision)),
+                                    step.message, owner, thread_.context, thread_.workspace),
+                 step.message, received);
 }
 
 /// If the client has not sent hello, or not yet, uses the server's replies to others.
@@ -327,8 +365,9 @@ void ConnectionPair::make_spare(std::size_t size) {
   spare = thread_.buffers.take(size);
 }
 
-/// Carries out what the exchange has decided about its request, which is `message`.
-void ConnectionPair::act_on_request(const rewrite::Action& next, Bytes message) {
+/// Carries out what the exchange has decided about its request, which is `message`, and came as
+/// `received`.
+void ConnectionPair::act_on_request(const rewrite::Action& next, Bytes message, Bytes received) {
   if (const auto* need = std::get_if<action::AskStore>(&next)) return ask(*need);
   count_request();
   if (exchange_->was_odd()) log_request(*exchange_, thread_.context.clock);
@@ -342,7 +381,7 @@ void ConnectionPair::act_on_request(const rewrite::Action& next, Bytes message) 
   forwarded(exchange_->about, message);
   if (patched != nullptr) return send(*patched);
   if (!exchange_->awaits_reply()) end_exchange();
-  requests_.write(message);
+  requests_.write(received);
 }
 
 void ConnectionPair::count_request() {
@@ -358,7 +397,17 @@ void ConnectionPair::count_request() {
 }
 
 void ConnectionPair::send(const action::Send& message) {
-  const bool whole = requests_.write(*message.message, message.original);
+  const wire::Compressor compressor = exchange_->about.compressor;
+  bool whole = false;
+  if (compressor == wire::Compressor::none) {
+    whole = requests_.write(*message.message, message.original);
+  } else {
+    Inflation& inflation = thread_.inflation;
+    inflation.plain.clear();
+    message.message->copy(message.original, 0, inflation.plain);
+    requests_.write(inflation.deflate(compressor, inflation.plain.view()));
+    whole = !requests_.unsent();
+  }
   note_added_time();
   if (whole && !closed_) sent();
 }
@@ -379,10 +428,11 @@ void ConnectionPair::note_added_time() {
 void ConnectionPair::answer_here(Bytes message) {
   note_added_time();
   if (exchange_->handed_out() == 0) thread_.cells[Counted::requests_refused].add();
+  const wire::Compressor compressor = exchange_->about.compressor;
   Buffer answer;
   answer.append(message);
   end_exchange();
-  if (!answer.empty()) reply_locally(std::move(answer));  // else w: 0, so no answer
+  if (!answer.empty()) reply_locally(compressor, answer.view());  // else w: 0, so no answer
 }
 
 // ---- what an exchange waits for --------------------------------------------------------------
@@ -417,7 +467,7 @@ void ConnectionPair::answered(std::uint64_t question, ids::Result<ids::Grant> gr
   const bool is_sent = exchange_->awaits_reply();
   const auto next = exchange_->answered(std::move(grant), thread_.context, thread_.workspace);
   if (is_sent) return act_on_reply(next, {});
-  act_on_request(next, exchange_->original());
+  act_on_request(next, exchange_->original(), exchange_->original());
   if (!closed_) requests_.resume();
 }
 
@@ -447,7 +497,8 @@ void ConnectionPair::act_on_reply(const rewrite::Action& next, Bytes message) {
     return send(*again);
   }
   const auto* own = std::get_if<action::Reply>(&next);
-  reply(own != nullptr ? own->message : message);
+  reply(own == nullptr ? message
+                       : thread_.inflation.deflate(exchange_->about.compressor, own->message));
   if (closed_) return;
   if (own != nullptr) note_added_time();
   if (exchange_->streams()) return expect_reply(exchange_->about, exchange_->request_id());
@@ -477,6 +528,7 @@ void ConnectionPair::end_exchange() {
   if (exchange_->assigned() > 0) thread_.cells.insert_added.observe(exchange_->added);
   thread_.buffers.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();
+  thread_.inflation.trim();
   stop_waiting();
   exchange_.reset();
 }

@@ -39,11 +39,38 @@ ReplyGate::Step ReplyGate::look(Bytes front, Exchange exchange, bool abandoned) 
   if (for_exchange) return {.kind = Kind::exchange, .bytes = needed};
   const auto length = static_cast<std::size_t>(frame.header.message_length);
   const Bytes message = front.first(std::min(length, front.size()));
-  return {.kind = Kind::pass,
-          .bytes = message.size(),
-          .begins = true,
-          .more = wire::has_flag(frame.header, message, wire::flag::kMoreToCome),
-          .header = frame.header};
+  const Step step{.kind = Kind::pass,
+                  .bytes = message.size(),
+                  .begins = true,
+                  .more = wire::has_flag(frame.header, message, wire::flag::kMoreToCome),
+                  .header = frame.header};
+  const bool is_hidden = may_stream_ && frame.header.op_code == wire::OpCode::compressed;
+  return is_hidden ? look_for_more(step, message) : step;
+}
+
+/// Finds out whether another reply follows a compressed one: `step`, but for `more`, or another.
+ReplyGate::Step ReplyGate::look_for_more(Step step, Bytes front) const {
+  using Kind = Step::Kind;
+  using Peeked = Inflation::Peeked;
+  constexpr std::string_view kFault = "a server's OP_COMPRESSED is malformed";
+  const auto length = static_cast<std::size_t>(step.header.message_length);
+  const std::size_t least = std::min(length, wire::kCompressedOffset + 1);
+  if (front.size() < least) return {.kind = Kind::need, .bytes = least};
+  const auto view = length > wire::kCompressedOffset
+                        ? wire::CompressedView::read(step.header, front)
+                        : std::nullopt;
+  if (!view) return reject(kFault);
+  const auto peeked = inflation_.peek(*view, front.size(), length, inflation_.reply);
+  if (peeked.kind == Peeked::Kind::need) return {.kind = Kind::need, .bytes = peeked.bytes};
+  if (peeked.kind == Peeked::Kind::malformed) return reject(kFault);
+  if (peeked.kind == Peeked::Kind::whole) {
+    // Only a small one, or none that a server makes.
+    if (length > Inflation::kMostOfPrefix) return reject(kFault);
+    if (front.size() < length) return {.kind = Kind::need, .bytes = length};
+    if (!inflation_.codec.inflate(*view, inflation_.reply)) return reject(kFault);
+  }
+  step.more = wire::has_flag(view->original, inflation_.reply.view(), wire::flag::kMoreToCome);
+  return step;
 }
 
 /// Why the reply cannot answer an outstanding request, or "".
@@ -62,7 +89,7 @@ std::string_view ReplyGate::fault_of(const wire::MsgHeader& header, Exchange exc
 ReplyGate::Ended ReplyGate::passed(const Step& step) {
   if (step.begins) {
     step.more ? ledger_.begin_with_more(step.header) : ledger_.begin_last();
-    frames_.pass(step.header);
+    frames_.pass(static_cast<std::size_t>(step.header.message_length));
   }
   if (!frames_.took(step.bytes)) return Ended::nothing;
   return ledger_.is_last() ? Ended::last_reply : Ended::reply;

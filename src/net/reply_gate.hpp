@@ -5,6 +5,7 @@
 
 #include "idproxy/wire/frame_reader.hpp"
 #include "idproxy/wire/reply_ledger.hpp"
+#include "net/inflation.hpp"
 
 namespace idproxy::net {
 
@@ -36,6 +37,9 @@ class ReplyGate {
     bool sent_whole = true;  ///< the server has got all of its message
   };
 
+  /// `inflation`: of the thread.
+  explicit ReplyGate(Inflation& inflation) : inflation_(inflation) {}
+
   /// Decides what to do with `front`, which is not empty and starts where the last step ended.
   /// `abandoned`: the proxy has answered the last request itself, and forwards no more.
   [[nodiscard]] Step look(Bytes front, Exchange exchange, bool abandoned) const;
@@ -50,12 +54,18 @@ class ReplyGate {
   /// it.
   [[nodiscard]] wire::ReplyLedger& ledger() { return ledger_; }
   [[nodiscard]] const wire::ReplyLedger& ledger() const { return ledger_; }
+  /// Event: a compressed request was forwarded whose replies may come as a stream. Only then is
+  /// there anything to look for in compressed replies that nobody reads.
+  void may_stream() { may_stream_ = true; }
 
  private:
   [[nodiscard]] std::string_view fault_of(const wire::MsgHeader& header, Exchange exchange) const;
+  [[nodiscard]] Step look_for_more(Step step, Bytes front) const;
 
+  Inflation& inflation_;
   wire::FrameReader frames_;
   wire::ReplyLedger ledger_;
+  bool may_stream_ = false;
 };
 
 }  // namespace idproxy::net

@@ -5,6 +5,7 @@
 
 #include "idproxy/net/tls.hpp"
 #include "idproxy/wire/op_msg.hpp"
+#include "net/ending.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -17,17 +18,68 @@ constexpr ProtocolFault kTls{
     "a client speaks TLS where listen.tls.mode is off: either is to be changed"};
 constexpr ProtocolFault kLength{"bad_message_length",
                                 "a client's message length is not between 16 and 48000000"};
-constexpr ProtocolFault kCompressed{"compressed_message",
-                                    "a client sent OP_COMPRESSED, which was not negotiated"};
+constexpr ProtocolFault kCompressed{
+    "compressed_message",
+    "a client's OP_COMPRESSED has a compressor that was not negotiated, or is malformed"};
+constexpr ProtocolFault kStaysPlain{
+    "compressed_message",
+    "a client compressed hello, a login or another command that drivers must not compress"};
+
+constexpr ProtocolFault kLegacyWrite{
+    "legacy_write",
+    "a client sent OP_INSERT or OP_UPDATE where a rule applies: writes must come as OP_MSG"};
 
 RequestGate::Step reject(const ProtocolFault& fault) {
   return {.kind = RequestGate::Step::Kind::reject, .fault = fault};
 }
 
+RequestGate::Message message_of(const wire::MsgHeader& header, Bytes front) {
+  return {.header = header,
+          .expects_reply = wire::expects_reply(header, front),
+          .may_wait = wire::has_flag(header, front, wire::flag::kExhaustAllowed)};
+}
+
+/// Decides about a message of which `front` is known. Step::bytes counts bytes of it.
+RequestGate::Step decide(const RequestGate::Message& about, Bytes front,
+                         rewrite::Namespaces& namespaces, rewrite::X509 x509) {
+  using Kind = RequestGate::Step::Kind;
+  RequestGate::Step step{.kind = Kind::collect,
+                         .bytes = static_cast<std::size_t>(about.header.message_length),
+                         .about = about,
+                         .decision = rewrite::classify(about.header, front, namespaces, x509),
+                         .message = front};
+  if (const auto* relay = std::get_if<rewrite::decision::Relay>(&step.decision)) {
+    step.kind = Kind::pass;
+    step.length = step.bytes;
+    step.bytes = front.size();
+    step.begins = true;
+    step.about.may_wait = about.may_wait || relay->may_wait;
+  } else if (const auto* more = std::get_if<rewrite::decision::NeedMore>(&step.decision)) {
+    step.kind = Kind::need;
+    step.bytes = more->bytes;
+  } else if (std::holds_alternative<rewrite::decision::Close>(step.decision)) {
+    step.kind = Kind::reject;
+    step.fault = kLegacyWrite;
+  } else {
+    const auto* hello =
+        std::get_if<rewrite::HelloRequest>(&std::get<rewrite::Request>(step.decision));
+    step.about.may_wait = about.may_wait || (hello != nullptr && hello->may_wait);
+  }
+  return step;
+}
+
+bool is_write(const rewrite::Decision& decision) {
+  if (const auto* more = std::get_if<rewrite::decision::NeedMore>(&decision)) {
+    return more->is_write;
+  }
+  const auto* request = std::get_if<rewrite::Request>(&decision);
+  return request != nullptr && std::holds_alternative<rewrite::WriteRequest>(*request);
+}
+
 }  // namespace
 
-RequestGate::Step RequestGate::look(Bytes front, bool draining, rewrite::Namespaces& namespaces,
-                                    rewrite::X509 x509) {
+RequestGate::Step RequestGate::look(Bytes front, const Client& client,
+                                    rewrite::Namespaces& namespaces) {
   using Frame = wire::FrameReader::Kind;
   using Kind = Step::Kind;
   const auto frame = frames_.look(front);
@@ -37,52 +89,98 @@ RequestGate::Step RequestGate::look(Bytes front, bool draining, rewrite::Namespa
   if (frame.kind == Frame::malformed) return reject(kLength);
   const auto length = static_cast<std::size_t>(frame.header.message_length);
   const Bytes message = front.first(std::min(length, front.size()));
-  const Message about{frame.header, wire::expects_reply(frame.header, message),
-                      wire::has_flag(frame.header, message, wire::flag::kExhaustAllowed)};
-  if (draining && about.expects_reply) return {.kind = Kind::late, .bytes = length};
-  return look_at_message(about, message, namespaces, x509);
+  if (frame.header.op_code == wire::OpCode::compressed) {
+    return look_inside(frame.header, message, client, namespaces);
+  }
+  const Message about = message_of(frame.header, message);
+  if (client.draining && about.expects_reply) {
+    return {.kind = Kind::late, .bytes = length, .about = about, .message = message};
+  }
+  return look_at_message(about, message, namespaces, client.x509);
 }
 
 RequestGate::Step RequestGate::look_at_message(const Message& about, Bytes front,
                                                rewrite::Namespaces& namespaces,
                                                rewrite::X509 x509) {
+  Step step = decide(about, front, namespaces, x509);
+  find_room(step, step.bytes, static_cast<std::size_t>(about.header.message_length));
+  return step;
+}
+
+/// Inflates the beginning of a message, and all of it where that is not enough to decide.
+/// `front`: of the OP_COMPRESSED, as much as has been received.
+RequestGate::Step RequestGate::look_inside(const wire::MsgHeader& outer, Bytes front,
+                                           const Client& client, rewrite::Namespaces& namespaces) {
   using Kind = Step::Kind;
-  const auto length = static_cast<std::size_t>(about.header.message_length);
-  Step step{.kind = Kind::collect,
+  using Peeked = Inflation::Peeked;
+  const auto length = static_cast<std::size_t>(outer.message_length);
+  if (length < wire::kCompressedOffset) return reject(kCompressed);
+  if (front.size() < wire::kCompressedOffset) {
+    return {.kind = Kind::need, .bytes = wire::kCompressedOffset};
+  }
+  const auto view = wire::CompressedView::read(outer, front);
+  if (!view || !client.compressors.has(view->compressor)) return reject(kCompressed);
+  const auto inner = static_cast<std::size_t>(view->original.message_length);
+  Step step{.kind = Kind::need, .bytes = length};
+  const auto peeked = inflation_.peek(*view, front.size(), length, inflation_.request);
+  switch (peeked.kind) {
+    case Peeked::Kind::malformed:
+      return reject(kCompressed);
+    case Peeked::Kind::need:
+      step.bytes = peeked.bytes;
+      find_room(step, step.bytes, Inflation::kMostOfPrefix);
+      return step;
+    case Peeked::Kind::there:
+      step = decide_inside(outer, front, *view, client, namespaces);
+      if (step.kind != Kind::need) return step;
+      break;
+    case Peeked::Kind::whole:
+      break;
+  }
+  find_room(step, length + inner, length + inner);
+  if (step.kind == Kind::wait || front.size() < length) return step;
+  if (!inflation_.codec.inflate(*view, inflation_.request)) return reject(kCompressed);
+  step = decide_inside(outer, front, *view, client, namespaces);
+  find_room(step, length + inner, length + inner);
+  return step;
+}
+
+/// Decides by what has been inflated; Step::bytes counts bytes of `front`, as it was received.
+RequestGate::Step RequestGate::decide_inside(const wire::MsgHeader& outer, Bytes front,
+                                             const wire::CompressedView& view, const Client& client,
+                                             rewrite::Namespaces& namespaces) {
+  using Kind = Step::Kind;
+  const Bytes message = inflation_.request.view();
+  const auto inner = static_cast<std::size_t>(view.original.message_length);
+  if (rewrite::stays_plain(view.original, message)) return reject(kStaysPlain);
+  Message about = message_of(view.original, message);
+  about.may_stream = about.may_wait;
+  about.compressor = view.compressor;
+  const auto length = static_cast<std::size_t>(outer.message_length);
+  if (client.draining && about.expects_reply) {
+    const bool is_needed = message.size() < inner && inner <= kLongestLate;
+    return {.kind = is_needed ? Kind::need : Kind::late,
             .bytes = length,
             .about = about,
-            .decision = rewrite::classify(about.header, front, namespaces, x509)};
-  if (const auto* relay = std::get_if<rewrite::decision::Relay>(&step.decision)) {
-    step.kind = Kind::pass;
-    step.bytes = front.size();
-    step.begins = true;
-    step.about.may_wait = about.may_wait || relay->may_wait;
-    return step;
+            .message = message};
   }
-  if (std::holds_alternative<rewrite::decision::Close>(step.decision)) {
-    step.kind = Kind::reject;
-    step.fault = kCompressed;
-    return step;
-  }
-  if (const auto* request = std::get_if<rewrite::Request>(&step.decision)) {
-    const auto* hello = std::get_if<rewrite::HelloRequest>(request);
-    step.about.may_wait = about.may_wait || (hello != nullptr && hello->may_wait);
-  }
-  const auto* more = std::get_if<rewrite::decision::NeedMore>(&step.decision);
-  const bool is_write = more != nullptr ? more->is_write
-                                        : std::holds_alternative<rewrite::WriteRequest>(
-                                              std::get<rewrite::Request>(step.decision));
-  if (more != nullptr) {
-    step.kind = Kind::need;
-    step.bytes = more->bytes;
-  }
+  Step step = decide(about, message, namespaces, client.x509);
+  step.length = length;
+  step.bytes = step.kind == Kind::pass ? front.size() : length;
+  return step;
+}
+
+/// Lets `step` wait if there is no room. `held`: what must be held of the message; `room`: what it
+/// may grow to.
+void RequestGate::find_room(Step& step, std::size_t held, std::size_t room) {
+  using Kind = Step::Kind;
+  if (step.kind != Kind::need && step.kind != Kind::collect) return;
   // Small commands of drivers do not wait behind large writes, or the driver would take the server
   // for dead.
-  if ((is_write || step.bytes > kUnbudgeted) && !admit(length)) {
-    wanted_room_ = length;
+  if ((is_write(step.decision) || held > kUnbudgeted) && !admit(room)) {
+    wanted_room_ = room;
     step.kind = Kind::wait;
   }
-  return step;
 }
 
 bool RequestGate::admit(std::size_t length) {
@@ -93,7 +191,7 @@ bool RequestGate::admit(std::size_t length) {
 bool RequestGate::passed(const Step& step) {
   if (step.begins) {
     share_.reset();
-    frames_.pass(step.about.header);
+    frames_.pass(step.length);
   }
   return frames_.took(step.bytes);
 }

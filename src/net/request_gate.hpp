@@ -7,6 +7,7 @@
 #include "idproxy/rewrite/classify.hpp"
 #include "idproxy/wire/frame_reader.hpp"
 #include "net/budget.hpp"
+#include "net/inflation.hpp"
 
 namespace idproxy::net {
 
@@ -23,9 +24,11 @@ class RequestGate {
  public:
   /// What is known of a message as soon as it begins.
   struct Message {
-    wire::MsgHeader header{};
+    wire::MsgHeader header{};    ///< of the message inside, if it is compressed
     bool expects_reply = false;  ///< from the server
     bool may_wait = false;       ///< the server may hold its reply back until there is news
+    bool may_stream = false;     ///< it is compressed, and has the flag exhaustAllowed
+    wire::Compressor compressor = wire::Compressor::none;
   };
   struct Step {
     enum class Kind {
@@ -38,21 +41,30 @@ class RequestGate {
     };
     Kind kind;
     std::size_t bytes = 0;
-    bool begins = false;  ///< with `pass`: the bytes begin a message
-    Message about{};      ///< with `begins` and `collect`
+    bool begins = false;     ///< with `pass`: the bytes begin a message
+    std::size_t length = 0;  ///< with `begins`: of the whole message, as it was received
+    Message about{};         ///< with `begins`, `collect` and `late`
     ProtocolFault fault{};
     rewrite::Decision decision{};  ///< with `begins`: Relay; with `collect`: a Request
+    /// With `begins`, `collect` and `late`: the message that `about` describes, or its beginning.
+    /// Of a compressed one, what was inflated; valid until the next look().
+    Bytes message{};
+  };
+  /// What a client and its connection are at the moment.
+  struct Client {
+    bool draining;  ///< messages that expect a reply are late
+    rewrite::X509 x509;
+    wire::Compressors compressors;  ///< that it has agreed on with its server
   };
 
-  explicit RequestGate(Budget& budget) : budget_(budget) {}
+  /// `inflation`: of the thread.
+  RequestGate(Budget& budget, Inflation& inflation) : budget_(budget), inflation_(inflation) {}
   ~RequestGate() { leave(); }
   RequestGate(const RequestGate&) = delete;
   RequestGate& operator=(const RequestGate&) = delete;
 
   /// Decides what to do with `front`, which is not empty and starts where the last step ended.
-  /// `draining`: messages that expect a reply are late.
-  [[nodiscard]] Step look(Bytes front, bool draining, rewrite::Namespaces& namespaces,
-                          rewrite::X509 x509);
+  [[nodiscard]] Step look(Bytes front, const Client& client, rewrite::Namespaces& namespaces);
 
   /// Event: the caller has passed on what `step` says. True if that completes a message.
   bool passed(const Step& step);
@@ -79,9 +91,16 @@ class RequestGate {
  private:
   [[nodiscard]] Step look_at_message(const Message& about, Bytes front,
                                      rewrite::Namespaces& namespaces, rewrite::X509 x509);
+  [[nodiscard]] Step look_inside(const wire::MsgHeader& outer, Bytes front, const Client& client,
+                                 rewrite::Namespaces& namespaces);
+  [[nodiscard]] Step decide_inside(const wire::MsgHeader& outer, Bytes front,
+                                   const wire::CompressedView& view, const Client& client,
+                                   rewrite::Namespaces& namespaces);
+  void find_room(Step& step, std::size_t held, std::size_t room);
   [[nodiscard]] bool admit(std::size_t length);
 
   Budget& budget_;
+  Inflation& inflation_;
   wire::FrameReader frames_;
   Budget::Share share_;          // for the message that is being collected
   Budget::Ticket place_ = 0;     // place in the budget's queue; 0: none

@@ -1,6 +1,7 @@
 #include "idproxy/rewrite/classify.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -205,46 +206,61 @@ Decision classify_write(Bytes front, std::size_t length, const DocumentHead& hea
              : understand_write(front, head, collection, namespaces, x509);
 }
 
-Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X509 x509) {
+/// The section of kind 0 in an OP_MSG.
+struct BodySection {
+  enum class Kind { found, need_more, none };
+  Kind kind;
+  std::size_t at = 0;  ///< position of the section; with `need_more` the number of bytes needed
+};
+
+BodySection find_body(Bytes front, std::size_t length) {
+  using Kind = BodySection::Kind;
   std::size_t at = wire::kSectionsOffset;
-  // expects_reply() needs the flags even if the message is relayed.
-  if (front.size() < std::min(at, length)) return NeedMore{std::min(at, length)};
   // Looks at no more sections than OpMsgView accepts. Otherwise a client could make the proxy walk
   // thousands of them again for every piece that arrives.
   for (std::size_t sequences = 0; sequences <= wire::kMaxSequences && at + 5 <= length;
        ++sequences) {
-    if (front.size() < at + 5) return NeedMore{at + 5};
-    if (front[at] == 0) {
-      Decision otherwise{};
-      const auto head = read_head(front, at + 1, length, otherwise);
-      if (!head) return otherwise;
-      const std::string_view command = head->first_key;
-      if (write_kind(command)) return classify_write(front, length, *head, namespaces, x509);
-      if (namespaces.rules()->follows_transactions() && ends_transaction(command)) {
-        if (front.size() < length) return NeedMore{length};
-        return understand_end_of_transaction(front, namespaces);
-      }
-      if (may_change_catalog(command) && !namespaces.rules()->rules().empty()) {
-        if (front.size() < length) return NeedMore{length};
-        return understand_catalog_command(front, namespaces);
-      }
-      const bool own = equals(command, "idproxy");
-      if (!own && !is_wanted(command, x509)) {
-        return Relay{.changes_user = changes_user(command),
-                     .may_wait = equals(command, "getMore") && awaits_data(front, *head)};
-      }
-      if (front.size() < length) return NeedMore{length};
-      return own ? understand_own(front, namespaces, x509) : understand_other(front, x509);
-    }
+    if (front.size() < at + 5) return {Kind::need_more, at + 5};
+    if (front[at] == 0) return {Kind::found, at};
     const std::int64_t size = load_i32(front.data() + at + 1);
     if (front[at] != 1 || size < 5 || size > static_cast<std::int64_t>(length - at) - 1) break;
     at += 1 + static_cast<std::size_t>(size);
   }
-  // The command was not found. mongod will refuse the message, unless it knows more kinds of
-  // sections than the proxy.
-  if (x509 == X509::passes) return Relay{.changes_user = true};
+  return {Kind::none};
+}
+
+Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X509 x509) {
+  // expects_reply() needs the flags even if the message is relayed.
+  const std::size_t flags_end = std::min(wire::kSectionsOffset, length);
+  if (front.size() < flags_end) return NeedMore{flags_end};
+  const BodySection body = find_body(front, length);
+  if (body.kind == BodySection::Kind::need_more) return NeedMore{body.at};
+  if (body.kind == BodySection::Kind::none) {
+    // mongod will refuse the message, unless it knows more kinds of sections than the proxy.
+    if (x509 == X509::passes) return Relay{.changes_user = true};
+    if (front.size() < length) return NeedMore{length};
+    return understand_other(front, x509);
+  }
+  Decision otherwise{};
+  const auto head = read_head(front, body.at + 1, length, otherwise);
+  if (!head) return otherwise;
+  const std::string_view command = head->first_key;
+  if (write_kind(command)) return classify_write(front, length, *head, namespaces, x509);
+  if (namespaces.rules()->follows_transactions() && ends_transaction(command)) {
+    if (front.size() < length) return NeedMore{length};
+    return understand_end_of_transaction(front, namespaces);
+  }
+  if (may_change_catalog(command) && !namespaces.rules()->rules().empty()) {
+    if (front.size() < length) return NeedMore{length};
+    return understand_catalog_command(front, namespaces);
+  }
+  const bool own = equals(command, "idproxy");
+  if (!own && !is_wanted(command, x509)) {
+    return Relay{.changes_user = changes_user(command),
+                 .may_wait = equals(command, "getMore") && awaits_data(front, *head)};
+  }
   if (front.size() < length) return NeedMore{length};
-  return understand_other(front, x509);
+  return own ? understand_own(front, namespaces, x509) : understand_other(front, x509);
 }
 
 /// A namespace as one string, "shop.orders".
@@ -343,6 +359,18 @@ std::optional<TransactionStep> transaction_step(const wire::MsgHeader& header, B
   return TransactionStep{id->value.subspan(4 + 1), ends_transaction(command->key)};
 }
 
+bool stays_plain(const wire::MsgHeader& header, Bytes front) {
+  constexpr std::array<std::string_view, 12> kPlain{
+      "hello",        "isMaster",   "ismaster",   "saslStart",       "saslContinue",   "getnonce",
+      "authenticate", "createUser", "updateUser", "copydbSaslStart", "copydbgetnonce", "copydb"};
+  const auto length = static_cast<std::size_t>(header.message_length);
+  const BodySection body = find_body(front, length);
+  if (body.kind != BodySection::Kind::found) return false;
+  Decision otherwise{};
+  const auto head = read_head(front, body.at + 1, length, otherwise);
+  return head && std::ranges::find(kPlain, head->first_key) != kPlain.end();
+}
+
 Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namespaces, X509 x509) {
   const auto length = static_cast<std::size_t>(header.message_length);
   switch (header.op_code) {
@@ -354,8 +382,7 @@ Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namesp
     case wire::OpCode::update:
       return classify_legacy_write(front, length, namespaces);
     case wire::OpCode::compressed:
-      // The proxy cannot see what is inside, so relaying it would let a client bypass the rules by
-      // compressing. The proxy removes all compressors from hello, so no driver sends this.
+      // The caller inflates, and nothing is compressed twice.
       return decision::Close{};
     default:
       return Relay{};

@@ -36,17 +36,42 @@ std::optional<bson::Element> compression_in(Bytes hello) {
   return found;
 }
 
-/// The elements that patch_hello_request() removes, in their order; none if the hello is malformed.
-std::vector<Bytes> not_to_be_asked(Bytes hello, X509 x509) {
-  std::vector<Bytes> found;
+/// An element of a document, and what takes its place.
+struct Edit {
+  Bytes element;
+  Buffer replacement{};
+};
+
+/// Cuts a list of compressors to the allowed ones, in its own order. Nothing if that is all of it.
+std::optional<Edit> cut_compression(const bson::Element& compression, wire::Compressors allowed) {
+  Edit edit{{compression.begin, compression.end()}};
+  bson::append_head(edit.replacement, bson::Type::array, compression.key);
+  bson::Scope array(edit.replacement);
+  std::size_t kept = 0;
+  std::size_t all = 0;
+  bson::Elements names(compression.value);
+  while (const auto name = names.next()) {
+    ++all;
+    if (!allowed.has(wire::compressor_named(name->text()))) continue;
+    bson::append_string(edit.replacement, std::to_string(kept++), name->text());
+  }
+  array.close();
+  if (kept == all) return std::nullopt;
+  if (kept == 0) edit.replacement.clear();
+  return edit;
+}
+
+/// The changes of patch_hello_request(), in their order; none if the hello is malformed.
+std::vector<Edit> edits_of(Bytes hello, X509 x509, wire::Compressors allowed) {
+  std::vector<Edit> found;
   const auto compression = compression_in(hello);
   bson::Elements elements(hello);
   while (const auto element = elements.next()) {
     const bool login = x509 == X509::refused && element->key == "speculativeAuthenticate" &&
                        may_use_certificate(*element);
-    if (login || (compression && element->begin == compression->begin)) {
-      found.emplace_back(element->begin, element->end());
-    }
+    if (login) found.push_back({{element->begin, element->end()}});
+    if (!compression || element->begin != compression->begin) continue;
+    if (auto cut = cut_compression(*compression, allowed)) found.push_back(*std::move(cut));
   }
   if (elements.malformed()) found.clear();
   return found;
@@ -72,12 +97,12 @@ void append_mapped(const bson::Element& element, const Members& members, Buffer&
 
 }  // namespace
 
-bool patch_hello_request(Bytes message, const Command& hello, X509 x509,
+bool patch_hello_request(Bytes message, const Command& hello, X509 x509, wire::Compressors allowed,
                          wire::PatchedMessage& out) {
-  const auto removed = not_to_be_asked(hello.document(), x509);
-  if (removed.empty()) return false;
+  const auto edits = edits_of(hello.document(), x509, allowed);
+  if (edits.empty()) return false;
   std::size_t removed_size = 0;
-  for (const Bytes element : removed) removed_size += element.size();
+  for (const Edit& edit : edits) removed_size += edit.element.size() - edit.replacement.size();
 
   const auto offset = [&](const std::uint8_t* at) {
     return static_cast<std::size_t>(at - message.data());
@@ -93,13 +118,23 @@ bool patch_hello_request(Bytes message, const Command& hello, X509 x509,
     shrink(enclosing.size());
     position = offset(enclosing.data()) + 4;
   }
-  for (const Bytes element : removed) {
-    out.keep(position, offset(element.data()));
-    position = offset(element.data()) + element.size();
+  for (const Edit& edit : edits) {
+    out.keep(position, offset(edit.element.data()));
+    out.add(edit.replacement.view());
+    position = offset(edit.element.data()) + edit.element.size();
   }
   out.keep(position, message.size() - (hello.has_checksum ? 4 : 0));
   if (hello.has_checksum) out.add_checksum();
   return true;
+}
+
+wire::Compressors agreed_compressors(Bytes message) {
+  wire::Compressors agreed;
+  const auto list = compression_in(find_hello_document(message)->document);
+  if (!list) return agreed;
+  bson::Elements names(list->value);
+  while (const auto name = names.next()) agreed.add(wire::compressor_named(name->text()));
+  return agreed;
 }
 
 bool patch_hello_reply(Bytes message, const Members& members, wire::PatchedMessage& out) {

@@ -10,8 +10,8 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// The conversation of a hello: its request asks for no compression, and its replies, of which
-/// there may be a whole stream, name the proxy's listeners.
+/// The conversation of a hello: its request offers no compressor that the proxy lacks, and its
+/// replies, of which there may be a whole stream, name the proxy's listeners.
 class HelloExchange final : public Conversation {
  public:
   HelloExchange(HelloRequest&& hello, Bytes request, ServerId server, ConnectionMemory* memory)
@@ -41,7 +41,10 @@ Action HelloExchange::begin(const Received& received) {
   may_stream_ = wire::has_flag(wire::read_header(message), message, wire::flag::kExhaustAllowed);
   refill(received.workspace);
   const X509 x509 = received.context.x509;
-  if (!patch_hello_request(message, hello_.command, x509, message_)) return action::Relay{};
+  const wire::Compressors allowed = received.context.compressors;
+  if (!patch_hello_request(message, hello_.command, x509, allowed, message_)) {
+    return action::Relay{};
+  }
   if (message_.borrows()) keep_original(message, received.owner, received.workspace);
   return action::Send{&message_, original()};
 }
@@ -51,7 +54,13 @@ Action HelloExchange::reply(Bytes message, const Context& context, Workspace& wo
   const wire::MsgHeader header = wire::read_header(message);
   streams_ = wire::has_flag(header, message, wire::flag::kMoreToCome);
   if (!said || (streams_ && !may_stream_)) return action::Close{};
-  if (memory_ != nullptr) memory_->wire_version = said->wire_version;
+  if (memory_ != nullptr) {
+    memory_->wire_version = said->wire_version;
+    const wire::Compressors agreed = agreed_compressors(message);
+    for (const wire::Compressor each : wire::kCompressors) {
+      if (agreed.has(each) && context.compressors.has(each)) memory_->compressors.add(each);
+    }
+  }
   // The next reply of a stream answers this one (OP_MSG specification, "exhaustAllowed").
   if (streams_) request_id_ = header.request_id;
   if (context.members == nullptr) return action::Relay{};

@@ -43,7 +43,7 @@ std::string decisions(Bytes stream, std::size_t piece, rewrite::X509 x509) {
         log += std::to_string(decision.index()) +
                (request == nullptr ? "" : "." + std::to_string(request->index())) + "@" +
                std::to_string(at) + " ";
-        frames.pass(look.header);
+        frames.pass(static_cast<std::size_t>(look.header.message_length));
       }
     }
     if (!more) continue;

@@ -14,22 +14,24 @@ using namespace idproxy;
 using namespace fuzz;
 
 /// True if the message is a hello and gets patched.
-bool patch(Bytes message, rewrite::X509 x509, wire::PatchedMessage& out) {
+bool patch(Bytes message, rewrite::X509 x509, wire::Compressors allowed,
+           wire::PatchedMessage& out) {
   const auto command = rewrite::Command::find(message);
   if (!command || !rewrite::is_hello(command->name)) return false;
-  return rewrite::patch_hello_request(message, *command, x509, out);
+  return rewrite::patch_hello_request(message, *command, x509, allowed, out);
 }
 
-void check_patched_hello(Bytes message, rewrite::X509 x509, const wire::PatchedMessage& patched) {
+void check_patched_hello(Bytes message, rewrite::X509 x509, wire::Compressors allowed,
+                         const wire::PatchedMessage& patched) {
   Buffer out;
   patched.copy(message, 0, out);
-  require(out.size() == patched.size() && out.size() < message.size());
+  require(out.size() == patched.size());
   require(load_i32(out.data()) == static_cast<std::int32_t>(out.size()));
   require(std::memcmp(out.data() + 4, message.data() + 4, 12) == 0);
   const auto command = rewrite::Command::find(out.view());
   require(command && rewrite::is_hello(command->name));
   wire::PatchedMessage again;
-  require(!rewrite::patch_hello_request(out.view(), *command, x509, again));
+  require(!rewrite::patch_hello_request(out.view(), *command, x509, allowed, again));
 }
 
 }  // namespace
@@ -45,8 +47,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(view->body().data() + view->body().size() <= message.data() + message.size());
   }
   for (const auto x509 : {rewrite::X509::passes, rewrite::X509::refused}) {
-    wire::PatchedMessage patched;
-    if (patch(message.view(), x509, patched)) check_patched_hello(message.view(), x509, patched);
+    for (const auto allowed : {wire::Compressors(), wire::Compressors::all()}) {
+      wire::PatchedMessage patched;
+      if (patch(message.view(), x509, allowed, patched)) {
+        check_patched_hello(message.view(), x509, allowed, patched);
+      }
+    }
   }
   static_cast<void>(wire::OpQueryView::parse(message.view()));
   static_cast<void>(rewrite::read_hello_reply(message.view()));

@@ -2,6 +2,7 @@
 
 import pathlib
 import struct
+import zlib
 
 ROOT = pathlib.Path(__file__).parent / "corpus"
 
@@ -321,6 +322,30 @@ def upserts() -> dict[str, bytes]:
             **{name: b"\0" + content for name, content in choices.items()}}
 
 
+def compressed() -> dict[str, bytes]:
+    """What each compressor makes of small and of large contents, and blocks of snappy by hand."""
+    # Of scripts/venv.
+    import snappy
+    from backports import zstd
+
+    compress = [snappy.compress, zlib.compress, zstd.compress]
+    names = ["snappy", "zlib", "zstd"]
+    noise = bytes(i * i * 31 % 251 for i in range(5000))
+    contents = {"ping": messages()["ping"][16:], "insert": messages()["insert_array"][16:],
+                "zeros": bytes(60_000), "text": b"abcabcd" * 1500, "noise": noise}
+    found = {
+        f"{name}_{what}": bytes([at]) + struct.pack("<HH", len(content) - 1, 30) +
+        compress[at](content)
+        for at, name in enumerate(names) for what, content in contents.items()}
+    for name in names:
+        found[f"{name}_larger"] = found[f"{name}_text"][:1] + b"\xff\xff" + found[f"{name}_text"][3:]
+        found[f"{name}_behind"] = found[f"{name}_text"] + b"x"
+    blocks = {"copies": "08 08616263 0503", "four": "08 08616263 1303000000",
+              "long_literal": "03 fc02000000 616263"}
+    return {**found, **{f"snappy_{name}": b"\0\7\0\4\0" + bytes.fromhex(block)
+                        for name, block in blocks.items()}}
+
+
 def main() -> None:
     all_messages = messages()
     for target in ("op_msg", "insert", "frame_reader"):
@@ -333,7 +358,7 @@ def main() -> None:
     (ROOT / "frame_reader" / "stream").write_bytes(b"\x11" + stream)
     for target, inputs in (
             ("exchange", exchanges()), ("hello", hellos()), ("login", logins()),
-            ("next", nexts()), ("reply_merge", merges()), ("upsert", upserts())):
+            ("compressed", compressed()), ("next", nexts()), ("reply_merge", merges()), ("upsert", upserts())):
         folder = ROOT / target
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in inputs.items():

@@ -78,7 +78,8 @@ def test_version(option):
     name, compiler, libraries = result.stdout.splitlines()
     assert re.fullmatch(r"mongo-idproxy \d+\.\d+\.\d+ \(commit ([0-9a-f]{12}|unknown)\)", name)
     assert re.fullmatch(r"compiled by (Clang|GCC) [\d.]+", compiler)
-    for library in ("Boost", "OpenSSL", "libmongoc", "spdlog", "yaml-cpp"):
+    for library in (
+            "Boost", "OpenSSL", "libmongoc", "zlib", "zstd", "snappy", "spdlog", "yaml-cpp"):
         assert re.search(rf"\b{library} \d+\.", libraries)
 
 

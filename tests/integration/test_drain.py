@@ -110,6 +110,8 @@ LATE: dict[str, tuple[dict[str, Any], *tuple[str, ...]]] = {
     "find": ({"find": "c", "filter": {}}, "RetryableWriteError"),
     "insert": ({"insert": "plain", "documents": [{"_id": 1}]}, "RetryableWriteError"),
     "ruled_insert": ({"insert": "ruled", "documents": [{"x": 1}]}, "RetryableWriteError"),
+    "large_ruled_insert": ({"insert": "ruled", "documents": [{"x": "x" * 100_000}]},
+                           "RetryableWriteError"),
     "retryable": ({"insert": "plain", "documents": [{"_id": 2}], "lsid": session(),
                    "txnNumber": Int64(1)}, "RetryableWriteError", "NoWritesPerformed"),
     "in_a_transaction": ({"insert": "ruled", "documents": [{"x": 2}], "lsid": session(),
@@ -127,21 +129,25 @@ LATE: dict[str, tuple[dict[str, Any], *tuple[str, ...]]] = {
 }
 
 
-def test_what_comes_late_is_told_so(drained: Proxy, replica_set: Mongod):
+@pytest.mark.parametrize("compressor", [None, *wire.COMPRESSORS])
+def test_what_comes_late_is_told_so(
+        drained: Proxy, replica_set: Mongod, compressor: str | None):
     """Behind something that is still under way; and none of it reaches the server."""
+    lates = {name: late for name, late in LATE.items()
+             if compressor is None or name not in ("hello", "isMaster")}
     with held_up(replica_set) as let_go:
         clients = {}
-        for name in LATE:
-            clients[name] = wire.WireClient(drained.address)
+        for name in lates:
+            clients[name] = wire.client(drained.address, compressor)
             clients[name].send(wire.command(FIND))
-        await_held_up(replica_set, len(LATE))
+        await_held_up(replica_set, len(lates))
         terminate(drained)
-        for name, (late, *_) in LATE.items():
+        for name, (late, *_) in lates.items():
             clients[name].send(wire.command({**late, "$db": late.get("$db", "drain")},
                                              request_id=77))
         time.sleep(0.2)  # so that most of them come before, and the rest after
         let_go()
-        for name, (_, *labels) in LATE.items():
+        for name, (_, *labels) in lates.items():
             assert clients[name].receive().body["ok"] == 1
             refusal = clients[name].receive()
             assert refusal.response_to == 77, name

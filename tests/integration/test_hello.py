@@ -459,13 +459,14 @@ class TestAmongOtherMessages:
                 client.send(bytes([byte]))
             assert client.receive().body["me"] == behind.proxy.address
 
-    def test_compression_is_not_negotiated(self, behind: Behind):
+    def test_compression_is_cut_to_what_the_proxy_has(self, behind: Behind):
         request = wire.command(
-            {"hello": 1, "compression": ["zlib", "snappy"], "$db": "admin"}, request_id=4712)
+            {"hello": 1, "compression": ["lz4", "zlib", "noop", "snappy"], "$db": "admin"},
+            request_id=4712)
         with behind.proxy.raw_client() as client:
             client.send(request)
             reply = client.receive()
-        assert "compression" not in reply.body and reply.response_to == 4712
+        assert reply.body["compression"] == ["zlib", "snappy"] and reply.response_to == 4712
         assert reply.body["me"] == behind.proxy.address
 
 

@@ -353,22 +353,14 @@ class TestCompression:
         with wire.WireClient(proxy.address) as client, wire.WireClient(server.address) as direct:
             reply, expected = client.call(message), direct.call(message)
         assert reply["ok"] == 1
-        assert "compression" not in reply
-        assert ("compression" in expected) == bool(command["compression"])
-        expected.pop("compression", None)
         assert list(reply) == list(expected)
+        assert reply.get("compression") == expected.get("compression")
 
     @pytest.mark.parametrize("compressor", [0, 1, 2, 3, 4, 255])
-    def test_a_compressed_message_closes(self, proxy, through, compressor):
+    def test_one_that_was_not_agreed_on_closes(self, proxy, through, compressor):
         through.send(wire.op_compressed(wire.command(PING), compressor))
         assert through.closed_by_peer()
         assert pings(proxy)
-
-    def test_pymongo_asks_for_it_and_works_without(self, server, proxy):
-        server.client["ruled"].drop_collection("zlib")
-        with proxy.client(compressors="zlib") as client:
-            client["ruled"].command("insert", "zlib", documents=[{"k": 1}])
-        assert isinstance(server.client["ruled"]["zlib"].find_one()["_id"], bytes | bson.Binary)
 
 
 class TestUpstream:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 # (suite, pattern of names, reason)
-_EXPLAINED: list[tuple[str, str, str]] = [
-    ("pymongo", "test.test_client.TestClient.test_compression_commands",
-     "The proxy takes compression out of hello, so none is negotiated: the test skips itself."),
-]
+_EXPLAINED: list[tuple[str, str, str]] = []
 
 
 def reason(suite: str, name: str) -> str | None:

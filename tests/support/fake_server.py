@@ -41,7 +41,8 @@ def read_message(connection: socket.socket) -> bytes | None:
 
 @dataclass(frozen=True)
 class Request:
-    """A request as a server reads it. Only well-formed OP_MSG and OP_QUERY."""
+    """A request as a server reads it, inflated if it was compressed. Only well-formed OP_MSG and
+    OP_QUERY."""
 
     raw: bytes
     body: bytes = b""
@@ -49,6 +50,7 @@ class Request:
 
     @staticmethod
     def read(raw: bytes) -> Request:
+        raw = wire.inflated(raw)
         (op_code,) = struct.unpack_from("<i", raw, 12)
         if op_code == wire.OP_QUERY:
             return Request(raw, raw[raw.index(b"\0", 20) + 9:])

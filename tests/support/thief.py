@@ -39,14 +39,17 @@ ALWAYS = 1 << 30
 
 @dataclass(eq=False)
 class Passed:
-    """One message that came by; taken apart when asked."""
+    """One message that came by, inflated if it was compressed; taken apart when asked."""
 
     raw: bytes
     direction: Direction
     connection: int  # which one, counted from 0
     at: float  # time.monotonic()
+    compressor: str | None = None
 
     def __post_init__(self) -> None:
+        self.compressor = wire.compressor_of(self.raw)
+        self.raw = wire.inflated(self.raw)
         _, self.request_id, self.response_to, self.op_code = struct.unpack_from("<iiii", self.raw)
 
     @cached_property
@@ -278,15 +281,17 @@ def insert_message(ns: str, documents: list[Any], ordered: bool = True, form: st
 
 @dataclass
 class Robbed:
-    """A proxy, the server behind it, and the thief between them."""
+    """A proxy, the server behind it, and the thief between them. compressor: in which its clients
+    send their messages, if it is any."""
 
     server: Mongod
     thief: Thief
     proxy: Proxy
+    compressor: str | None = None
 
     def call(self, message: bytes, timeout: float = 30.0) -> wire.Message:
         """Sends a message over a connection of its own; the one reply, answering that message."""
-        with wire.WireClient(self.proxy.address, timeout) as client:
+        with wire.client(self.proxy.address, self.compressor, timeout) as client:
             client.send(message)
             reply = client.receive()
             assert reply.response_to == struct.unpack_from("<i", message, 4)[0]

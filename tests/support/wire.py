@@ -9,10 +9,14 @@ import itertools
 import socket
 import ssl
 import struct
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import bson
+import snappy
+from backports import zstd
 from bson.codec_options import CodecOptions
 
 OP_REPLY = 1
@@ -100,10 +104,42 @@ def op_query(namespace: str, query: dict[str, Any] | bytes, flags: int = 0,
 
 def op_compressed(original: bytes, compressor: int, compressed: bytes | None = None) -> bytes:
     """`original` (a whole message) inside OP_COMPRESSED; compressor 0 copies it as it is."""
-    _, request_id, _, op_code = struct.unpack_from("<iiii", original)
+    _, request_id, response_to, op_code = struct.unpack_from("<iiii", original)
     content = original[16:] if compressed is None else compressed
     return message(OP_COMPRESSED, struct.pack("<iiB", op_code, len(original) - 16, compressor) +
-                   content, request_id)
+                   content, request_id, response_to)
+
+
+# Compressors by their ids: what they make of bytes, and the bytes again.
+COMPRESSORS: dict[str, tuple[int, Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
+    "snappy": (1, snappy.compress, snappy.decompress),
+    "zlib": (2, zlib.compress, zlib.decompress),
+    "zstd": (3, zstd.compress, zstd.decompress),
+}
+
+
+def deflated(original: bytes, compressor: str) -> bytes:
+    """`original` (a whole message) inside OP_COMPRESSED, as drivers send it."""
+    number, compress, _ = COMPRESSORS[compressor]
+    return op_compressed(original, number, compress(original[16:]))
+
+
+def compressor_of(raw: bytes) -> str | None:
+    """The compressor of a message; None if it is plain."""
+    if struct.unpack_from("<i", raw, 12)[0] != OP_COMPRESSED:
+        return None
+    return next(name for name, (number, *_) in COMPRESSORS.items() if number == raw[24])
+
+
+def inflated(raw: bytes) -> bytes:
+    """The message as it was before it was compressed, if it is."""
+    compressor = compressor_of(raw)
+    if compressor is None:
+        return raw
+    _, request_id, response_to, _, op_code, size = struct.unpack_from("<6i", raw)
+    content = COMPRESSORS[compressor][2](raw[25:])
+    assert len(content) == size, f"{len(content)} bytes, not {size}"
+    return message(op_code, content, request_id, response_to)
 
 
 class Closed(Exception):
@@ -234,18 +270,48 @@ class WireClient:
         self.close()
 
 
-class Reconnecting:
-    """A connection that is made anew when the peer has closed it."""
+class CompressingClient(WireClient):
+    """Agrees on a compressor and sends every message in it; received ones, which must be in it as
+    well, it inflates."""
 
-    def __init__(self, address: str, timeout: float):
+    def __init__(self, address: str, compressor: str, timeout: float = 10.0,
+                 tls: ssl.SSLContext | None = None):
+        super().__init__(address, timeout, tls)
+        self.compressor: str | None = None
+        agreed = self.call({"hello": 1, "compression": [compressor], "$db": "admin"})
+        assert agreed["compression"] == [compressor], agreed
+        self.compressor = compressor
+
+    def send(self, data: bytes) -> None:
+        super().send(deflated(data, self.compressor) if self.compressor else data)
+
+    def receive(self) -> Message:
+        received = super().receive()
+        assert compressor_of(received.raw) == self.compressor
+        return parse(inflated(received.raw))
+
+
+def client(address: str, compressor: str | None = None, timeout: float = 10.0) -> WireClient:
+    """compressor: in which it sends its messages, if it is any."""
+    if compressor is None:
+        return WireClient(address, timeout)
+    return CompressingClient(address, compressor, timeout)
+
+
+class Reconnecting:
+    """A connection that is made anew when the peer has closed it. compressor: in which it sends its
+    messages, if it is any."""
+
+    def __init__(self, address: str, timeout: float, compressor: str | None = None):
         self._address = address
         self._timeout = timeout
+        self._compressor = compressor
         self._client: WireClient | None = None
 
     def call(self, data: bytes) -> Message | None:
         """The reply; None if the connection was closed instead."""
         if self._client is None:
-            self._client = WireClient(self._address, self._timeout)
+            self._client = client(self._address, self._compressor, self._timeout)
         try:
             self._client.send(data)
             return self._client.receive()

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace idproxy::net {
@@ -26,6 +27,7 @@ struct ClientStatistics {
   std::uint64_t transactions = 0;  ///< that it has begun and not ended, as far as its messages say
   std::uint64_t bytes_received = 0;
   std::uint64_t bytes_sent = 0;
+  std::string_view compressor{};  ///< of its last compressed request; empty: it has sent none
   bool tls = false;
   std::uint16_t port = 0;  ///< the proxy's own, by which the server knows the client; 0: none
 };

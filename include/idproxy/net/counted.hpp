@@ -34,6 +34,9 @@ enum Counted : std::uint8_t {
   requests_next,
   requests_refused,
   requests_shutdown,
+  requests_snappy,
+  requests_zlib,
+  requests_zstd,
   documents_refused,
 };
 inline constexpr std::size_t kCountedKinds = documents_refused + 1;

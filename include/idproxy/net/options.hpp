@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "idproxy/net/tls.hpp"
+#include "idproxy/wire/compression.hpp"
 
 namespace idproxy::net {
 
@@ -58,6 +59,8 @@ struct Options {
   std::uint16_t next_port = 0;
   std::string replica_set;                ///< named by the connection string; empty: none
   std::uint32_t max_connections = 10000;  ///< client connections, over all listeners
+  /// Those that clients and servers may agree on.
+  wire::Compressors compressors = wire::Compressors::all();
   std::chrono::milliseconds connect_timeout{5000};
   bool proxy_protocol = false;  ///< connections to servers begin with a header, version 2
   std::shared_ptr<const tls::Context> client_tls;  ///< towards clients; null: plain

@@ -47,9 +47,15 @@ using Decision = std::variant<decision::Relay, decision::NeedMore, decision::Clo
 /// Decides by the first bytes if they are enough, and parses a message in which the proxy takes
 /// part once it is whole. `front` is the part of the message that has been received, from its
 /// header on; the caller has checked `header.message_length`. A message that mongod will refuse is
-/// relayed, so that the client gets mongod's own error.
+/// relayed, so that the client gets mongod's own error. Of an OP_COMPRESSED, the caller passes the
+/// message inside.
 [[nodiscard]] Decision classify(const wire::MsgHeader& header, Bytes front, Namespaces& namespaces,
                                 X509 x509);
+
+/// True for the commands that must not be compressed (driver specifications, "Wire Compression in
+/// Drivers"): they may contain passwords, whose length would show. Of an OP_MSG whose command is in
+/// `front`, which is as for classify().
+[[nodiscard]] bool stays_plain(const wire::MsgHeader& header, Bytes front);
 
 /// A statement of a transaction, or what ends it.
 struct TransactionStep {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "idproxy/base/server_release.hpp"
+#include "idproxy/wire/compression.hpp"
 
 namespace idproxy::rewrite {
 
@@ -52,6 +53,7 @@ struct ConnectionMemory {
   /// The server's maxWireVersion, as its last reply to hello had it; 0: it is not known.
   std::int32_t wire_version = 0;
   std::unique_ptr<ClientDescription> client{};  ///< null: it has said nothing
+  wire::Compressors compressors{};              ///< that client and server have agreed on in hello
 
   /// The connection's user is this one from now on; empty: nobody.
   void user_changed(std::string_view user);

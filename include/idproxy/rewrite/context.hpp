@@ -7,6 +7,7 @@
 #include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/members.hpp"
 #include "idproxy/rewrite/status.hpp"
+#include "idproxy/wire/compression.hpp"
 
 namespace idproxy::rewrite {
 
@@ -17,6 +18,8 @@ struct Context {
   RandomSource& random;  ///< for jitter
   X509 x509 = X509::passes;
   bool maps_hello = true;  ///< replies to hello name the proxy's listeners
+  /// Those that a client and its server may agree on.
+  wire::Compressors compressors = wire::Compressors::all();
   /// The source of answers to {idproxy: "status"}. If null, the client gets the server's reply to
   /// the command that checks its rights.
   const StatusSource* status = nullptr;

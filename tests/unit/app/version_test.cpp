@@ -20,6 +20,7 @@ TEST(Version, SaysWhatItWasBuiltWithAndWhatItUses) {
                            "\\)\n"
                            "compiled by (Clang|GCC) [0-9.]+\n"
                            "Boost 1\\.[0-9.]+, OpenSSL 3\\.[0-9.]+, libmongoc [0-9.]+, "
+                           "zlib [0-9.]+, zstd [0-9.]+, snappy [0-9.]+, "
                            "spdlog [0-9.]+, yaml-cpp [0-9.]+"));
 }
 

@@ -32,6 +32,10 @@ std::string reply(std::int32_t response_to, More more = More::no, std::int32_t r
 /// "over", or the fault.
 class Server {
  public:
+  static Inflation& inflation() {
+    static Inflation shared;
+    return shared;
+  }
   void forwarded(std::initializer_list<std::int32_t> requests) {
     for (const std::int32_t id : requests) gate.ledger().forwarded(id);
   }
@@ -41,7 +45,7 @@ class Server {
     }
   }
 
-  ReplyGate gate;
+  ReplyGate gate{inflation()};
   ReplyGate::Exchange exchange{};
   bool abandoned = false;
   Texts seen;
@@ -129,6 +133,55 @@ TEST(ReplyGate, SeesTheSameWhereverTheBytesAreCut) {
     server.sends(all.substr(cut));
     ASSERT_EQ(server.seen, kSeen) << "cut at " << cut;
     EXPECT_EQ(server.gate.ledger().outstanding(), 0U);
+  }
+}
+
+/// A reply in a stream of compressed ones; it is larger than what is inflated of it.
+std::string deflated(const std::string& bytes, wire::Compressor compressor) {
+  wire::Codec codec;
+  Buffer out;
+  codec.deflate(compressor, as_bytes(bytes), out);
+  return text_of(out.view());
+}
+
+TEST(ReplyGate, LooksIntoCompressedRepliesForMoreWhereTheyMayStream) {
+  for (const auto compressor : wire::kCompressors) {
+    for (const std::size_t size : {0U, 5000U, 300'000U}) {
+      const std::string large = string_field("text", std::string(size, 'x'));
+      const std::string first = deflated(
+          message(2013,
+                  text_of(as_bytes(op_msg(body(doc(large)), wire::flag::kMoreToCome))).substr(16),
+                  50, 1),
+          compressor);
+      const std::string last =
+          deflated(message(2013, op_msg(body(doc(large))).substr(16), 51, 50), compressor);
+      Server server;
+      server.gate.may_stream();
+      server.forwarded({1});
+      for (const char byte : first + last) server.sends({&byte, 1});
+      EXPECT_EQ(server.gate.ledger().outstanding(), 0U);
+      ASSERT_EQ(server.seen.size(), 2U);
+      EXPECT_EQ(server.seen[0], "relayed " + first + '.');
+      EXPECT_EQ(server.seen[1], "relayed " + last + '!');
+      Server other;
+      other.forwarded({1});
+      other.sends(first);
+      EXPECT_EQ(other.seen, Texts{"relayed " + first + '!'}) << "not looked into";
+    }
+  }
+}
+
+TEST(ReplyGate, RejectsMalformedRepliesWhereTheyMayStream) {
+  const std::string good = deflated(reply(1), wire::Compressor::zlib);
+  for (const std::string& bytes :
+       {message(2012, "", 50, 1), message(2012, std::string(9, '\0'), 50, 1),
+        message(2012, good.substr(16) + 'x', 50, 1),
+        message(2012, i32(2013) + i32(100'000) + good.substr(24), 50, 1)}) {
+    Server server;
+    server.gate.may_stream();
+    server.forwarded({1});
+    server.sends(bytes);
+    EXPECT_EQ(server.seen, Texts{"a server's OP_COMPRESSED is malformed"});
   }
 }
 

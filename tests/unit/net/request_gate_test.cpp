@@ -28,7 +28,8 @@ constexpr const char* kCompressed = "compressed_message";
 /// event of the fault.
 class Client {
  public:
-  Client(Budget& budget, rewrite::Namespaces& namespaces) : gate(budget), namespaces_(namespaces) {}
+  Client(Budget& budget, rewrite::Namespaces& namespaces)
+      : gate(budget, inflation_), namespaces_(namespaces) {}
 
   void sends(std::string_view bytes) {
     held_ += bytes;
@@ -45,11 +46,15 @@ class Client {
     go_on();
   }
 
+  Inflation inflation_;
   Budget::Share granted;  // and not brought to the gate; before it: the gate leaves the queue first
   RequestGate gate;
   rewrite::X509 x509 = rewrite::X509::passes;
   bool draining = false;
+  wire::Compressors agreed = wire::Compressors::all();
   Texts seen;
+  std::string inside;  ///< the message, or its beginning, as the gate has read it
+  bool expects_reply = false;
   int changes_of_user = 0;
   Texts past;                        ///< rules, by message that is relayed
   std::vector<std::uint64_t> rooms;  ///< that the collected messages had
@@ -59,7 +64,7 @@ class Client {
  private:
   bool take() {
     const Exact front(held_);
-    const auto step = gate.look(front.view(), draining, namespaces_, x509);
+    const auto step = gate.look(front.view(), {draining, x509, agreed}, namespaces_);
     needed_ = 0;
     switch (step.kind) {
       case Kind::need:
@@ -74,6 +79,7 @@ class Client {
         pass(step);
         return true;
       case Kind::collect:
+        inside = text_of(step.message);
         seen.push_back("collected " + consume(step.bytes));
         rooms.push_back(gate.take_share().bytes());
         gate.forwarded();
@@ -91,6 +97,8 @@ class Client {
   void pass(const RequestGate::Step& step) {
     EXPECT_GT(step.bytes, 0U);
     if (step.begins) {
+      inside = text_of(step.message);
+      expects_reply = step.about.expects_reply;
       seen.emplace_back("relayed ");
       const auto& relay = std::get<rewrite::decision::Relay>(step.decision);
       changes_of_user += relay.changes_user ? 1 : 0;
@@ -387,13 +395,142 @@ TEST_F(RequestGateTest, TakesWhatLooksLikeTlsForAMessageOnceOneWasForwarded) {
   EXPECT_EQ(seen_of(kPing + client_hello('\x04')), (Texts{"relayed " + kPing + '!', kLength}));
 }
 
-TEST_F(RequestGateTest, RejectsACompressedMessage) {
-  const std::string bytes = message(2012, "?");
-  EXPECT_EQ(seen_of(bytes), Texts{kCompressed});
-  EXPECT_EQ(seen_of(kPing + bytes), (Texts{"relayed " + kPing + '!', kCompressed}));
-  client.draining = true;
+// ---- OP_COMPRESSED -----------------------------------------------------------------------------
+
+std::string deflated(const std::string& bytes, wire::Compressor compressor) {
+  wire::Codec codec;
+  Buffer out;
+  codec.deflate(compressor, as_bytes(bytes), out);
+  return text_of(out.view());
+}
+
+/// Its documents are in the body, whose $db is far behind.
+std::string long_insert(const std::string& collection) {
+  const std::string text(6000, 'x');
+  return op_msg(body(doc(string_field("insert", collection) +
+                         array_field("documents", {doc(string_field("text", text))}) +
+                         string_field("$db", "shop"))));
+}
+
+class OfEachCompressor : public RequestGateTest,
+                         public ::testing::WithParamInterface<wire::Compressor> {
+ protected:
+  [[nodiscard]] static std::string deflated(const std::string& bytes) {
+    return request_gate_test::deflated(bytes, GetParam());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(RequestGate, OfEachCompressor, ::testing::ValuesIn(wire::kCompressors),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST_P(OfEachCompressor, DecidesAsAboutThePlainMessage) {
+  for (const Sent& each : kMessages) {
+    const bool is_msg = wire::read_header(as_bytes(each.bytes)).op_code == wire::OpCode::msg;
+    const std::string bytes = deflated(each.bytes);
+    if (!is_msg || each.bytes == kHello || each.bytes == op_msg("")) continue;
+    const Texts expected{each.collected ? "collected " + bytes : "relayed " + bytes + '!'};
+    Client other(budget, namespaces);
+    other.sends(bytes);
+    EXPECT_EQ(other.seen, expected);
+    EXPECT_EQ(other.inside, each.bytes);
+    Client slow(budget, namespaces);
+    for (const char byte : bytes) slow.sends({&byte, 1});
+    EXPECT_EQ(slow.inside, each.bytes);
+  }
+}
+
+TEST_P(OfEachCompressor, RelaysALargeMessageByItsBeginning) {
+  const std::string plain =
+      op_msg(body(doc(insert_fields("orders", "elsewhere"))) +
+             sequence("documents", {doc(string_field("text", std::string(300'000, 'x')))}));
+  const std::string bytes = deflated(plain);
+  fill();
   client.sends(bytes);
+  EXPECT_EQ(client.seen, Texts{"relayed " + bytes + '!'});
+  EXPECT_EQ(client.inside, plain.substr(0, wire::kHeaderSize + wire::Codec::kPrefix));
+  EXPECT_TRUE(client.expects_reply);
+}
+
+TEST_P(OfEachCompressor, InflatesAllWhereTheBeginningDoesNotTell) {
+  const std::string ruled = long_insert("orders");
+  client.sends(deflated(ruled) + deflated(kPing));
+  EXPECT_EQ(client.seen,
+            (Texts{"collected " + deflated(ruled), "relayed " + deflated(kPing) + '!'}));
+  const std::string body_last =
+      op_msg(sequence("documents", {doc(string_field("text", std::string(6000, 'x')))}) +
+             body(doc(insert_fields())));
+  EXPECT_EQ(seen_of(deflated(body_last)), Texts{"collected " + deflated(body_last)});
+}
+
+TEST_P(OfEachCompressor, HasRoomForBothBeforeItInflates) {
+  const std::string bytes =
+      deflated(insert_sequence({doc(string_field("x", std::string(400'000, 'x')))}));
+  fill();
+  client.sends(bytes);
+  EXPECT_EQ(client.seen, Texts{"waits"});
+  others.reset();
+  client.is_admitted();
+  EXPECT_EQ(client.seen, (Texts{"waits", "collected " + bytes}));
+  EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{bytes.size() + client.inside.size()});
+}
+
+TEST_P(OfEachCompressor, MustHaveBeenAgreedOn) {
+  client.agreed = {};
+  for (const wire::Compressor each : wire::kCompressors) {
+    if (each != GetParam()) client.agreed.add(each);
+  }
+  client.sends(deflated(kPing));
   EXPECT_EQ(client.seen, Texts{kCompressed});
+}
+
+TEST_P(OfEachCompressor, RefusesWhatMustNotBeCompressed) {
+  for (const char* name :
+       {"hello", "isMaster", "ismaster", "saslStart", "saslContinue", "getnonce", "authenticate",
+        "createUser", "updateUser", "copydbSaslStart", "copydbgetnonce", "copydb"}) {
+    EXPECT_EQ(seen_of(deflated(command(name))), Texts{kCompressed}) << name;
+    const std::string behind =
+        op_msg(sequence("x", {doc(string_field("text", std::string(6000, 'x')))}) +
+               body(doc(int_field(name, 1) + string_field("$db", "admin"))));
+    EXPECT_EQ(seen_of(deflated(behind)), Texts{kCompressed}) << name;
+  }
+  EXPECT_EQ(seen_of(deflated(command("logout"))),
+            Texts{"relayed " + deflated(command("logout")) + '!'});
+}
+
+TEST_P(OfEachCompressor, RefusesOneInAnother) {
+  EXPECT_EQ(seen_of(deflated(deflated(kPing))), Texts{kCompressed});
+}
+
+TEST_P(OfEachCompressor, RefusesWrongSizesAndBytesThatAreLeft) {
+  const std::string bytes = deflated(kPing);
+  const auto with_size = [&](std::int64_t size) {
+    return std::string(bytes).replace(wire::kHeaderSize + 4, 4, i32(size));
+  };
+  for (const std::int64_t size : {0, 1, -1, 4096, 4097, 100'000, 47'999'984, 47'999'985}) {
+    EXPECT_EQ(seen_of(with_size(size)), Texts{kCompressed}) << size;
+  }
+  const auto longer = static_cast<std::int32_t>(bytes.size()) + 1;
+  EXPECT_EQ(seen_of(front_of(bytes + 'x', longer)), Texts{kCompressed});
+}
+
+TEST_P(OfEachCompressor, IsLateWhileDraining) {
+  client.draining = true;
+  client.sends(deflated(kPing));
+  EXPECT_EQ(client.seen, Texts{"late " + std::to_string(deflated(kPing).size())});
+  Client silent(budget, namespaces);
+  silent.draining = true;
+  const std::string bytes = deflated(command("ping", {}, wire::flag::kMoreToCome));
+  silent.sends(bytes);
+  EXPECT_EQ(silent.seen, Texts{"relayed " + bytes + '!'});
+  EXPECT_FALSE(silent.expects_reply);
+}
+
+TEST_F(RequestGateTest, RejectsACompressedMessageThatIsNone) {
+  for (const std::string& bytes :
+       {message(2012, ""), message(2012, "?"), message(2012, std::string(9, '\0')),
+        message(2012, i32(2013) + i32(10) + '\2')}) {
+    EXPECT_EQ(seen_of(bytes), Texts{kCompressed});
+    EXPECT_EQ(seen_of(kPing + bytes), (Texts{"relayed " + kPing + '!', kCompressed}));
+  }
 }
 
 // ---- draining ----------------------------------------------------------------------------------

@@ -12,12 +12,13 @@ namespace hello_test {
 using namespace test;
 
 /// The patched message, or "other", "as it is".
-std::string patched(std::string_view bytes, X509 x509 = X509::passes) {
+std::string patched(std::string_view bytes, X509 x509 = X509::passes,
+                    wire::Compressors allowed = {}) {
   const Exact exact(bytes);
   wire::PatchedMessage out;
   const auto command = Command::find(exact.view());
   if (!command || !is_hello(command->name)) return "other";
-  if (!patch_hello_request(exact.view(), *command, x509, out)) return "as it is";
+  if (!patch_hello_request(exact.view(), *command, x509, allowed, out)) return "as it is";
   Buffer copy;
   out.copy(exact.view(), 0, copy);
   return text_of(copy.view());
@@ -37,6 +38,42 @@ TEST(PatchHelloRequest, TakesCompressionOut) {
   EXPECT_EQ(
       patched(op_msg(sequence("x", {}) + body(doc(kHello + kCompression)) + sequence("y", {}))),
       op_msg(sequence("x", {}) + body(doc(kHello)) + sequence("y", {})));
+}
+
+std::string offer(const std::vector<std::string>& names) {
+  std::string list;
+  for (std::size_t i = 0; i < names.size(); ++i) list += string_field(std::to_string(i), names[i]);
+  return element(bson::Type::array, "compression", doc(list));
+}
+
+TEST(PatchHelloRequest, CutsCompressionToWhatIsAllowed) {
+  const auto cut = [](const std::vector<std::string>& names, wire::Compressors allowed) {
+    return patched(op_msg(body(doc(kHello + offer(names) + kRest))), X509::passes, allowed);
+  };
+  const auto left = [](const std::vector<std::string>& names) {
+    return op_msg(body(doc(kHello + offer(names) + kRest)));
+  };
+  const auto all = wire::Compressors::all();
+  EXPECT_EQ(cut({"zstd", "zlib", "snappy"}, all), "as it is");
+  EXPECT_EQ(cut({"zlib", "zlib"}, all), "as it is");
+  EXPECT_EQ(cut({}, all), "as it is");
+  EXPECT_EQ(cut({"lz4", "zstd", "noop", "snappy", "ZLIB"}, all), left({"zstd", "snappy"}));
+  EXPECT_EQ(cut({"lz4", "noop"}, all), op_msg(body(doc(kHello + kRest))));
+  wire::Compressors zlib;
+  zlib.add(wire::Compressor::zlib);
+  EXPECT_EQ(cut({"zstd", "zlib", "snappy"}, zlib), left({"zlib"}));
+}
+
+TEST(AgreedCompressors, AreThoseThatTheReplyNames) {
+  const auto of = [](const std::string& fields) {
+    return agreed_compressors(as_bytes(op_msg(body(doc(fields + int_field("ok", 1))))));
+  };
+  wire::Compressors both;
+  both.add(wire::Compressor::snappy);
+  both.add(wire::Compressor::zstd);
+  EXPECT_EQ(of(offer({"zstd", "lz4", "snappy"})), both);
+  EXPECT_EQ(of({}), wire::Compressors());
+  EXPECT_EQ(of(int_field("compression", 1)), wire::Compressors());
 }
 
 TEST(PatchHelloRequest, LeavesAllElse) {

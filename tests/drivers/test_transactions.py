@@ -15,6 +15,7 @@ from support.chaos import Ledger
 from support.elements import document, int32, string
 from support.proxy import configuration
 from support.values import digits_of
+from support.wire import COMPRESSORS
 
 # The first test of a driver may have to fetch its tool chain.
 pytestmark = pytest.mark.timeout(600)
@@ -43,9 +44,10 @@ class Transactions:
         self._db.create_collection("log")
         self._db.sums.insert_one({"_id": "sum", "n": 0})
 
-    def run(self, driver, count: int) -> dict:
-        """The driver leaves the _id out where the rule makes it. Ends the proxy: see `stopped`."""
-        result = driver("transactions", uri=self._proxy.uri, db=self._db.name, coll="documents",
+    def run(self, driver, count: int, options: str = "") -> dict:
+        """The driver leaves the _id out where the rule makes it. Ends the proxy: see `stopped`.
+        options: further ones of the connection string."""
+        result = driver("transactions", uri=self._proxy.uri + options, db=self._db.name, coll="documents",
                         count=count, size=2, own=self._field != "_id")
         self._proxy.stop()
         self.stopped = self._proxy.wait_event("stopped")
@@ -71,6 +73,20 @@ def test_the_callback_runs_again(replica_set, standalone, start_proxy, driver, f
     transactions = Transactions(replica_set, start_proxy, field, 3, 400, standalone,
                                 retry={"attempts": 100})
     result = transactions.run(driver, 12)
+    assert result["outcomes"] == ["ok"] * 12
+    transactions.check(12)
+    assert result["calls"] > 12
+    assert transactions.stopped["transactions_transient"] == result["calls"] - 12
+
+
+@pytest.mark.parametrize("driver, compressor", [
+    ("node", "snappy"), ("node", "zlib"),
+    *((driver, compressor) for driver in ("go", "java") for compressor in COMPRESSORS),
+], indirect=["driver"])
+def test_compressed(replica_set, standalone, start_proxy, driver, compressor):
+    transactions = Transactions(replica_set, start_proxy, "number", 3, 400, standalone,
+                                retry={"attempts": 100})
+    result = transactions.run(driver, 12, f"&compressors={compressor}")
     assert result["outcomes"] == ["ok"] * 12
     transactions.check(12)
     assert result["calls"] > 12

@@ -46,6 +46,7 @@ ALSO = [
     (r"index|catalog", "guards inspection"),
     (r"id_store/(inspector|watch|namespaces)|advice", "inspection status"),
     (r"login", "authentication"),
+    (r"compression|inflation|snappy|_gate|pair_messages", "compression"),
     (r"stored_counters|counter_text|command_(counters|ids)", "counters_command"),
     (r"rights", "next"),
     (r"update|modify|forward", "upserts upsert_values"),

@@ -31,7 +31,7 @@ from support.full import FULL
 from support.middleman import Cut
 from support.mongod import Mongod
 from support.process import eventually
-from support.proxy import Proxy, configuration
+from support.proxy import COMPRESSED, Proxy, configuration
 from support.servers import check_retried, has
 from support.thief import Passed, Thief, insert_message, session
 from support.values import digits_of
@@ -59,7 +59,8 @@ def quick_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # By a streaming hello it would learn only after 10 s that a server which said 91 is well.
-DRIVER = {"retryWrites": True, "serverMonitoringMode": "poll", "serverSelectionTimeoutMS": 60_000}
+DRIVER = {"retryWrites": True, "serverMonitoringMode": "poll", "serverSelectionTimeoutMS": 60_000,
+          **COMPRESSED}
 
 
 def stored(server: Mongod, db: str, coll: str) -> list[bytes]:

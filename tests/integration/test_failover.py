@@ -31,7 +31,7 @@ from support.failover import Table, Told, Writer, Writers
 from support.full import FULL
 from support.middleman import Middleman, deafen, lost_packets
 from support.process import eventually
-from support.proxy import Proxy, Server, configuration
+from support.proxy import COMPRESSED, Proxy, Server, configuration
 from support.replica_set import Member, ReplicaSet
 from support.secured import Certificates, SecuredSet
 from support.servers import has
@@ -87,7 +87,7 @@ def connect(three: ReplicaSet) -> Iterator[Callable[..., pymongo.MongoClient]]:
         def new(where: Proxy | ReplicaSet, **options: Any) -> pymongo.MongoClient:
             return stack.enter_context(pymongo.MongoClient(
                 where.access.uri(where.address, f"replicaSet={three.name}"),
-                **{"w": "majority", "serverSelectionTimeoutMS": 60_000, **options}))
+                **{"w": "majority", "serverSelectionTimeoutMS": 60_000, **COMPRESSED, **options}))
         yield new
 
 

@@ -24,6 +24,9 @@ from .wire import WireClient
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+# $IDPROXY_COMPRESSORS: what the tests' PyMongo clients offer, to run any of the tests compressed.
+COMPRESSED = {"compressors": each for each in [os.environ.get("IDPROXY_COMPRESSORS")] if each}
+
 # What AddressSanitizer, LeakSanitizer, ThreadSanitizer and UBSan write when they found something.
 _SANITIZER = re.compile(r"(ERROR|WARNING): \w+Sanitizer|runtime error:")
 
@@ -154,7 +157,7 @@ class Proxy(StoppedOrKilled):
     def client(self, **options: Any) -> pymongo.MongoClient:
         """A PyMongo client whose connections go through this proxy."""
         return pymongo.MongoClient(
-            self.uri, **{"serverSelectionTimeoutMS": 20_000, **options})
+            self.uri, **{"serverSelectionTimeoutMS": 20_000, **COMPRESSED, **options})
 
     def raw_client(self, address: str = "", timeout: float = 10.0) -> WireClient:
         """A connection to this listener, or to the first one, with TLS if its clients have that."""
@@ -167,7 +170,7 @@ class Proxy(StoppedOrKilled):
     def set_client(self, name: str, **options: Any) -> pymongo.MongoClient:
         """A PyMongo client that learns the members from the proxy."""
         return pymongo.MongoClient(self.set_uri(name), **{
-            "serverSelectionTimeoutMS": 20_000, "heartbeatFrequencyMS": 500, **options})
+            "serverSelectionTimeoutMS": 20_000, "heartbeatFrequencyMS": 500, **COMPRESSED, **options})
 
     def listener_of(self, server: str) -> str:
         """The address that stands for this server ("host:port", as the proxy reaches it): the

@@ -139,6 +139,7 @@ void ConnectionPair::failed(const std::exception& error) {
 }
 
 void ConnectionPair::protocol_error(const ProtocolFault& fault) {
+  thread_.inflation.trim();
   thread_.cells[Counted::closed_protocol].add();
   log::event(log::Level::warning, fault.event, fault.message,
              {{"connection", id_},

@@ -136,6 +136,7 @@ void ConnectionPair::relay_begins(const RequestGate::Step& step) {
   }
   forwarded(step.about, step.message);
   note_transaction(step.about, step.message);
+  if (step.about.compressor != wire::Compressor::none) thread_.inflation.trim();
 }
 
 void ConnectionPair::note_transaction(const RequestGate::Message& message, Bytes front) {

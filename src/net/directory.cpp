@@ -10,13 +10,6 @@ namespace {
 
 namespace ip = boost::asio::ip;
 
-ip::address plain(ip::address address) {
-  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
-    return ip::make_address_v4(ip::v4_mapped, address.to_v6());
-  }
-  return address;
-}
-
 /// True if a connection to `target` reaches a listener that is bound to `address`.
 bool reaches(const ip::address& target, const ip::address& address, error_code& error) {
   if (target == address) return true;

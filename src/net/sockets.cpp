@@ -58,12 +58,6 @@ void append_address(std::string& to, const Bytes& bytes) {
   for (const unsigned char byte : bytes) to += static_cast<char>(byte);
 }
 
-/// An IPv4 address in the form that a listener at :: sees ("::ffff:10.0.0.7") as what it is.
-address plain(const address& of) {
-  const bool is_mapped = of.is_v6() && of.to_v6().is_v4_mapped();
-  return is_mapped ? make_address_v4(boost::asio::ip::v4_mapped, of.to_v6()) : of;
-}
-
 }  // namespace
 
 std::optional<SocketAddress> address_of(const Endpoint& endpoint) {
@@ -81,6 +75,11 @@ tcp::endpoint tcp_endpoint(const SocketAddress& address) {
   copy.resize(address.size());
   std::memcpy(copy.data(), address.data(), address.size());
   return copy;
+}
+
+address plain(const address& of) {
+  const bool is_mapped = of.is_v6() && of.to_v6().is_v4_mapped();
+  return is_mapped ? make_address_v4(boost::asio::ip::v4_mapped, of.to_v6()) : of;
 }
 
 std::uint16_t own_port(int fd) {

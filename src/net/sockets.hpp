@@ -21,6 +21,9 @@ using SocketAddress = boost::asio::generic::stream_protocol::endpoint;
 [[nodiscard]] std::optional<SocketAddress> address_of(const Endpoint& endpoint);
 /// Converts `address`, which must not be that of a Unix socket.
 [[nodiscard]] tcp::endpoint tcp_endpoint(const SocketAddress& address);
+/// An IPv4 address in the form that a listener at :: sees ("::ffff:10.0.0.7") as what it is; others
+/// as they are.
+[[nodiscard]] boost::asio::ip::address plain(const boost::asio::ip::address& of);
 /// The port that a socket is bound to; 0 for Unix sockets and lost connections.
 [[nodiscard]] std::uint16_t own_port(int fd);
 /// The peer's address for logs, "10.0.0.7:50122"; "" for Unix sockets and lost connections.

@@ -20,7 +20,8 @@ constexpr long kClockSkew = 300;  // seconds
 /// The stapled response; empty: none.
 Bytes staple_of(SSL* ssl) {
   const unsigned char* bytes = nullptr;
-  const long size = SSL_ctrl(ssl, SSL_CTRL_GET_TLSEXT_STATUS_REQ_OCSP_RESP, 0, &bytes);
+  const long size =
+      SSL_ctrl(ssl, SSL_CTRL_GET_TLSEXT_STATUS_REQ_OCSP_RESP, 0, static_cast<void*>(&bytes));
   return bytes == nullptr || size <= 0 ? Bytes() : Bytes(bytes, static_cast<std::size_t>(size));
 }
 

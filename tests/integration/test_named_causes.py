@@ -78,7 +78,7 @@ class TestAWrongReplicaSet:
         fault = ("is a member of the replica set rs0, but upstream.uri has replicaSet=other: "
                  "write replicaSet=rs0")
         eventually(lambda: re.search(
-            rf"server up, (MongoDB \d\.\d, )?but it {re.escape(fault)}; 0 clients", page(admin)), SOON)
+            rf"server up, (MongoDB [\d.]+, )?but it {re.escape(fault)}; 0 clients", page(admin)), SOON)
         store = f"the id store is not found: {replica_set.address} {fault}"
         eventually(lambda: f"not ready: {store}\n" in page(admin), SOON)
         assert f"\nid store: {store.removeprefix('the id store ')}\n" in page(admin)

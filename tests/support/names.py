@@ -18,14 +18,15 @@ import dns.message
 import dns.rcode
 import dns.rrset
 
-# A process with file systems of its own, in which $1 is /etc/hosts and $2 is /etc/resolv.conf.
-_MOUNT = ('mount --bind "$1" /etc/hosts && mount --bind "$2" /etc/resolv.conf && '
-          'shift 2 && exec "$@"')
+# A process with file systems of its own, in which $1 stands at $2, and so on until --.
+_MOUNT = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" && shift 2 || exit; done; shift; exec "$@"'
 _UNSHARE = [["unshare", "--mount"], ["unshare", "--map-root-user", "--mount"]]
+_HOSTS, _RESOLVER = pathlib.Path("/etc/hosts"), pathlib.Path("/etc/resolv.conf")
 
 
-def _command(unshare: list[str], hosts: pathlib.Path, resolver: pathlib.Path) -> list[str]:
-    return [*unshare, "sh", "-c", _MOUNT, "sh", str(hosts), str(resolver)]
+def _command(unshare: list[str], mounts: dict[pathlib.Path, pathlib.Path]) -> list[str]:
+    pairs = [str(each) for at, what in mounts.items() for each in (what, at)]
+    return [*unshare, "sh", "-c", _MOUNT, "sh", *pairs, "--"]
 
 
 @functools.cache
@@ -33,7 +34,7 @@ def _permitted() -> list[str] | None:
     """The way to file systems of one's own that is open to us."""
     for unshare in _UNSHARE:
         try:
-            command = _command(unshare, pathlib.Path("/etc/hosts"), pathlib.Path("/etc/hosts"))
+            command = _command(unshare, {_HOSTS: _HOSTS})
             if subprocess.run([*command, "true"], capture_output=True).returncode == 0:
                 return unshare
         except FileNotFoundError:
@@ -43,6 +44,13 @@ def _permitted() -> list[str] | None:
 
 def permitted() -> bool:
     return _permitted() is not None
+
+
+def mounted(mounts: dict[pathlib.Path, pathlib.Path]) -> list[str]:
+    """A command that runs the one that is given to it where, at these paths, others stand."""
+    unshare = _permitted()
+    assert unshare, "no file systems of one's own are permitted"
+    return _command(unshare, mounts)
 
 
 def dns_permitted() -> bool:
@@ -66,9 +74,7 @@ class OwnNames:
         resolv_conf = self._directory / "resolv.conf"
         resolv_conf.write_text(f"nameserver {resolver}\noptions timeout:1 attempts:1\n")
         self.set({})
-        unshare = _permitted()
-        assert unshare, "no file systems of one's own are permitted"
-        self.command = _command(unshare, self._hosts, resolv_conf)
+        self.command = mounted({_HOSTS: self._hosts, _RESOLVER: resolv_conf})
 
     def set(self, names: dict[str, str]) -> None:
         """Name -> address. Takes effect at once: the file stays the same one."""

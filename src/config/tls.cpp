@@ -56,28 +56,22 @@ std::optional<net::tls::ServerOptions> read_files(ClientCertificate client_certi
   return net::tls::ServerOptions{*own, ca.value_or(""), client_certificate, crl.value_or("")};
 }
 
-const char* key_of(Fault::File file) {
-  switch (file) {
-    case Fault::File::ca:
-      return "ca_file";
-    case Fault::File::crl:
-      return "crl_file";
-    case Fault::File::certificate_key:
-      break;
-  }
-  return "certificate_key_file";
-}
+/// How a file is called in listen.tls, and in a connection string.
+struct Names {
+  const char* key;
+  const char* option;
+};
 
-const char* option_of(Fault::File file) {
+Names names_of(Fault::File file) {
   switch (file) {
     case Fault::File::ca:
-      return "tlsCAFile";
+      return {"ca_file", "tlsCAFile"};
     case Fault::File::crl:
-      return "tlsCRLFile";
+      return {"crl_file", "tlsCRLFile"};
     case Fault::File::certificate_key:
       break;
   }
-  return "tlsCertificateKeyFile";
+  return {"certificate_key_file", "tlsCertificateKeyFile"};
 }
 
 /// `options`: of either side.
@@ -95,7 +89,7 @@ const std::string& path_of(Fault::File file, const Options& options) {
 }
 
 void report(const Fault& fault, const net::tls::ServerOptions& options, Parameters& tls) {
-  const char* key = key_of(fault.file);
+  const char* key = names_of(fault.file).key;
   tls.error(key, "cannot use " + shown_path(path_of(fault.file, options), key, tls) + ": " +
                      fault.reason);
 }
@@ -105,7 +99,8 @@ void report(const Fault& fault, const net::tls::ServerOptions& options, Paramete
 void report(const Fault& fault, const std::string& path, std::string_view key, Parameters& reader) {
   const bool may_be_secret = path.empty() || path.find('@') != std::string::npos;
   const std::string file = may_be_secret ? "the file" : "'" + shown(path) + "'";
-  reader.error(key, "cannot use " + file + " of " + option_of(fault.file) + ": " + fault.reason);
+  reader.error(key,
+               "cannot use " + file + " of " + names_of(fault.file).option + ": " + fault.reason);
 }
 
 /// Also keeps OpenSSL from opening a pipe, which would block it.

@@ -183,8 +183,12 @@ void RequestGate::find_room(Step& step, std::size_t held, std::size_t room) {
   }
 }
 
+/// First gives back what it holds for a message's beginning: if all clients waited for more while
+/// they hold a part, none could go on.
 bool RequestGate::admit(std::size_t length) {
-  if (share_.bytes() < length) share_ = budget_.take(length);
+  if (share_.bytes() >= length) return true;
+  share_.reset();
+  share_ = budget_.take(length);
   return share_.bytes() > 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -470,6 +471,17 @@ TEST_P(OfEachCompressor, HasRoomForBothBeforeItInflates) {
   others.reset();
   client.is_admitted();
   EXPECT_EQ(client.seen, (Texts{"waits", "collected " + bytes}));
+  EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{bytes.size() + client.inside.size()});
+}
+
+/// It would otherwise wait for what it holds itself.
+TEST_P(OfEachCompressor, GivesUpTheRoomOfItsBeginningForThatOfTheWhole) {
+  std::string digits(400'000, '0');
+  std::mt19937 random(1);
+  for (char& digit : digits) digit = "0123456789abcdef"[random() % 16];
+  const std::string bytes = deflated(insert_sequence({doc(string_field("x", digits))}));
+  for (std::size_t at = 0; at < bytes.size(); at += 1000) client.sends(bytes.substr(at, 1000));
+  EXPECT_EQ(client.seen, Texts{"collected " + bytes});
   EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{bytes.size() + client.inside.size()});
 }
 

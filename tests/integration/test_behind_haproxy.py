@@ -21,6 +21,14 @@ RULES = [{"ns": "behind.*", "field": "n", "strategy": "counter"}]
 PING = {"ping": 1, "$db": "admin"}
 
 
+def listens(address: str) -> bool:
+    try:
+        WireClient(address).close()
+    except ConnectionError:
+        return False
+    return True
+
+
 class Haproxy:
     """bind: what its listener has beside its address. address: of that listener."""
 
@@ -48,12 +56,8 @@ listen all
         eventually(self._listens)
 
     def _listens(self) -> bool:
-        try:
-            WireClient(self.address).close()
-        except ConnectionError:
-            assert self._process.poll() is None, self.log()
-            return False
-        return True
+        assert self._process.poll() is None, self.log()
+        return listens(self.address)
 
     def log(self) -> str:
         return self._log.read_text()
@@ -115,12 +119,13 @@ class TestProxyProtocol:
 @contextmanager
 def s_server(shown: Issued, staple: pathlib.Path) -> Iterator[str]:
     """It staples whatever it is told to, and answers nothing."""
-    port = free_port()
-    process = start(["openssl", "s_server", "-accept", f"127.0.0.1:{port}", "-cert", str(shown.file),
+    address = f"127.0.0.1:{free_port()}"
+    process = start(["openssl", "s_server", "-accept", address, "-cert", str(shown.file),
                      "-quiet", "-status_file", str(staple)],
                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        yield f"127.0.0.1:{port}"
+        eventually(lambda: listens(address))
+        yield address
     finally:
         process.kill()
         process.wait()

@@ -9,6 +9,7 @@ wire.py     raw messages: built, sent and read byte by byte
 elements.py BSON taken apart into elements, and put together wrongly on purpose
 middleman.py  between a client and a server: notes, cuts, holds, falsifies, lets nobody in, falls silent
 thief.py    a middleman that takes generated values away before they arrive: real duplicates, on demand
+bulk_write_server.py  a middleman that gives an older mongod the command bulkWrite of 8.0
 chaos.py    a middleman that drops connections at random messages, and the ledger that judges the outcome
 failover.py drivers that write while primaries step down and die
 counters.py inserts that proxies number, one by one or as a load from many clients

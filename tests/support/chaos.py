@@ -24,7 +24,7 @@ from .fake_server import Request
 from .middleman import Connection, Cut, Direction, Middleman
 from .mongod import Mongod
 from .process import StoppedOrKilled, eventually
-from .proxy import Proxy, configuration
+from .proxy import Proxy, Server, configuration
 
 Fate = Literal["pass", "drop_before", "drop_after"]
 
@@ -46,7 +46,7 @@ class Dropping:
         return "drop_before" if self._random.random() < 0.5 else "drop_after"
 
 
-WRITES = frozenset({"insert", "update", "findAndModify"})
+WRITES = frozenset({"insert", "update", "findAndModify", "bulkWrite"})
 
 
 def write_in(message: bytes) -> Request | None:
@@ -106,7 +106,7 @@ class Chain(StoppedOrKilled):
     which cannot look up what is free: values are to collide.
     """
 
-    def __init__(self, server: Mongod, rules: list[dict[str, Any]], dropped: dict[str, float],
+    def __init__(self, server: Server, rules: list[dict[str, Any]], dropped: dict[str, float],
                  seed: str):
         self.upstream = StepRelay(server.address, dropped.get("upstream", 0), seed + "/up")
         self._store = Mongod()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from . import wire
 from .elements import Element, document, element, elements, string
@@ -33,6 +33,11 @@ def messages(data: bytes) -> list[bytes]:
 def mapped(reply: bytes, listeners: Mapping[str, str]) -> bytes:
     """The server's reply (OP_MSG or OP_REPLY) with members replaced by their listeners: those that
     have none are left out. All other bytes are the server's."""
+    return changed(reply, lambda each: _mapped_element(each, listeners))
+
+
+def changed(reply: bytes, change: Callable[[Element], Element | None]) -> bytes:
+    """The server's reply (OP_MSG or OP_REPLY) with each element of its body as change makes it."""
     (op_code,) = struct.unpack_from("<i", reply, 12)
     start, end, flags = 36, len(reply), 0
     if op_code == wire.OP_MSG:
@@ -40,8 +45,7 @@ def mapped(reply: bytes, listeners: Mapping[str, str]) -> bytes:
         (flags,) = struct.unpack_from("<I", reply, 16)
         if flags & wire.CHECKSUM_PRESENT:
             end -= 4
-    body = document(*filter(None, (_mapped_element(each, listeners)
-                                   for each in elements(reply[start:end]))))
+    body = document(*filter(None, map(change, elements(reply[start:end]))))
     length = start + len(body) + len(reply) - end
     whole = struct.pack("<i", length) + reply[4:start] + body
     if end < len(reply):

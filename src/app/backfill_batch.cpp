@@ -108,8 +108,7 @@ ids::Result<void> BackfillValues::draw(std::size_t count, Sequences sequences) {
   given_.wanted.push_back(count);
   given_.values.emplace_back();
   rewrite::GivenSequences& its = given_.sequences.emplace_back();  // empty: the rule has none
-  rewrite::GivenSequences::Known known;
-  for (const auto& sequence : sequences) its.add_value(sequence, known);
+  for (const auto& sequence : sequences) its.add_value(sequence);
   if (plan_.front().in_turn) return draw_in_turn(count, rewrite::source_at(plan_, given_, 0, 0));
   rewrite::DrawStage drawing;
   while (!drawing.is_done(plan_, given_)) {

@@ -214,13 +214,15 @@ const Metric kMetrics[] = {
                     {"insert", requests_insert},
                     {"update", requests_update},
                     {"findAndModify", requests_find_and_modify},
+                    {"bulkWrite", requests_bulk_write},
                     {"hello", requests_hello},
                     {"status", requests_status},
                     {"next", requests_next},
                     {"refused", requests_refused},
                     {"shutdown", requests_shutdown}});
      },
-     "Client requests. relayed: passed on unchanged; insert, update, findAndModify: commands "
+     "Client requests. relayed: passed on unchanged; insert, update, findAndModify, bulkWrite: "
+     "commands "
      "that got values; hello: questions about the server and its set; status: {idproxy: "
      "\"status\"}; next: {idproxy: \"next\"}; refused: answered with an error by the proxy; "
      "shutdown: answered with ShutdownInProgress while draining."},

@@ -8,7 +8,7 @@ namespace idproxy::net {
 namespace {
 
 /// Returns the consequence for the document that such an upsert inserts, and the remedy.
-std::string outcome_of(const rewrite::Forwarded& forwarded, const std::string& ns) {
+std::string outcome_of(const rewrite::Forwarded& forwarded) {
   const rewrite::Rule& rule = *forwarded.assignment->rule;
   const std::string way_out(way_out_of(forwarded.reason, rule.field));
   if (forwarded.brings_value) {
@@ -19,8 +19,8 @@ std::string outcome_of(const rewrite::Forwarded& forwarded, const std::string& n
   }
   std::string without = "a document that it inserts may lack the field; " + way_out;
   if (rule.reserve) return without;
-  return without + "; mongo-idproxy backfill --config FILE --ns " + ns + " --field " + rule.field +
-         " gives values to documents that were stored without";
+  return without + "; mongo-idproxy backfill --config FILE --ns " + forwarded.assignment->ns +
+         " --field " + rule.field + " gives values to documents that were stored without";
 }
 
 std::string text_of(const rewrite::Forwarded& past) {
@@ -33,8 +33,8 @@ std::string text_of(const rewrite::Forwarded& past) {
   }
   return "a command has the server store documents in a collection with a rule, without its "
          "values: " +
-         way_out + "; mongo-idproxy backfill --config FILE --ns " + past.ns + " --field " + field +
-         " gives values to documents that were stored without";
+         way_out + "; mongo-idproxy backfill --config FILE --ns " + past.assignment->ns +
+         " --field " + field + " gives values to documents that were stored without";
 }
 
 /// Logs upserts that were sent without a value.
@@ -42,18 +42,18 @@ void log_forwarded(const rewrite::Exchange& exchange, const Clock& clock) {
   for (const rewrite::Forwarded& each : exchange.forwarded()) {
     const rewrite::Assignment& assignment = *each.assignment;
     if (each.reason == rewrite::ForwardReason::configured) continue;
-    if (!each.ns.empty()) {
+    if (each.past_the_rules) {
       log_past(each, clock);
       continue;
     }
-    const std::string ns = exchange.ns();
+    const std::string& ns = assignment.ns;
     const auto upserts =
         assignment.outcomes->forwarded_log.add(ns, each.reason, each.upserts, clock.monotonic());
     if (!upserts) continue;
     log::event(log::Level::warning, "upsert_forwarded",
                "an upsert was sent without a value of the rule, because adding one would not be "
                "safe: " +
-                   outcome_of(each, ns) +
+                   outcome_of(each) +
                    " (docs/duplicates.md#upserts; logged once an hour for each namespace and "
                    "reason, with the number of upserts since the last line)",
                {{"rule", assignment.rule_index},
@@ -84,7 +84,7 @@ void log_zero(const rewrite::Exchange& exchange) {
              "leaves it: typed languages send that for a field that was never set. Have them leave "
              "the field out, or set assign: missing-or-zero (docs/drivers.md#zero-values; logged "
              "once for each rule)",
-             {{"rule", rule->rule_index}, {"ns", exchange.ns()}, {"field", rule->rule->field}});
+             {{"rule", rule->rule_index}, {"ns", rule->ns}, {"field", rule->rule->field}});
 }
 
 void log_given_up(const rewrite::Exchange& exchange, std::uint64_t connection) {
@@ -114,15 +114,15 @@ void log_lost(const rewrite::Exchange& exchange) {
 
 void log_past(const rewrite::Forwarded& past, const Clock& clock) {
   const rewrite::Assignment& assignment = *past.assignment;
-  const auto commands =
-      assignment.outcomes->forwarded_log.add(past.ns, past.reason, past.upserts, clock.monotonic());
+  const auto commands = assignment.outcomes->forwarded_log.add(assignment.ns, past.reason,
+                                                               past.upserts, clock.monotonic());
   if (!commands) return;
   log::event(log::Level::warning, "written_past_the_rules",
              text_of(past) +
                  " (docs/duplicates.md#writes-past-the-rules; logged once an hour for each "
                  "namespace and reason, with the number of commands since the last line)",
              {{"rule", assignment.rule_index},
-              {"ns", past.ns},
+              {"ns", assignment.ns},
               {"field", assignment.rule->field},
               {"reason", name_of(past.reason)},
               {"commands", *commands}});

@@ -27,6 +27,8 @@ Counted counted_as(rewrite::WriteKind kind) {
       return Counted::requests_insert;
     case rewrite::WriteKind::update:
       return Counted::requests_update;
+    case rewrite::WriteKind::bulk_write:
+      return Counted::requests_bulk_write;
     case rewrite::WriteKind::find_and_modify:
       break;
   }

@@ -83,7 +83,7 @@ Batch::Batch(Contents contents, BatchSent sent)
 std::optional<GivenUp> Batch::given_up() const {
   const auto& [rule, ended_by] = repeats_.given_up();
   if (rule == nullptr) return std::nullopt;
-  return GivenUp{std::string(command_->ns()), rule->rule, rule->attempts(), ended_by};
+  return GivenUp{rule->ns, rule->rule, rule->attempts(), ended_by};
 }
 
 // ---- before a command --------------------------------------------------------------------------
@@ -142,7 +142,7 @@ Action Batch::no_values_for(const Assignment& rule, const ids::Error& error, con
     repeats_.abandon(progress_.todo(), RetryBound::no_value);
     return finish(step, report());
   }
-  return fail(no_values(client(), command_->ns(), rule, error), step);
+  return fail(no_values(client(), rule, error), step);
 }
 
 // ---- sending -----------------------------------------------------------------------------------
@@ -162,8 +162,8 @@ Action Batch::send(const Step& step) {
   if (turns_) turns_->sent(progress_.out());
   const bool first = progress_.commands() == 1;
   if (!first) request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
-  const WritePart part{progress_.out(), &*options_,  first, budget_.time_left(step.now),
-                       request_id_,     own_fields()};
+  const WritePart part{progress_.out(), &*options_,   first,  budget_.time_left(step.now),
+                       request_id_,     own_fields(), named()};
   if (!command_->emit(part, step.workspace, step.out)) return action::Close{};
   repeats_.sent(progress_.out());
   if (reservations_) reservations_->sent(progress_.out());
@@ -173,7 +173,8 @@ Action Batch::send(const Step& step) {
 /// Sends all statements in one command, with nothing left to decide.
 Action Batch::send_whole(const Step& step) {
   options_.reset();
-  const WritePart whole{progress_.out(), nullptr, true, std::nullopt, request_id_, own_fields()};
+  const WritePart whole{progress_.out(), nullptr,      true,   std::nullopt,
+                        request_id_,     own_fields(), named()};
   if (!command_->emit(whole, step.workspace, step.out)) return action::Close{};
   if (step.out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
     return fail(too_large(), step);
@@ -213,7 +214,7 @@ std::vector<std::int32_t> Batch::moved_in(std::span<const WriteError> errors) co
 
 /// True if the index has gone since the guard was asked, and the write may still wait for it.
 bool Batch::lost_its_index(const ids::Error& error, const Step& step) {
-  if (error.code != ids::Errc::unguarded || !uuid()) return false;
+  if (error.code != ids::Errc::unguarded || named().empty()) return false;
   if (guard_patience(step).count() <= 0) return false;
   guards_->moved(step.now);
   return true;
@@ -299,12 +300,10 @@ Batch::Next Batch::told_whether_executed(const wire::OpMsgView& message) {
 /// The fields that the next command has beside the client's, or in their place; empty: none.
 Bytes Batch::own_fields() {
   const bool in_turn = turns_ && options_ && !options_->in_transaction;
-  const auto collection = uuid();
-  if (!in_turn && !collection) return {};
+  if (!in_turn) return {};
   fields_.clear();
   bson::Scope all(fields_);
-  if (in_turn) turns_->send(progress_, fields_);
-  if (collection) append_uuid(*collection, fields_);
+  turns_->send(progress_, fields_);
   all.close();
   return fields_.view();
 }
@@ -319,7 +318,7 @@ Batch::Next Batch::go_past(std::span<const Collision> collisions,
       collisions.empty() || is_last ? nullptr : turns_->sequence_in(collisions.front());
   if (sequence != nullptr) {
     const ids::Error error{ids::Errc::unavailable, "others take each number first"};
-    return fail(no_values(client(), command_->ns(), *sequence, error), step);
+    return fail(no_values(client(), *sequence, error), step);
   }
   progress_.repeat(rest);
   done_ = progress_.todo().empty();
@@ -328,13 +327,32 @@ Batch::Next Batch::go_past(std::span<const Collision> collisions,
 
 // ---- replies ---------------------------------------------------------------------------------
 
+Batch::Next Batch::fetch(std::optional<wire::OpMsgView>& reply, const Step& step) {
+  if (contents_.write.command.kind != WriteKind::bulk_write) return std::nullopt;
+  switch (results_.add(*reply)) {
+    case BulkResults::Next::malformed:
+      return action::Close{};
+    case BulkResults::Next::more:
+      begin_question(step);
+      results_.ask(client(), request_id_, step.out);
+      return action::Send{&step.out, {}};
+    case BulkResults::Next::done:
+      break;
+  }
+  if (auto joined = results_.joined()) {
+    reply = std::move(joined);
+    is_joined_ = true;
+  }
+  return std::nullopt;
+}
+
 Batch::Next Batch::take(const wire::OpMsgView& message, const Step& step) {
   if (question_) return send_missing(told_which(message), step);
   failed_whole_ = false;
   // The batch does not go on after a reply that it cannot understand. The client gets the reply if
   // there was only one command.
-  const Action otherwise =
-      progress_.is_only_command() ? Action{action::Relay{}} : Action{action::Close{}};
+  const bool only = progress_.is_only_command() && !is_joined_;
+  const Action otherwise = only ? Action{action::Relay{}} : Action{action::Close{}};
   const auto reply = command_->read(message.body(), progress_.out().size());
   if (!reply) return otherwise;
   if (!reply->ok) return options_ ? take_failure(message, reply->code, step) : otherwise;
@@ -377,7 +395,7 @@ Batch::Next Batch::take_failure(const wire::OpMsgView& message, std::int64_t cod
       if (const auto end = aborted(message, collision, step)) return end;
     }
   }
-  if (uuid() && !options_->in_transaction) {
+  if (!named().empty() && !options_->in_transaction) {
     const bool is_moved = guards_->is_moved(code);
     if (is_moved) {
       guards_->moved(step.now);
@@ -428,7 +446,7 @@ Batch::Next Batch::take_reply(const wire::OpMsgView& message, const WriteReply& 
     if (end) return end;
     moved_.clear();
   }
-  only_ = progress_.is_only_command();
+  only_ = progress_.is_only_command() && !is_joined_;
   retried_ = retried_ || reply.retried > 0;
   replaces_errors_ = replaces_errors_ || command_->replaces_errors(reply, progress_.out());
   command_->add(message, reply, progress_.out());
@@ -484,13 +502,12 @@ Batch::Next Batch::run_again(const wire::OpMsgView& message, const Assignment& t
   }
   ++outcomes.transient;
   step.workspace.reply.clear();
-  append_undone_reply(
-      message, client_request_id(),
-      {ErrorCode::write_conflict,
-       "mongo-idproxy: the value generated for field '" + target.rule->field + "' of " +
-           std::string(command_->ns()) + " " + why + "; run the transaction again",
-       kTransientTransactionError},
-      step.workspace.reply);
+  append_undone_reply(message, client_request_id(),
+                      {ErrorCode::write_conflict,
+                       "mongo-idproxy: the value generated for field '" + target.rule->field +
+                           "' of " + target.ns + " " + why + "; run the transaction again",
+                       kTransientTransactionError},
+                      step.workspace.reply);
   return action::Reply{step.workspace.reply.view()};
 }
 

@@ -13,6 +13,7 @@
 #include "idproxy/rewrite/guard_stage.hpp"
 #include "rewrite/batch_kind.hpp"
 #include "rewrite/batch_progress.hpp"
+#include "rewrite/bulk_write.hpp"
 #include "rewrite/earlier_attempts.hpp"
 #include "rewrite/reserve_stage.hpp"
 #include "rewrite/retries.hpp"
@@ -84,6 +85,9 @@ class Batch {
 
   // ---- after it
 
+  /// Of a bulkWrite: asks the server for the results that `reply` lacks. Once it has all, `reply`
+  /// is one with all.
+  Next fetch(std::optional<wire::OpMsgView>& reply, const Step& step);
   /// Sorts the outcome of the command that was sent last: `message` is its reply or, after a
   /// question to the server, the answer.
   Next take(const wire::OpMsgView& message, const Step& step);
@@ -128,9 +132,9 @@ class Batch {
   void went_well() const;
 
   // Guards.
-  /// Of the collection that the next command names, or the last one named.
-  [[nodiscard]] std::optional<ids::CollectionUuid> uuid() const {
-    return guards_ == nullptr ? std::nullopt : guards_->uuid();
+  /// Those that the next command names, or the last one named.
+  [[nodiscard]] std::span<const NamedCollection> named() const {
+    return guards_ == nullptr ? std::span<const NamedCollection>() : guards_->collections();
   }
   [[nodiscard]] std::chrono::nanoseconds guard_patience(const Step& step) const {
     return guards_->patience(step.now, progress_.commands() > 0);
@@ -200,12 +204,14 @@ class Batch {
   ValueRenewal renewal_;
   std::int32_t request_id_;
   bool done_ = false;
-  bool failed_whole_ = false;         // the last reply was failure_
-  bool only_ = false;                 // the batch had taken only one command until the last reply
-  bool retried_ = false;              // the server had executed some statements earlier
-  bool replaces_errors_ = false;      // some errors are replaced by the proxy's own
-  Buffer failure_;                    // the last reply that failed as a whole with a duplicate
-  std::optional<StoredLook> stored_;  // what the server has stored, to report that
+  bool failed_whole_ = false;  // the last reply was failure_
+  bool only_ = false;          // the batch had taken only one command until the last reply
+  BulkResults results_;
+  bool is_joined_ = false;                // some reply was joined of several
+  bool retried_ = false;                  // the server had executed some statements earlier
+  bool replaces_errors_ = false;          // some errors are replaced by the proxy's own
+  Buffer failure_;                        // the last reply that failed as a whole with a duplicate
+  std::optional<StoredLook> stored_;      // what the server has stored, to report that
   std::optional<ExecutedLook> question_;  // to the server: what it has executed
   RepeatedInsert repeated_;
   std::vector<std::int32_t> moved_;             // refused because the collection is another one

@@ -7,19 +7,23 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
+#include "rewrite/bulk_write.hpp"
 #include "rewrite/reply_frame.hpp"
 #include "rewrite/upsert_command.hpp"
 
 namespace idproxy::rewrite {
 
-bool emit_with(Bytes fields, const WriteRequest& write, const GivenValues& given,
-               Workspace& workspace, wire::PatchedMessage& out) {
+bool emit_naming(std::span<const NamedCollection> named, const WriteRequest& write,
+                 const GivenValues& given, Workspace& workspace, wire::PatchedMessage& out) {
   const auto all = write.command.movable();
   if (!all) return false;
   const std::int32_t request_id = write.message.header().request_id;
-  const WritePart whole{*all, nullptr, true, std::nullopt, request_id, fields};
+  const WritePart whole{*all, nullptr, true, std::nullopt, request_id, {}, named};
   if (write.command.kind == WriteKind::insert) {
     return workspace.insert.emit_part(write, given, whole, out);
+  }
+  if (write.command.kind == WriteKind::bulk_write) {
+    return emit_part_of_bulk(write, given, whole, workspace.insert, out);
   }
   emit_part_of_upserts(write, given, whole, out);
   return true;
@@ -45,6 +49,8 @@ bool separable(const WriteRequest& write) {
       return separable_inserts(write.command);
     case WriteKind::update:
       return separable_updates(write.command);
+    case WriteKind::bulk_write:
+      return separable_bulk(write);
     case WriteKind::find_and_modify:
       break;
   }
@@ -59,7 +65,7 @@ class BatchWrite : public BatchKind {
   /// `refused`: documents that were replaced by refused_document(); they ascend by index.
   BatchWrite(const WriteRequest& write, const GivenValues& given,
              std::vector<RefusedDocument> refused)
-      : BatchKind(write, given), refused_(std::move(refused)) {}
+      : BatchKind(write, given), refused_(std::move(refused)), merge_(write.all_results) {}
 
   [[nodiscard]] std::optional<WriteReply> read(Bytes body, std::size_t sent) const override {
     return WriteReply::read(body, sent);
@@ -85,11 +91,21 @@ class BatchWrite : public BatchKind {
  protected:
   [[nodiscard]] const std::vector<RefusedDocument>& refused() const { return refused_; }
   [[nodiscard]] const ReplyMerge& merged() const { return merge_; }
+  /// True if the reply has an error that the merged one would have otherwise.
+  [[nodiscard]] bool has_refused(const WriteReply& reply, std::span<const std::int32_t> sent) const;
 
  private:
   std::vector<RefusedDocument> refused_;
   ReplyMerge merge_;
 };
+
+bool BatchWrite::has_refused(const WriteReply& reply, std::span<const std::int32_t> sent) const {
+  return std::ranges::any_of(reply.errors, [&](const WriteError& error) {
+    return refuses_id(error.code) &&
+           std::ranges::binary_search(refused_, sent[static_cast<std::size_t>(error.index)], {},
+                                      &RefusedDocument::index);
+  });
+}
 
 /// Its statements are its documents.
 class InsertWrite final : public BatchWrite {
@@ -105,7 +121,9 @@ class InsertWrite final : public BatchWrite {
   [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,
                              std::span<const std::int32_t> sent) const override;
   [[nodiscard]] bool replaces_errors(const WriteReply& reply,
-                                     std::span<const std::int32_t> sent) const override;
+                                     std::span<const std::int32_t> sent) const override {
+    return has_refused(reply, sent);
+  }
   [[nodiscard]] bool inserted(std::int32_t /*statement*/) const override { return true; }
 };
 
@@ -142,15 +160,6 @@ bool InsertWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
   // A transaction stops at the first error, even if the insert is unordered (observed, 6.0.5).
   if (!options.stops()) return *reply.n + failed == all;
   return failed == 0 ? *reply.n == all : failed == 1 && *reply.n == reply.errors.front().index;
-}
-
-bool InsertWrite::replaces_errors(const WriteReply& reply,
-                                  std::span<const std::int32_t> sent) const {
-  return std::ranges::any_of(reply.errors, [&](const WriteError& error) {
-    return refuses_id(error.code) &&
-           std::ranges::binary_search(refused(), sent[static_cast<std::size_t>(error.index)], {},
-                                      &RefusedDocument::index);
-  });
 }
 
 /// An update with upserts.
@@ -209,6 +218,66 @@ bool UpdateWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
     multi = multi || statement.multi;
   }
   return upserted == reply.upserted.end() && *reply.n >= least && (multi || *reply.n <= most);
+}
+
+/// A bulkWrite.
+class BulkWrite final : public BatchWrite {
+ public:
+  using BatchWrite::BatchWrite;
+
+  [[nodiscard]] std::size_t fitting(std::span<const std::int32_t> statements) const override {
+    return fitting_bulk(write(), given(), statements);
+  }
+  [[nodiscard]] bool emit(const WritePart& part, Workspace& workspace,
+                          wire::PatchedMessage& out) const override {
+    WritePart all = part;
+    all.refused = refused();
+    return emit_part_of_bulk(write(), given(), all, workspace.insert, out);
+  }
+  [[nodiscard]] std::optional<WriteReply> read(Bytes body, std::size_t sent) const override {
+    return read_bulk_reply(body, sent);
+  }
+  [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,
+                             std::span<const std::int32_t> sent) const override;
+  [[nodiscard]] bool replaces_errors(const WriteReply& reply,
+                                     std::span<const std::int32_t> sent) const override {
+    return write().all_results || has_refused(reply, sent);
+  }
+  [[nodiscard]] bool inserted(std::int32_t statement) const override {
+    const UpsertParts& its = given().upserts[static_cast<std::size_t>(statement)];
+    return its.kind == UpsertParts::Kind::insert || merged().upserted(statement);
+  }
+};
+
+/// nInserted and nUpserted prove what is stored. Only a reply with all results names the upserts.
+bool BulkWrite::adds_up(const WriteReply& reply, const WriteOptions& options,
+                        std::span<const std::int32_t> sent) const {
+  if (!options.acknowledged) return reply.errors.empty() && *reply.n == 0;
+  if (options.stops() && reply.errors.size() > 1) return false;
+  const bool stopped = options.stops() && !reply.errors.empty();
+  const auto end = stopped ? static_cast<std::size_t>(reply.errors.front().index) : sent.size();
+  std::int64_t inserts = 0;
+  std::int64_t upserts = 0;
+  auto error = reply.errors.begin();
+  auto upserted = reply.upserted.begin();
+  for (std::size_t i = 0; i < end; ++i) {
+    const bool failed = error != reply.errors.end() && static_cast<std::size_t>(error->index) == i;
+    const bool inserted =
+        upserted != reply.upserted.end() && static_cast<std::size_t>(*upserted) == i;
+    const auto kind = given().upserts[static_cast<std::size_t>(sent[i])].kind;
+    const bool is_upsert = kind == UpsertParts::Kind::upsert || kind == UpsertParts::Kind::unknown;
+    if (failed) ++error;
+    if (inserted) ++upserted;
+    if (inserted && !is_upsert) return false;
+    if (failed) continue;
+    inserts += kind == UpsertParts::Kind::insert ? 1 : 0;
+    upserts += is_upsert ? 1 : 0;
+  }
+  if (upserted != reply.upserted.end() || *reply.n != inserts) return false;
+  const bool has_all = reply.results == end + (stopped ? 1 : 0);
+  const auto named = static_cast<std::int64_t>(reply.upserted.size());
+  return has_all ? reply.n_upserted == named
+                 : reply.results == reply.errors.size() && reply.n_upserted <= upserts;
 }
 
 /// The content of lastErrorObject.
@@ -333,6 +402,8 @@ std::unique_ptr<BatchKind> make_command(const WriteRequest& write, const GivenVa
       return std::make_unique<InsertWrite>(write, given, std::move(refused));
     case WriteKind::update:
       return std::make_unique<UpdateWrite>(write, given, std::move(refused));
+    case WriteKind::bulk_write:
+      return std::make_unique<BulkWrite>(write, given, std::move(refused));
     case WriteKind::find_and_modify:
       break;
   }

@@ -19,11 +19,12 @@ namespace idproxy::rewrite {
 
 // ---- sending the client's command as one
 
-/// Writes the whole message with these values and further fields in the body: `fields`, a document.
-/// Statements of an array in the body move to a sequence. False if mongod itself must see the
-/// array, because of its keys.
-[[nodiscard]] bool emit_with(Bytes fields, const WriteRequest& write, const GivenValues& given,
-                             Workspace& workspace, wire::PatchedMessage& out);
+/// Writes the whole message with these values, naming these collections by their UUIDs. Statements
+/// of an array in the body move to a sequence. False if mongod itself must see the array, because
+/// of its keys. Not for findAndModify.
+[[nodiscard]] bool emit_naming(std::span<const NamedCollection> named, const WriteRequest& write,
+                               const GivenValues& given, Workspace& workspace,
+                               wire::PatchedMessage& out);
 /// True if the statements may go in several commands: no statement can make mongod refuse the whole
 /// command instead of only that statement. Otherwise the first commands might store documents
 /// before a later one is refused.
@@ -52,7 +53,7 @@ class BatchKind {
   /// missing. Empty if the statements are no documents.
   [[nodiscard]] virtual std::vector<ids::TypedValue> ids() const { return {}; }
   /// From now on, the server gets refused_document() in place of this one, and the client this
-  /// error. Only for inserts.
+  /// error. Only for inserts, and for bulkWrite.
   virtual void refuse(RefusedDocument&& /*document*/) {}
   /// Fills `out` with a command that patches message(). Returns false if a statement is malformed.
   [[nodiscard]] virtual bool emit(const WritePart& part, Workspace& workspace,

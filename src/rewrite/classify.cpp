@@ -9,6 +9,7 @@
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/status.hpp"
 #include "idproxy/wire/op_msg.hpp"
+#include "rewrite/bulk_write.hpp"
 #include "rewrite/catalog_command.hpp"
 #include "rewrite/client_description.hpp"
 #include "rewrite/login.hpp"
@@ -184,6 +185,19 @@ Decision understand_write(Bytes message, const DocumentHead& head, std::string_v
   return decision;
 }
 
+/// For a bulkWrite, whose collections may come last: all of it is needed.
+Decision understand_bulk(Bytes message, Namespaces& namespaces, X509 x509) {
+  const auto view = wire::OpMsgView::parse(message);
+  const auto command = view ? WriteCommand::read(*view) : std::nullopt;
+  if (!command) return understand_other(message, x509);
+  WriteRequest request{*view, *command, nullptr};
+  std::optional<CommandError> fault;
+  const bool is_read = read_namespaces(request, namespaces, fault);
+  if (fault) return Request{RefusedRequest{*std::move(fault)}};
+  if (!is_read || request.plan == nullptr) return Relay{};
+  return Request{std::move(request)};
+}
+
 Decision classify_write(Bytes front, std::size_t length, const DocumentHead& head,
                         Namespaces& namespaces, X509 x509) {
   // mongod also accepts the deprecated symbol type for the collection's name.
@@ -245,6 +259,11 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
   const auto head = read_head(front, body.at + 1, length, otherwise);
   if (!head) return otherwise;
   const std::string_view command = head->first_key;
+  if (equals(command, "bulkWrite")) {
+    if (namespaces.rules()->rules().empty()) return Relay{};
+    return front.size() < length ? Decision(NeedMore{length, true})
+                                 : understand_bulk(front, namespaces, x509);
+  }
   if (write_kind(command)) return classify_write(front, length, *head, namespaces, x509);
   if (namespaces.rules()->follows_transactions() && ends_transaction(command)) {
     if (front.size() < length) return NeedMore{length};

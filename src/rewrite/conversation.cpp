@@ -38,10 +38,8 @@ Buffer Conversation::release(Workspace& workspace) {
 void Conversation::note_past(const CatalogRequest::Past& past) {
   for (const Assignment& assignment : *past.plan) {
     if (assignment.implied) continue;
-    forwarded_.push_back({.assignment = &assignment,
-                          .reason = past.reason,
-                          .upserts = 1,
-                          .ns = past.collection.db + "." + past.collection.collection});
+    forwarded_.push_back(
+        {.assignment = &assignment, .reason = past.reason, .upserts = 1, .past_the_rules = true});
     forwarded_.back().count();
   }
 }

@@ -6,7 +6,7 @@
 
 namespace idproxy::rewrite {
 
-void GivenSequences::add_value(std::shared_ptr<ids::Source> sequence, Known& known) {
+void GivenSequences::add_value(std::shared_ptr<ids::Source> sequence) {
   const auto next = static_cast<std::uint32_t>(all.size());
   const auto [its, is_new] = known.emplace(sequence.get(), next);
   if (is_new) all.push_back(std::move(sequence));

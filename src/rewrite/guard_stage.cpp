@@ -8,20 +8,13 @@
 namespace idproxy::rewrite {
 namespace {
 
+/// For a state other than guarded.
 GuardVerdict verdict_of(const Assignment& assignment, ids::GuardState state) {
   using Saw = ids::GuardState::Kind;
   using Says = GuardVerdict::Kind;
-  switch (state.kind) {
-    case Saw::guarded:
-      return {.uuid = state.uuid};
-    case Saw::unguarded:
-      return {Says::refused, &assignment, std::move(state.error), {}};
-    case Saw::left_alone:
-      return {Says::left_alone, &assignment, {}, {}};
-    case Saw::unknown:
-      break;
-  }
-  return {Says::waits, &assignment, std::move(state.error), {}};
+  if (state.kind == Saw::left_alone) return {Says::left_alone, &assignment, {}};
+  const bool is_refused = state.kind == Saw::unguarded;
+  return {is_refused ? Says::refused : Says::waits, &assignment, std::move(state.error)};
 }
 
 /// Tells the guards that the collection with this UUID is not there.
@@ -31,43 +24,40 @@ void tell_gone(const Plan& plan, const ids::CollectionUuid& uuid) {
   }
 }
 
-GuardVerdict ask_guards(const Plan& plan, const GivenValues& given, std::chrono::nanoseconds now) {
-  GuardVerdict all;
-  bool is_first = true;
-  for (std::size_t i = 0; i < plan.size(); ++i) {
-    if (!plan[i].guard || given.wanted[i] == 0) continue;
-    GuardVerdict one = verdict_of(plan[i], plan[i].guard->state(now));
-    if (one.kind != GuardVerdict::Kind::ready) return one;
-    if (!is_first && one.uuid != all.uuid) {
-      // The collection has been looked at for one of them since it was for the other.
-      if (all.uuid) tell_gone(plan, *all.uuid);
-      if (one.uuid) tell_gone(plan, *one.uuid);
-      return {GuardVerdict::Kind::waits, &plan[i], {}, {}};
-    }
-    all = std::move(one);
-    is_first = false;
-  }
-  return all;
-}
-
-/// The UUID for the field `collectionUUID` of the command; nothing: it must not have one.
-/// findAndModify and the strict Stable API do not know the field (observed, 6.0.5), and a client
-/// may send one of its own.
-std::optional<ids::CollectionUuid> uuid_for(const GuardVerdict& verdict, Bytes body,
-                                            WriteKind kind) {
-  if (!verdict.uuid || kind == WriteKind::find_and_modify) return std::nullopt;
+/// False if the command must not name its collections. findAndModify and the strict Stable API do
+/// not know the field (observed, 6.0.5), and a client may send one of its own.
+bool names_collections(Bytes body, WriteKind kind) {
+  if (kind == WriteKind::find_and_modify) return false;
   const auto strict = bson::find(body, "apiStrict");
   const bool is_strict = strict && strict->as_integer() == 1;
-  return is_strict || bson::find(body, "collectionUUID") ? std::nullopt : verdict.uuid;
+  return !is_strict && !bson::find(body, "collectionUUID");
 }
 
 }  // namespace
 
 GuardVerdict GuardStage::ask(const GivenValues& given, Bytes body, WriteKind kind,
                              std::chrono::nanoseconds now) {
-  GuardVerdict verdict = ask_guards(plan_, given, now);
-  uuid_ = uuid_for(verdict, body, kind);
-  return verdict;
+  collections_.clear();
+  const Assignment* first = nullptr;  // of a collection
+  std::optional<ids::CollectionUuid> its;
+  for (std::size_t i = 0; i < plan_.size(); ++i) {
+    const Assignment& each = plan_[i];
+    if (!each.guard || given.wanted[i] == 0) continue;
+    ids::GuardState state = each.guard->state(now);
+    if (state.kind != ids::GuardState::Kind::guarded) return verdict_of(each, std::move(state));
+    if (first == nullptr || first->ns != each.ns) {
+      first = &each;
+      its = state.uuid;
+      if (its) collections_.push_back({each.ns, *its});
+    } else if (state.uuid != its) {
+      // The collection has been looked at for one of them since it was for the other.
+      if (its) tell_gone(plan_, *its);
+      if (state.uuid) tell_gone(plan_, *state.uuid);
+      return {GuardVerdict::Kind::waits, &each, {}};
+    }
+  }
+  if (!names_collections(body, kind)) collections_.clear();
+  return {};
 }
 
 std::chrono::nanoseconds GuardStage::patience(std::chrono::nanoseconds now, bool was_sent) const {
@@ -75,12 +65,12 @@ std::chrono::nanoseconds GuardStage::patience(std::chrono::nanoseconds now, bool
 }
 
 bool GuardStage::is_moved(std::int64_t code) const {
-  return uuid_ && code == kCollectionUuidMismatch;
+  return !collections_.empty() && code == kCollectionUuidMismatch;
 }
 
 void GuardStage::moved(std::chrono::nanoseconds now) {
   if (!moved_at_) moved_at_ = now;
-  tell_gone(plan_, *uuid_);
+  for (const NamedCollection& each : collections_) tell_gone(plan_, each.uuid);
 }
 
 void GuardStage::takes_no_uuid() const {

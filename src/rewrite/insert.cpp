@@ -54,19 +54,24 @@ std::string why_no_sequence(const Assignment& target, std::span<const ids::Field
 
 }  // namespace
 
-void InsertRewriter::begin(const WriteRequest& insert) {
-  insert_ = &insert;
+/// `plan`: of the namespace; its assignments stand in GivenValues from `first` on.
+void InsertRewriter::begin(const WriteRequest& write, const std::shared_ptr<const Plan>& plan,
+                           std::size_t first) {
+  message_ = write.message.message();
+  now_ = write.now;
+  assignments_ = plan.get();
+  first_ = first;
   edits_.clear();
   records_.clear();
-  driver_made_.assign(insert.plan->size(), 0);
+  driver_made_.assign(plan->size(), 0);
   leaves_zero_ = nullptr;
-  plan_ = &plans_.of(insert.plan);
+  plan_ = &plans_.of(plan);
 }
 
 ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) {
-  begin(insert);
+  begin(insert, insert.plan, 0);
   ScanResult result;
-  if (!scan_documents(result, given)) {
+  if (!scan_documents(insert.command, result, given)) {
     given = {};
     return {};
   }
@@ -80,44 +85,58 @@ ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) 
 }
 
 /// Returns false if the documents are malformed or too many, which mongod refuses.
-bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
-  values.wanted.assign(insert_->plan->size(), 0);
-  if (plan_->has_sequences) {
-    values.sequences.resize(insert_->plan->size());
-    known_.clear();
-  }
-  Statements documents(insert_->command);
+bool InsertRewriter::scan_documents(const WriteCommand& command, ScanResult& result,
+                                    GivenValues& values) {
+  values.wanted.assign(assignments_->size(), 0);
+  if (plan_->has_sequences) values.sequences.resize(assignments_->size());
+  Statements documents(command);
   std::int32_t index = 0;
   Bytes document;
   while (documents.next(document)) {
     if (static_cast<std::size_t>(index) == kMaxBatch) return false;
-    const std::size_t first_edit = edits_.size();
-    Record record{narrow(offset(document.data())), narrow(document.size())};
-    if (!look_at(document, record)) return false;
-    if (refusal_) {
-      refusal_->index = index;
-      result.refused.push_back(*std::exchange(refusal_, std::nullopt));
-    }
-    if (record.missing != 0 || edits_.size() > first_edit) {
-      record.edits = narrow(edits_.size());
-      records_.push_back(record);
-      give(index, record.missing, first_edit, values);
-      if (values.given.size() > kMostValues) {
-        result.kind = ScanResult::Kind::failed;
-        result.error = too_large();
-        return true;
-      }
-    }
-    ++index;
+    if (!scan_document(document, index++, result, values)) return false;
+    if (result.kind == ScanResult::Kind::failed) return true;
   }
   if (documents.malformed()) return false;
   plain_keys_ = documents.plain_keys();
   result.statements = static_cast<std::size_t>(index);
-  for (std::size_t i = 0; i < insert_->plan->size(); ++i) {
-    if (index > 0 && driver_made_[i] == result.statements)
-      result.driver_made = &(*insert_->plan)[i];
+  for (std::size_t i = 0; i < assignments_->size(); ++i) {
+    if (index > 0 && driver_made_[i] == result.statements) result.driver_made = &(*assignments_)[i];
   }
   result.leaves_zero = leaves_zero_;
+  return true;
+}
+
+/// Returns false if the document is malformed.
+inline bool InsertRewriter::scan_document(Bytes document, std::int32_t index, ScanResult& result,
+                                          GivenValues& values) {
+  const std::size_t first_edit = edits_.size();
+  Record record{narrow(offset(document.data())), narrow(document.size())};
+  if (!look_at(document, record)) return false;
+  if (refusal_) {
+    refusal_->index = index;
+    result.refused.push_back(*std::exchange(refusal_, std::nullopt));
+  }
+  if (record.missing == 0 && edits_.size() == first_edit) return true;
+  record.edits = narrow(edits_.size());
+  records_.push_back(record);
+  give(index, record.missing, first_edit, values);
+  if (values.given.size() > kMostValues) {
+    result.kind = ScanResult::Kind::failed;
+    result.error = too_large();
+  }
+  return true;
+}
+
+bool InsertRewriter::scan_one(const WriteRequest& write, const BulkNamespace& ns, Bytes document,
+                              std::int32_t statement, GivenValues& given, ScanResult& result) {
+  begin(write, ns.plan, ns.first);
+  if (plan_->has_sequences) given.sequences.resize(write.plan->size());
+  if (!scan_document(document, statement, result, given)) return false;
+  for (std::size_t i = 0; i < driver_made_.size(); ++i) {
+    if (driver_made_[i] > 0) result.driver_made = &(*assignments_)[i];
+  }
+  if (leaves_zero_ != nullptr) result.leaves_zero = leaves_zero_;
   return true;
 }
 
@@ -125,16 +144,17 @@ bool InsertRewriter::scan_documents(ScanResult& result, GivenValues& values) {
 void InsertRewriter::give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
                           GivenValues& values) {
   std::vector<Given>& given = values.given;
+  const auto add = [&](std::size_t assignment) {
+    const std::size_t at = first_ + assignment;
+    given.push_back({statement, static_cast<std::uint16_t>(at), narrow(values.wanted[at]++)});
+  };
   for (; missing != 0; missing &= missing - 1) {
-    const auto assignment = static_cast<std::uint16_t>(std::countr_zero(missing));
-    given.push_back({statement, assignment, narrow(values.wanted[assignment]++)});
+    add(static_cast<std::size_t>(std::countr_zero(missing)));
   }
   if (edits_.size() == first_edit) return;
   const std::size_t first_given = given.size();
   for (std::size_t i = first_edit; i < edits_.size(); ++i) {
-    const std::uint16_t assignment = edits_[i].assignment;
-    if (!edits_[i].has_value()) continue;
-    given.push_back({statement, assignment, narrow(values.wanted[assignment]++)});
+    if (edits_[i].has_value()) add(edits_[i].assignment);
   }
   // edits_ is ordered by position, `given` by assignment.
   if (given.size() > first_given + 1) {
@@ -143,7 +163,7 @@ void InsertRewriter::give(std::int32_t statement, std::uint32_t missing, std::si
   }
   if (!plan_->has_sequences) return;
   for (std::size_t i = first_given; i < given.size(); ++i) {
-    choose_sequence(given[i].assignment, values.sequences[given[i].assignment]);
+    choose_sequence(given[i].assignment - first_, values.sequences[given[i].assignment]);
   }
 }
 
@@ -206,7 +226,7 @@ void InsertRewriter::note_kept(std::uint32_t kept, const bson::FieldFinder::Plac
 
 /// Notes values that the rule leaves although its user may expect otherwise; the log has them once.
 void InsertRewriter::note_kept(const bson::Element& value, std::size_t assignment) {
-  const Assignment& target = (*insert_->plan)[assignment];
+  const Assignment& target = (*assignments_)[assignment];
   if (target.implied) return;
   if (leaves_zero(target.rule->assign, value)) leaves_zero_ = &target;
   if (value.type != bson::Type::object_id || !target.is_id()) return;
@@ -215,11 +235,11 @@ void InsertRewriter::note_kept(const bson::Element& value, std::size_t assignmen
 
 /// Notes the document's edits. Returns false if it is malformed.
 bool InsertRewriter::plan_edits(Bytes document) {
-  if (plan_->has_sequences) fields_.resize(insert_->plan->size());
+  if (plan_->has_sequences) fields_.resize(assignments_->size());
   const std::size_t first_edit = edits_.size();
   Site& site = site_;
   std::size_t changed = 0;
-  for (std::size_t i = 0; i < insert_->plan->size(); ++i) {
+  for (std::size_t i = 0; i < assignments_->size(); ++i) {
     if (!locate(document, i, site)) return false;
     const bool changes = site.found != Site::Found::present || replaces(site, i);
     if (!changes) continue;
@@ -230,7 +250,7 @@ bool InsertRewriter::plan_edits(Bytes document) {
     }
     if (plan_->has_sequences) {
       if (!look_up_fields(document, i)) return false;
-      const std::string why = why_no_sequence((*insert_->plan)[i], fields_[i]);
+      const std::string why = why_no_sequence((*assignments_)[i], fields_[i]);
       if (!why.empty()) {
         edits_.resize(first_edit);
         refuse(document, ErrorCode::bad_value, why);
@@ -252,7 +272,7 @@ bool InsertRewriter::plan_edits(Bytes document) {
 /// document has only a handful of edits.
 void InsertRewriter::sort_edits(std::size_t first_edit) {
   const auto rank = [&](const Edit& edit) {
-    const bool front = edit.kind == EditKind::element && (*insert_->plan)[edit.assignment].is_id();
+    const bool front = edit.kind == EditKind::element && (*assignments_)[edit.assignment].is_id();
     const int kind = front ? 0 : edit.kind == EditKind::element ? 1 : edit.remove == 0 ? 2 : 3;
     return std::pair(edit.at, kind);
   };
@@ -266,7 +286,7 @@ void InsertRewriter::sort_edits(std::size_t first_edit) {
 
 /// Returns false if a document on the path is malformed.
 bool InsertRewriter::locate(Bytes document, std::size_t assignment, Site& site) {
-  const auto& path = (*insert_->plan)[assignment].path;
+  const auto& path = (*assignments_)[assignment].path;
   site.parents.assign(1, document);
   site.ambiguous = false;
   for (std::size_t depth = 0;; ++depth) {
@@ -288,8 +308,8 @@ bool InsertRewriter::locate(Bytes document, std::size_t assignment, Site& site) 
 
 /// Looks for the path's name at `depth` in site.parents.back(). Returns false if that is malformed.
 bool InsertRewriter::follow(std::size_t assignment, std::size_t depth, Site& site, bool& found) {
-  const auto& path = (*insert_->plan)[assignment].path;
-  const bool only_missing = (*insert_->plan)[assignment].rule->assign == Assign::missing;
+  const auto& path = (*assignments_)[assignment].path;
+  const bool only_missing = (*assignments_)[assignment].rule->assign == Assign::missing;
   bson::Elements elements(site.parents.back());
   while (const auto element = elements.next()) {
     if (element->key != path[depth]) continue;
@@ -306,7 +326,7 @@ bool InsertRewriter::follow(std::size_t assignment, std::size_t depth, Site& sit
 /// The same with what first_names has found in the document, or with second_names one level below.
 bool InsertRewriter::find_at_once(std::size_t assignment, std::size_t depth, Site& site,
                                   bool& found) {
-  const Assignment& target = (*insert_->plan)[assignment];
+  const Assignment& target = (*assignments_)[assignment];
   if (depth > 0 &&
       !plan_->second_names->find(site.parents.back(), bson::FieldFinder::Until::the_end, below_,
                                  below_places_)) {
@@ -323,11 +343,11 @@ bool InsertRewriter::find_at_once(std::size_t assignment, std::size_t depth, Sit
 
 bool InsertRewriter::driver_made(const std::uint8_t* object_id, const Rule& rule) const {
   const auto made = std::chrono::seconds(boost::endian::load_big_u32(object_id));
-  return std::chrono::abs(insert_->now - made) <= rule.driver_window;
+  return std::chrono::abs(now_ - made) <= rule.driver_window;
 }
 
 bool InsertRewriter::replaces(const Site& site, std::size_t assignment) {
-  const Rule& rule = *(*insert_->plan)[assignment].rule;
+  const Rule& rule = *(*assignments_)[assignment].rule;
   if (rewrite::replaces(rule.assign, site.element)) return true;
   const bool made = rule.assign == Assign::driver && site.element.type == bson::Type::object_id &&
                     driver_made(site.element.value.data(), rule);
@@ -346,14 +366,14 @@ void InsertRewriter::plan_edit(const Site& site, std::size_t assignment) {
     edit.remove = narrow(offset(site.element.end())) - edit.at;
   } else {
     edit.kind = EditKind::element;
-    const bool front = (*insert_->plan)[assignment].is_id();
+    const bool front = (*assignments_)[assignment].is_id();
     edit.at = narrow(offset(parent.data()) + (front ? 4 : parent.size() - 1));
   }
   edits_.push_back(edit);
 }
 
 void InsertRewriter::keep_driver_id(Bytes document, const Site& site, std::size_t assignment) {
-  const std::string& name = (*insert_->plan)[assignment].rule->keep_driver_id;
+  const std::string& name = (*assignments_)[assignment].rule->keep_driver_id;
   if (name.empty() || site.element.type != bson::Type::object_id) return;
   if (bson::find(document, name)) return;
   edits_.push_back({narrow(offset(document.data()) + document.size() - 1), 0,
@@ -375,7 +395,7 @@ void InsertRewriter::add_lengths(const Site& site, std::size_t first_edit) {
 }
 
 void InsertRewriter::refuse(Bytes document, const Site& site, std::size_t assignment) {
-  const std::string& field = (*insert_->plan)[assignment].rule->field;
+  const std::string& field = (*assignments_)[assignment].rule->field;
   if (site.found != Site::Found::blocked) {
     return refuse(document, ErrorCode::bad_value,
                   "mongo-idproxy: a name on the path '" + field +
@@ -396,7 +416,7 @@ void InsertRewriter::refuse(Bytes document, ErrorCode code, std::string message)
 bool InsertRewriter::look_up_fields(Bytes document, std::size_t assignment) {
   std::vector<ids::FieldValue>& found = fields_[assignment];
   found.clear();
-  const ids::Sequences* sequences = (*insert_->plan)[assignment].sequences.get();
+  const ids::Sequences* sequences = (*assignments_)[assignment].sequences.get();
   if (sequences == nullptr) return true;
   for (const std::string& field : sequences->fields()) {
     const auto value = field_at(document, field);
@@ -408,11 +428,11 @@ bool InsertRewriter::look_up_fields(Bytes document, std::size_t assignment) {
 
 /// Notes which sequence the next value of the assignment comes from.
 void InsertRewriter::choose_sequence(std::size_t assignment, GivenSequences& its) {
-  const ids::Sequences* sequences = (*insert_->plan)[assignment].sequences.get();
+  const ids::Sequences* sequences = (*assignments_)[assignment].sequences.get();
   if (sequences == nullptr) return;
   // Only the date decides: the same for all documents of an insert, also at midnight.
   if (fields_[assignment].empty() && !its.all.empty()) return its.of_value.push_back(0);
-  its.add_value(sequences->sequence(fields_[assignment]), known_);
+  its.add_value(sequences->sequence(fields_[assignment]));
 }
 
 }  // namespace idproxy::rewrite

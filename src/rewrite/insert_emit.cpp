@@ -44,13 +44,14 @@ struct InsertRewriter::Added {
 /// Takes the next value of the first of these assignments.
 inline InsertRewriter::Added InsertRewriter::next_value(std::uint32_t assignments) {
   const auto i = static_cast<std::size_t>(std::countr_zero(assignments));
-  const ids::Values& values = (*values_)[i];
-  return {(*insert_->plan)[i].path.back(), values.type(), values[used_[i]++]};
+  const ids::Values& values = values_[i];
+  return {(*assignments_)[i].path.back(), values.type(), values[used_[i]++]};
 }
 
 void InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
                           wire::PatchedMessage& out) {
-  values_ = &given.values;
+  message_ = insert.message.message();
+  values_ = given.values;
   used_.assign(insert.plan->size(), 0);
   const wire::OpMsgView& message = insert.message;
   out.start(message.message(), expected_copies());
@@ -78,16 +79,16 @@ void InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
       static_cast<std::int64_t>(message.body().size()) <= bson::kMaxInternalDocument) {
     return emit_as_sequence(insert, given, out);
   }
-  finish(at, out);
+  finish(message, at, out);
 }
 
 /// About as many bytes as emit() copies.
 std::size_t InsertRewriter::expected_copies() const {
   constexpr std::size_t kAround = 512;  // header, body and the section's head rarely need more
   std::size_t size = kAround;
-  for (std::size_t i = 0; i < values_->size(); ++i) {
-    const ids::Values& values = (*values_)[i];
-    size += values.bytes() + values.size() * most_added((*insert_->plan)[i], 0);
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const ids::Values& values = values_[i];
+    size += values.bytes() + values.size() * most_added((*assignments_)[i], 0);
   }
   for (const Record& record : records_) {
     if (wire::PatchedMessage::copies(record.size)) size += record.size;
@@ -130,11 +131,10 @@ std::size_t InsertRewriter::fitting(const WriteRequest& insert, const GivenValue
 
 bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& given,
                                const WritePart& part, wire::PatchedMessage& out) {
-  begin(insert);
-  values_ = &given.values;
+  begin(insert, insert.plan, 0);
+  values_ = given.values;
   used_.assign(insert.plan->size(), 0);
-  lengths_.clear();
-  PartFrame frame(insert.message, insert.command, part, out);
+  PartFrame frame(insert, part, out);
   Statements walk(insert.command);
   auto value = given.given.begin();
   auto wanted = part.statements.begin();
@@ -148,21 +148,38 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
     ++wanted;
     if (std::ranges::binary_search(part.refused, index, {}, &RefusedDocument::index)) {
       out.add(refused_document());
-      continue;
+    } else if (!emit_document(*document, out)) {
+      return false;
     }
-    edits_.clear();
-    std::size_t at = offset(document->data());
-    const std::size_t end = at + document->size();
-    Record record{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(document->size())};
-    if (!look_at(*document, record)) return false;
-    refusal_.reset();
-    record.edits = static_cast<std::uint32_t>(edits_.size());
-    std::size_t next = 0;
-    emit_record(record, next, at, out);
-    out.keep(at, end);
-    close_lengths(end, end, out);
   }
   frame.close();
+  return true;
+}
+
+bool InsertRewriter::emit_one(const WriteRequest& write, const BulkNamespace& ns,
+                              const GivenValues& given, std::int32_t statement, Bytes document,
+                              wire::PatchedMessage& out) {
+  begin(write, ns.plan, ns.first);
+  values_ = std::span(given.values).subspan(ns.first, ns.plan->size());
+  used_.assign(ns.plan->size(), 0);
+  for (const Given& each : given.of(statement)) used_[each.assignment - ns.first] = each.value;
+  return emit_document(document, out);
+}
+
+/// Writes a document with the values at used_. Returns false if it is malformed.
+bool InsertRewriter::emit_document(Bytes document, wire::PatchedMessage& out) {
+  edits_.clear();
+  lengths_.clear();
+  std::size_t at = offset(document.data());
+  const std::size_t end = at + document.size();
+  Record record{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(document.size())};
+  if (!look_at(document, record)) return false;
+  refusal_.reset();
+  record.edits = static_cast<std::uint32_t>(edits_.size());
+  std::size_t next = 0;
+  emit_record(record, next, at, out);
+  out.keep(at, end);
+  close_lengths(end, end, out);
   return true;
 }
 
@@ -186,11 +203,11 @@ void InsertRewriter::emit_missing(const Record& record, std::size_t at, wire::Pa
   std::size_t grown = 0;
   for (std::uint32_t left = record.missing; left != 0; left &= left - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(left));
-    grown += Added::size((*insert_->plan)[i].path.back(), (*values_)[i][used_[i]]);
+    grown += Added::size((*assignments_)[i].path.back(), values_[i][used_[i]]);
   }
   const std::size_t end = record.at + record.size;
   if (!wire::PatchedMessage::copies(end - at)) return emit_slices(record, grown, at, out);
-  const std::uint8_t* const from = insert_->message.message().data();
+  const std::uint8_t* const from = message_.data();
   const auto size = static_cast<std::size_t>(load_i32(from + record.parent));
   const std::size_t nul = record.parent + size - 1;
   const std::uint32_t id = record.missing & plan_->front;
@@ -216,8 +233,7 @@ void InsertRewriter::emit_missing(const Record& record, std::size_t at, wire::Pa
 /// The same if that is too much to be copied.
 void InsertRewriter::emit_slices(const Record& record, std::size_t grown, std::size_t at,
                                  wire::PatchedMessage& out) {
-  const auto size =
-      static_cast<std::size_t>(load_i32(insert_->message.message().data() + record.parent));
+  const auto size = static_cast<std::size_t>(load_i32(message_.data() + record.parent));
   const std::size_t nul = record.parent + size - 1;
   const std::uint32_t id = record.missing & plan_->front;
   const auto add = [&](std::uint32_t bits) {
@@ -246,7 +262,7 @@ bool InsertRewriter::changes_once(const Record& record, std::size_t next, std::s
   const Edit& last = edits_[record.edits - 1];
   const std::size_t depth = last.depth;
   if (!last.has_value() || record.edits - next != depth + 2) return false;
-  return depth + 1 == (*insert_->plan)[last.assignment].path.size();
+  return depth + 1 == (*assignments_)[last.assignment].path.size();
 }
 
 /// Writes all up to the end of such a document, from `at` on.
@@ -254,11 +270,11 @@ void InsertRewriter::emit_change(const Record& record, std::size_t& next, std::s
                                  wire::PatchedMessage& out) {
   close_lengths(record.at, at, out);
   const Edit& change = edits_[record.edits - 1];
-  const ids::Values& values = (*values_)[change.assignment];
-  const Added element{(*insert_->plan)[change.assignment].path.back(), values.type(),
+  const ids::Values& values = values_[change.assignment];
+  const Added element{(*assignments_)[change.assignment].path.back(), values.type(),
                       values[used_[change.assignment]++]};
   const std::size_t end = record.at + record.size;
-  const std::uint8_t* const from = insert_->message.message().data();
+  const std::uint8_t* const from = message_.data();
   const std::size_t kept = change.at + change.remove;
   const auto grown =
       static_cast<std::int32_t>(element.size()) - static_cast<std::int32_t>(change.remove);
@@ -310,10 +326,10 @@ void InsertRewriter::emit_elements(std::span<const Edit> edits, wire::PatchedMes
   element_.clear();
   std::vector<const Edit*> elements;
   for (const Edit& edit : edits) {
-    const Assignment& target = (*insert_->plan)[edit.assignment];
+    const Assignment& target = (*assignments_)[edit.assignment];
     if (edit.kind == EditKind::driver_id) {
       bson::append_head(element_, bson::Type::object_id, target.rule->keep_driver_id);
-      element_.append(insert_->message.message().subspan(edit.from, 12));
+      element_.append(message_.subspan(edit.from, 12));
     } else if (edits.size() == 1 && edit.depth + 1U == target.path.size()) {
       emit_value(edit, element_);
     } else {
@@ -331,7 +347,7 @@ void InsertRewriter::emit_elements(std::span<const Edit> edits, wire::PatchedMes
 void InsertRewriter::emit_level(std::span<const Edit* const> edits, std::size_t depth,
                                 Buffer& out) {
   const auto path = [&](const Edit* edit) -> const auto& {
-    return (*insert_->plan)[edit->assignment].path;
+    return (*assignments_)[edit->assignment].path;
   };
   for (std::size_t i = 0; i < edits.size(); ++i) {
     const std::string& name = path(edits[i])[depth];
@@ -351,8 +367,8 @@ void InsertRewriter::emit_level(std::span<const Edit* const> edits, std::size_t 
 }
 
 void InsertRewriter::emit_value(const Edit& edit, Buffer& out) {
-  const ids::Values& values = (*values_)[edit.assignment];
-  bson::append_head(out, values.type(), (*insert_->plan)[edit.assignment].path.back());
+  const ids::Values& values = values_[edit.assignment];
+  bson::append_head(out, values.type(), (*assignments_)[edit.assignment].path.back());
   out.append(values[used_[edit.assignment]++]);
 }
 
@@ -364,8 +380,7 @@ std::int64_t InsertRewriter::grown(std::size_t at, const wire::PatchedMessage& o
 /// All up to `at` has been written.
 void InsertRewriter::open_length(std::size_t at, std::size_t end, wire::PatchedMessage& out) {
   const std::int64_t before = grown(at, out);
-  lengths_.push_back(
-      {out.add_i32(), load_i32(insert_->message.message().data() + at) - before, end});
+  lengths_.push_back({out.add_i32(), load_i32(message_.data() + at) - before, end});
 }
 
 std::int64_t InsertRewriter::value_of(const OpenLength& length, std::size_t at,
@@ -381,9 +396,10 @@ void InsertRewriter::close_lengths(std::size_t end, std::size_t at, wire::Patche
   }
 }
 
-void InsertRewriter::finish(std::size_t at, wire::PatchedMessage& out) {
-  const bool checksum = insert_->message.has(wire::flag::kChecksumPresent);
-  const std::size_t end = insert_->message.message().size() - (checksum ? 4 : 0);
+void InsertRewriter::finish(const wire::OpMsgView& message, std::size_t at,
+                            wire::PatchedMessage& out) {
+  const bool checksum = message.has(wire::flag::kChecksumPresent);
+  const std::size_t end = message_.size() - (checksum ? 4 : 0);
   out.keep(at, end);
   close_lengths(std::numeric_limits<std::size_t>::max(), end, out);
   if (checksum) out.add_checksum();

@@ -281,7 +281,7 @@ CommandError NextExchange::no_rule() const {
 CommandError NextExchange::none(const ids::Error& error) const {
   const bool passes = error.code == ids::Errc::unavailable;
   const bool repeats = bson::find(request_.message.body(), "txnNumber").has_value();
-  return {code_of(error.code), no_value_text(request_.ns(), *request_.assignment, error),
+  return {code_of(error.code), no_value_text(*request_.assignment, error),
           passes && repeats ? kRetryableWriteError : std::string_view{}};
 }
 

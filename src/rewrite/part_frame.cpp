@@ -1,8 +1,10 @@
 #include "rewrite/part_frame.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/guard_stage.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -18,23 +20,31 @@ Bytes elements_of(Bytes document) {
 
 }  // namespace
 
-PartFrame::PartFrame(const wire::OpMsgView& client, const WriteCommand& command,
-                     const WritePart& part, wire::PatchedMessage& out)
-    : client_(client), command_(command), part_(part), out_(out) {
-  out.start(client.message());
+PartFrame::PartFrame(const WriteRequest& write, const WritePart& part, wire::PatchedMessage& out)
+    : write_(write), client_(write.message), part_(part), out_(out) {
+  out.start(client_.message());
   message_size_ = out.add_i32();
   out.set_i32(out.add_i32(), part.request_id);
   out.keep(8, wire::kSectionsOffset);
   body();
-  *out.add(1) = 1;
-  section_start_ = out.size();
-  section_size_ = out.add_i32();
-  out.add(as_bytes(command.identifier()));
-  *out.add(1) = 0;
+  if (write.command.kind == WriteKind::bulk_write) ns_info();
+  begin_section(write.command.identifier());
 }
 
-/// Writes the section of kind 0: the client's fields, except those that depend on which statements
-/// the command carries.
+/// True for the fields that depend on which statements the command carries, or on where they are.
+bool PartFrame::leaves_out(const bson::Element& field) const {
+  if (field.key == write_.command.identifier()) return true;
+  if (write_.command.kind == WriteKind::bulk_write) {
+    if (field.key == "nsInfo" || (write_.all_results && field.key == "errorsOnly")) return true;
+  }
+  if (!part_.instead.empty() && bson::find(part_.instead, field.key)) return true;
+  if (part_.options == nullptr) return false;
+  const bool begins =
+      !part_.first && part_.options->in_transaction && begins_transaction(field.key);
+  return begins || field.key == "maxTimeMS" || field.key == "stmtId" || field.key == "stmtIds";
+}
+
+/// Writes the section of kind 0: the client's fields that stay, and those in place of the others.
 void PartFrame::body() {
   const Bytes body = client_.body();
   const auto offset = [&](const std::uint8_t* at) {
@@ -48,36 +58,71 @@ void PartFrame::body() {
   Buffer added;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
-    const bool time = options != nullptr && field->key == "maxTimeMS";
-    const bool numbers = options != nullptr && (field->key == "stmtId" || field->key == "stmtIds");
-    const bool begins = !part_.first && options->in_transaction && begins_transaction(field->key);
-    const bool replaced = !part_.instead.empty() && bson::find(part_.instead, field->key);
-    if (field->key != command_.identifier() && !time && !numbers && !begins && !replaced) continue;
+    if (!leaves_out(*field)) continue;
     out_.keep(at, offset(field->begin));
     at = offset(field->end());
-    if (!time || !part_.max_time_ms) continue;
+    if (field->key != "maxTimeMS" || !part_.max_time_ms) continue;
     added.clear();
     bson::append_int64(added, field->key, *part_.max_time_ms);
     out_.add(added.view());
   }
   out_.keep(at, offset(body.data()) + body.size() - 1);
-  if (!part_.instead.empty()) out_.add(elements_of(part_.instead));
+  added.clear();
+  if (!part_.instead.empty()) added.append(elements_of(part_.instead));
+  if (write_.command.kind != WriteKind::bulk_write) {
+    for (const NamedCollection& each : part_.named) append_uuid(each.uuid, added);
+  }
   if (options != nullptr && options->has_txn_number && !options->in_transaction) {
-    added.clear();
     bson::append_head(added, bson::Type::array, "stmtIds");
     bson::Scope array(added);
     for (std::size_t i = 0; i < part_.statements.size(); ++i) {
       bson::append_int32(added, std::to_string(i), options->number_of(part_.statements[i]));
     }
     array.close();
-    out_.add(added.view());
   }
+  out_.add(added.view());
   *out_.add(1) = 0;
   out_.set_i32(size, static_cast<std::int64_t>(out_.size() - start));
 }
 
-void PartFrame::close() {
+/// Writes the collections of a bulkWrite. They are few and short: copied.
+void PartFrame::ns_info() {
+  begin_section("nsInfo");
+  Buffer copy;
+  Statements entries(write_.command.ns_info, write_.command.ns_info_in_array);
+  while (const auto entry = entries.next()) {
+    const auto ns = bson::find(*entry, "ns");
+    const auto named = std::ranges::find_if(part_.named, [&](const NamedCollection& each) {
+      return ns && ns->type == bson::Type::string && ns->text() == each.ns;
+    });
+    if (named == part_.named.end() || bson::find(*entry, "collectionUUID")) {
+      out_.add(*entry);
+      continue;
+    }
+    copy.clear();
+    bson::Scope document(copy);
+    copy.append(elements_of(*entry));
+    append_uuid(named->uuid, copy);
+    document.close();
+    out_.add(copy.view());
+  }
+  end_section();
+}
+
+void PartFrame::begin_section(std::string_view identifier) {
+  *out_.add(1) = 1;
+  section_start_ = out_.size();
+  section_size_ = out_.add_i32();
+  out_.add(as_bytes(identifier));
+  *out_.add(1) = 0;
+}
+
+void PartFrame::end_section() {
   out_.set_i32(section_size_, static_cast<std::int64_t>(out_.size() - section_start_));
+}
+
+void PartFrame::close() {
+  end_section();
   const bool checksum = client_.has(wire::flag::kChecksumPresent);
   out_.set_i32(message_size_, static_cast<std::int64_t>(out_.size() + (checksum ? 4 : 0)));
   if (checksum) out_.add_checksum();

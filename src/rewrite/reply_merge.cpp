@@ -160,6 +160,13 @@ std::size_t most_bytes(const Assigned& assigned) {
   return kBareError + assigned.field.size() + assigned.value.size();
 }
 
+/// True for the numbers of a reply that are added up, except `n`.
+bool is_sum(std::string_view field) {
+  static constexpr auto kSums = std::to_array<std::string_view>(
+      {"nModified", "nInserted", "nMatched", "nUpserted", "nDeleted"});
+  return std::ranges::find(kSums, field) != kSums.end();
+}
+
 template <class Each>
 void for_each(const bson::Element& array, Each each) {
   if (array.type != bson::Type::array) return;
@@ -212,8 +219,11 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
       const auto statement = static_cast<std::int32_t>(number.as_integer().value_or(0));
       if (retried_.insert(statement).second) retried_in_order_.push_back(statement);
     });
-  } else if (field.key == "nModified") {
-    modified_ += field.as_integer().value_or(0);
+  } else if (is_sum(field.key)) {
+    const auto sum = sums_.try_emplace(std::string(field.key), 0).first;
+    sum->second += field.as_integer().value_or(0);
+  } else if (field.key == "cursor") {
+    add_results(field, statements);
   } else if (field.key == "upserted") {
     for_each(field, [&](const bson::Element& entry) {
       const auto index = bson::find(entry.value, "index");
@@ -230,6 +240,30 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
       if (std::ranges::find(labels_, text) == labels_.end()) labels_.push_back(text);
     });
   }
+}
+
+/// Notes the successes in the cursor of a bulkWrite: add_errors() has the others.
+void ReplyMerge::add_results(const bson::Element& cursor,
+                             std::span<const std::int32_t> statements) {
+  const auto batch = bson::find(cursor.value, "firstBatch");
+  if (!batch) return;
+  for_each(*batch, [&](const bson::Element& result) {
+    const auto ok = bson::find(result.value, "ok");
+    if (ok->as_integer() != 1) return;
+    const auto index = bson::find(result.value, "idx")->as_integer();
+    const std::int32_t statement = statements[static_cast<std::size_t>(*index)];
+    if (bson::find(result.value, "upserted")) inserted_.insert(statement);
+    if (hides_successes_) return;
+    Buffer copy;
+    copy.append(result.value);
+    successes_.insert_or_assign(statement, std::move(copy));
+  });
+}
+
+/// True if some statement has changed something.
+bool ReplyMerge::has_written() const {
+  return n_.value_or(0) > 0 ||
+         std::ranges::any_of(sums_, [](const auto& sum) { return sum.second > 0; });
 }
 
 /// Writes the merged reply in the order of the last reply's fields. Fields that the last reply
@@ -254,9 +288,14 @@ class ReplyMerge::Writer {
       time(merge_.operation_time_, operation_time_done_);
     } else if (field.key == "$clusterTime") {
       time(merge_.cluster_time_, cluster_time_done_);
-    } else if (field.key == "nModified") {
+    } else if (is_sum(field.key)) {
       upserted();
-      bson::append_int32(out_, "nModified", static_cast<std::int32_t>(merge_.modified_));
+      const auto sum = merge_.sums_.find(field.key)->second;
+      bson::append_int32(out_, field.key, static_cast<std::int32_t>(sum));
+    } else if (field.key == "nErrors") {
+      bson::append_int32(out_, field.key, static_cast<std::int32_t>(merge_.errors_.size()));
+    } else if (field.key == "cursor") {
+      cursor(field.value);
     } else if (field.key == "upserted") {
       upserted();
     } else if (field.key == "writeErrors" || field.key == "retriedStmtIds") {
@@ -289,16 +328,20 @@ class ReplyMerge::Writer {
       for (const auto& [index, entry] : merge_.upserted_) {
         bson::append_inside(out_, bson::Type::document, std::to_string(i++), [&] {
           bson::append_int32(out_, "index", index);
-          append_without_index(entry.view());
+          append_without(entry.view(), kOfError);
         });
       }
     });
   }
 
-  void append_without_index(Bytes entry) {
+  using Names = std::span<const std::string_view>;
+  static constexpr auto kOfError = std::to_array<std::string_view>({"index"});
+  static constexpr auto kOfResult = std::to_array<std::string_view>({"idx", "ok"});
+
+  void append_without(Bytes entry, Names names) {
     bson::Elements fields(entry);
     while (const auto field = fields.next()) {
-      if (field->key != "index") bson::append_copy(out_, *field);
+      if (std::ranges::find(names, field->key) == names.end()) bson::append_copy(out_, *field);
     }
   }
 
@@ -328,8 +371,42 @@ class ReplyMerge::Writer {
     array.close();
   }
 
+  /// The results of a bulkWrite, all in the first batch.
+  void cursor(Bytes last) {
+    std::vector<std::pair<std::int32_t, Bytes>> results;
+    for (const auto& [index, entry] : merge_.successes_) results.emplace_back(index, entry.view());
+    for (const auto& [index, entry] : merge_.errors_) results.emplace_back(index, entry.view());
+    std::ranges::sort(results, {}, [](const auto& result) { return result.first; });
+    bson::append_inside(out_, bson::Type::document, "cursor", [&] {
+      bson::append_int64(out_, "id", 0);
+      bson::append_inside(out_, bson::Type::array, "firstBatch", [&] {
+        for (std::size_t i = 0; i < results.size(); ++i) {
+          bson::append_inside(out_, bson::Type::document, std::to_string(i),
+                              [&] { result(results[i].first, results[i].second); });
+        }
+      });
+      if (const auto ns = bson::find(last, "ns")) bson::append_copy(out_, *ns);
+    });
+  }
+
+  void result(std::int32_t index, Bytes entry) {
+    const auto ok = bson::find(entry, "ok");
+    bson::append_copy(out_, *ok);
+    bson::append_int32(out_, "idx", index);
+    if (ok->as_integer() != 1) {
+      error(index, entry, kOfResult);
+    } else {
+      append_without(entry, kOfResult);
+    }
+  }
+
   void write_error(std::int32_t index, Bytes entry) {
     bson::append_int32(out_, "index", index);
+    error(index, entry, kOfError);
+  }
+
+  /// Writes an error, except for these fields, which stand in front of it.
+  void error(std::int32_t index, Bytes entry, Names before) {
     const auto code = bson::find(entry, "code");
     const auto refusal = std::ranges::lower_bound(refused_, index, {}, &RefusedDocument::index);
     if (refusal != refused_.end() && refusal->index == index &&
@@ -344,7 +421,7 @@ class ReplyMerge::Writer {
       bson::append_copy(out_, *code);
       return bson::append_string(out_, "errmsg", "");
     }
-    append_without_index(entry);
+    append_without(entry, before);
   }
 
   /// True if there is room for a text; takes the room.
@@ -358,7 +435,7 @@ class ReplyMerge::Writer {
     if (std::exchange(labels_done_, true)) return;
     std::vector<std::string> labels = merge_.labels_;
     // It may be true of one command, but not of all.
-    if (merge_.n_.value_or(0) > 0) std::erase(labels, kNoWritesPerformed);
+    if (merge_.has_written()) std::erase(labels, kNoWritesPerformed);
     if (labels.empty()) return;
     bson::append_head(out_, bson::Type::array, "errorLabels");
     bson::Scope array(out_);

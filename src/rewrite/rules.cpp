@@ -131,7 +131,7 @@ std::vector<Assignment> RuleSet::matching(std::string_view db, std::string_view 
       return starts_with(path, earlier.path) || starts_with(earlier.path, path);
     });
     if (taken) continue;
-    plan.push_back({&rules_[i], outcomes_[i].get(), i, std::move(path)});
+    plan.push_back({&rules_[i], outcomes_[i].get(), i, std::move(path), ns});
   }
   return plan;
 }
@@ -176,7 +176,7 @@ void RuleSet::add_id(std::vector<Assignment>& plan) const {
   if (std::ranges::any_of(plan, [](const auto& each) { return each.path.front() == "_id"; }))
     return;
   const std::size_t i = reserving->rule_index;
-  Assignment id{&id_rules_[i], id_outcomes_.get(), i, {"_id"}};
+  Assignment id{&id_rules_[i], id_outcomes_.get(), i, {"_id"}, reserving->ns};
   id.source = id_rules_[i].strategy->bind({}, nullptr).source;
   id.implied = true;
   plan.push_back(std::move(id));
@@ -225,7 +225,7 @@ Namespaces::Known Namespaces::look_up(std::string_view db, std::string_view coll
     known.passed_by.push_back({.assignment = &each,
                                .reason = ForwardReason::time_series,
                                .upserts = 1,
-                               .ns = ns_of(db, collection)});
+                               .past_the_rules = true});
   }
   return known;
 }

@@ -29,23 +29,37 @@ std::optional<WriteKind> write_kind(std::string_view command) {
   if (equals(command, "findAndModify") || equals(command, "findandmodify")) {
     return WriteKind::find_and_modify;
   }
+  if (equals(command, "bulkWrite")) return WriteKind::bulk_write;
   return std::nullopt;
 }
 
 std::string_view WriteCommand::identifier() const {
-  if (kind == WriteKind::find_and_modify) return {};
-  return kind == WriteKind::insert ? "documents" : "updates";
+  switch (kind) {
+    case WriteKind::insert:
+      return "documents";
+    case WriteKind::update:
+      return "updates";
+    case WriteKind::bulk_write:
+      return "ops";
+    case WriteKind::find_and_modify:
+      break;
+  }
+  return {};
 }
 
 std::optional<WriteCommand> WriteCommand::read(const wire::OpMsgView& message) {
   bson::Elements fields(message.body());
   const auto name = fields.next();
   const auto kind = name ? write_kind(name->key) : std::nullopt;
-  // mongod also accepts the deprecated symbol type.
-  if (!kind || (name->type != bson::Type::string && name->type != bson::Type::symbol)) return {};
+  if (!kind) return {};
   WriteCommand command;
   command.kind = *kind;
-  command.collection = name->text();
+  const bool is_bulk = *kind == WriteKind::bulk_write;  // which names its collections elsewhere
+  if (!is_bulk) {
+    // mongod also accepts the deprecated symbol type.
+    if (name->type != bson::Type::string && name->type != bson::Type::symbol) return {};
+    command.collection = name->text();
+  }
   const std::string_view identifier = command.identifier();
   std::size_t dbs = 0;
   std::size_t arrays = 0;
@@ -58,11 +72,16 @@ std::optional<WriteCommand> WriteCommand::read(const wire::OpMsgView& message) {
       ++dbs;
     } else if (!identifier.empty() && field->key == identifier) {
       // MongoDB 4.4 takes {"0": …} as well (observed, 4.4.2); later ones refuse it.
-      const bool is_list = field->type == bson::Type::array || field->type == bson::Type::document;
+      const bool is_list =
+          field->type == bson::Type::array || (field->type == bson::Type::document && !is_bulk);
       if (!is_list) return {};
       command.statements = field->value;
       command.array_element = {field->begin, field->end()};
       ++arrays;
+    } else if (is_bulk && equals(field->key, "nsInfo")) {
+      if (field->type != bson::Type::array || command.ns_info_in_array) return {};
+      command.ns_info = field->value;
+      command.ns_info_in_array = true;
     } else if (!identifier.empty() && equals(field->key, "stmtIds") &&
                field->type == bson::Type::array) {
       command.stmt_ids = field->value;
@@ -74,7 +93,14 @@ std::optional<WriteCommand> WriteCommand::read(const wire::OpMsgView& message) {
     if (message.sequence_count() > 0) return {};
     return command;
   }
-  if (arrays + message.sequence_count() != 1) return {};
+  const std::size_t ns_infos = is_bulk ? 1 : 0;
+  const std::size_t in_body = arrays + (command.ns_info_in_array ? 1 : 0);
+  if (arrays > 1 || in_body + message.sequence_count() != 1 + ns_infos) return {};
+  if (is_bulk && !command.ns_info_in_array) {
+    const auto ns_info = message.sequence("nsInfo");
+    if (!ns_info) return {};
+    command.ns_info = ns_info->documents;
+  }
   if (arrays == 1) return command;
   command.sequence = message.sequence(identifier);
   if (!command.sequence) return {};
@@ -102,10 +128,8 @@ bool WriteCommand::repeats_stmt_id() const {
   return std::ranges::adjacent_find(numbers) != numbers.end();
 }
 
-Statements::Statements(const WriteCommand& command)
-    : at_(command.statements.data()),
-      end_(at_ + command.statements.size()),
-      in_array_(command.in_array()) {
+Statements::Statements(Bytes all, bool in_array)
+    : at_(all.data()), end_(at_ + all.size()), in_array_(in_array) {
   if (!in_array_) return;
   at_ += 4;
   --end_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,103 +22,97 @@ std::int64_t as_signed(std::size_t size) {
 
 // ---- reading ---------------------------------------------------------------------------------
 
-/// Scans the statements of one command.
-class UpsertScan {
- public:
-  UpsertScan(const WriteRequest& write, GivenValues& given) : write_(write), given_(given) {}
-
-  /// Returns false if mongod will refuse the command.
-  [[nodiscard]] bool run(ScanResult& result) {
-    Statements statements(write_.command);
-    std::int32_t index = 0;
-    for (; const auto statement = statements.next(); ++index) {
-      if (static_cast<std::size_t>(index) == kMaxBatch) return false;
-      const auto found = UpsertStatement::read(*statement, write_.command.kind);
-      if (!found || !add(*found, index, result)) return false;
-      given_.upserts.push_back(found->parts(write_.message.message()));
-      if (given_.given.size() <= kMostValues) continue;
-      result.kind = ScanResult::Kind::failed;
-      result.error = too_large();
-      return true;
-    }
-    result.statements = static_cast<std::size_t>(index);
-    return !statements.malformed();
+void count(const Forwarded& statement, std::vector<Forwarded>& forwarded) {
+  const auto same = std::ranges::find_if(forwarded, [&](const Forwarded& each) {
+    return each.assignment == statement.assignment && each.reason == statement.reason &&
+           each.brings_value == statement.brings_value;
+  });
+  if (same != forwarded.end()) {
+    ++same->upserts;
+  } else {
+    forwarded.push_back(statement);
   }
+}
 
- private:
-  [[nodiscard]] bool add(const UpsertStatement& statement, std::int32_t index, ScanResult& result) {
-    for (std::size_t i = 0; i < write_.plan->size(); ++i) {
-      const Assignment& assignment = (*write_.plan)[i];
-      const UpsertVerdict verdict = judge(statement, assignment);
-      if (verdict.kind == UpsertVerdict::Kind::malformed) return false;
-      if (verdict.kind == UpsertVerdict::Kind::assign) {
-        given_.given.push_back({index, static_cast<std::uint16_t>(i), 0});
-        if (assignment.sequences != nullptr) choose_sequence(statement, i);
-        continue;
-      }
-      if (statement.kind == UpsertStatement::Kind::plain || assignment.implied) continue;
-      if (brings_zero(statement, *assignment.rule)) result.leaves_zero = &assignment;
-      if (verdict.kind != UpsertVerdict::Kind::forward) continue;
-      count({&assignment, verdict.reason, 1, brings_value(statement, *assignment.rule)},
-            result.forwarded);
+/// Notes which sequence the next value of the assignment comes from, as for a document. judge() has
+/// admitted the statement.
+void choose_sequence(const UpsertStatement& statement, const ids::Sequences& sequences,
+                     GivenSequences& its) {
+  const auto values = known_values(statement, sequences.fields());
+  // Only the date decides: the same for all statements of a command, also at midnight.
+  if (values->empty() && !its.all.empty()) return its.of_value.push_back(0);
+  its.add_value(sequences.sequence(*values));
+}
+
+/// Scans the statements of one command. Returns false if mongod will refuse it.
+bool scan_all(const WriteRequest& write, GivenValues& given, ScanResult& result) {
+  Statements statements(write.command);
+  std::int32_t index = 0;
+  for (; const auto statement = statements.next(); ++index) {
+    if (static_cast<std::size_t>(index) == kMaxBatch) return false;
+    const auto found = UpsertStatement::read(*statement, write.command.kind);
+    if (!found || !scan_upsert(*found, index, {write.plan, 0}, *write.plan, given, result)) {
+      return false;
     }
+    given.upserts.push_back(found->parts(write.message.message()));
+    if (given.given.size() <= kMostValues) continue;
+    result.kind = ScanResult::Kind::failed;
+    result.error = too_large();
     return true;
   }
+  result.statements = static_cast<std::size_t>(index);
+  return !statements.malformed();
+}
 
-  /// Notes which sequence the next value of the assignment comes from, as for a document. judge()
-  /// has admitted the statement.
-  void choose_sequence(const UpsertStatement& statement, std::size_t assignment) {
-    const ids::Sequences& sequences = *(*write_.plan)[assignment].sequences;
-    given_.sequences.resize(write_.plan->size());
-    GivenSequences& its = given_.sequences[assignment];
-    const auto values = known_values(statement, sequences.fields());
-    // Only the date decides: the same for all statements of a command, also at midnight.
-    if (values->empty() && !its.all.empty()) return its.of_value.push_back(0);
-    its.add_value(sequences.sequence(*values), known_[assignment]);
-  }
-
-  static void count(const Forwarded& statement, std::vector<Forwarded>& forwarded) {
-    const auto same = std::ranges::find_if(forwarded, [&](const Forwarded& each) {
-      return each.assignment == statement.assignment && each.reason == statement.reason &&
-             each.brings_value == statement.brings_value;
-    });
-    if (same != forwarded.end()) {
-      ++same->upserts;
-    } else {
-      forwarded.push_back(statement);
-    }
-  }
-
-  const WriteRequest& write_;
-  GivenValues& given_;
-  std::map<std::size_t, GivenSequences::Known> known_;  // by assignment
-};
-
-CommandError refused_upsert(const WriteRequest& write, const Forwarded& forwarded) {
+CommandError refused_upsert(const Forwarded& forwarded) {
   return {ErrorCode::operation_failed,
-          "mongo-idproxy: an upsert into " + write.ns() + " can get no value for field '" +
-              forwarded.assignment->rule->field + "' (" + std::string(name_of(forwarded.reason)) +
-              "), and the rule's `upserts` is refuse; " +
+          "mongo-idproxy: an upsert into " + forwarded.assignment->ns +
+              " can get no value for field '" + forwarded.assignment->rule->field + "' (" +
+              std::string(name_of(forwarded.reason)) + "), and the rule's `upserts` is refuse; " +
               std::string(way_out_of(forwarded.reason, forwarded.assignment->rule->field))};
 }
 
 }  // namespace
 
-ScanResult scan_upserts(const WriteRequest& write, GivenValues& given) {
-  ScanResult result;
-  if (!UpsertScan(write, given).run(result)) {
-    given = {};
-    return {};
+bool scan_upsert(const UpsertStatement& statement, std::int32_t index, const BulkNamespace& ns,
+                 const Plan& all, GivenValues& given, ScanResult& result) {
+  for (std::size_t i = 0; i < ns.plan->size(); ++i) {
+    const Assignment& assignment = all[ns.first + i];
+    const UpsertVerdict verdict = judge(statement, assignment);
+    if (verdict.kind == UpsertVerdict::Kind::malformed) return false;
+    if (verdict.kind == UpsertVerdict::Kind::assign) {
+      given.given.push_back({index, static_cast<std::uint16_t>(ns.first + i), 0});
+      if (assignment.sequences == nullptr) continue;
+      given.sequences.resize(all.size());
+      choose_sequence(statement, *assignment.sequences, given.sequences[ns.first + i]);
+      continue;
+    }
+    if (statement.kind == UpsertStatement::Kind::plain || assignment.implied) continue;
+    if (brings_zero(statement, *assignment.rule)) result.leaves_zero = &assignment;
+    if (verdict.kind != UpsertVerdict::Kind::forward) continue;
+    count({&assignment, verdict.reason, 1, brings_value(statement, *assignment.rule)},
+          result.forwarded);
   }
-  if (result.kind == ScanResult::Kind::failed) return result;
+  return true;
+}
+
+bool fails_for_upserts(ScanResult& result) {
   const auto refused = std::ranges::find_if(result.forwarded, [](const Forwarded& each) {
     return each.assignment->rule->upserts == Upserts::refuse && !each.brings_value;
   });
-  if (refused != result.forwarded.end()) {
-    result.kind = ScanResult::Kind::failed;
-    result.error = refused_upsert(write, *refused);
-    return result;
+  if (refused == result.forwarded.end()) return false;
+  result.kind = ScanResult::Kind::failed;
+  result.error = refused_upsert(*refused);
+  return true;
+}
+
+ScanResult scan_upserts(const WriteRequest& write, GivenValues& given) {
+  ScanResult result;
+  if (!scan_all(write, given, result)) {
+    given = {};
+    return {};
   }
+  if (result.kind == ScanResult::Kind::failed || fails_for_upserts(result)) return result;
   if (given.given.empty()) return result;
   number_values(*write.plan, given);
   result.size = write.message.message().size();
@@ -129,20 +122,20 @@ ScanResult scan_upserts(const WriteRequest& write, GivenValues& given) {
 
 namespace {
 
-/// The fields that a statement of update may have, and their types. mongod refuses a whole command
-/// with another field in one of its statements.
-bool known_field(const bson::Element& field) {
+/// True if the field has a type that mongod accepts. Only for fields that a statement may have.
+bool has_known_type(const bson::Element& field) {
   using bson::Type;
   const auto is = [&](std::initializer_list<Type> types) {
     return std::ranges::find(types, field.type) != types.end();
   };
-  if (field.key == "q" || field.key == "c" || field.key == "collation" || field.key == "sort") {
-    return is({Type::document});
-  }
-  if (field.key == "u") return is({Type::document, Type::array});
+  if (field.key == "u" || field.key == "updateMods") return is({Type::document, Type::array});
   if (field.key == "multi" || field.key == "upsert") return is({Type::boolean});
   if (field.key == "hint") return is({Type::document, Type::string});
-  if (field.key != "arrayFilters" || field.type != Type::array) return false;
+  if (field.key == "insert" || field.key == "update" || field.key == "delete") {
+    return is({Type::int32});
+  }
+  if (field.key != "arrayFilters") return is({Type::document});
+  if (field.type != Type::array) return false;
   bson::Elements filters(field.value);
   while (const auto filter = filters.next()) {
     if (filter->type != Type::document) return false;
@@ -150,28 +143,32 @@ bool known_field(const bson::Element& field) {
   return true;
 }
 
-bool separable_statement(Bytes statement) {
+}  // namespace
+
+bool separable_statement(Bytes statement, std::span<const std::string_view> known,
+                         std::size_t needed) {
+  constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
+  if (as_signed(statement.size()) > bson::kMaxInternalDocument) return false;
+  if (!bson::well_formed(statement, kLevels)) return false;
   std::vector<std::string_view> names;
   bson::Elements fields(statement);
   while (const auto field = fields.next()) {
-    if (!known_field(*field)) return false;
+    if (std::ranges::find(known, field->key) == known.end() || !has_known_type(*field))
+      return false;
     if (std::ranges::find(names, field->key) != names.end()) return false;
     names.push_back(field->key);
   }
-  const auto has = [&](std::string_view name) {
+  return std::ranges::all_of(known.first(needed), [&](std::string_view name) {
     return std::ranges::find(names, name) != names.end();
-  };
-  return has("q") && has("u");
+  });
 }
 
-}  // namespace
-
 bool separable_updates(const WriteCommand& command) {
-  constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
+  static constexpr auto kFields = std::to_array<std::string_view>(
+      {"q", "u", "multi", "upsert", "hint", "collation", "arrayFilters", "c", "sort"});
   Statements statements(command);
   while (const auto statement = statements.next()) {
-    if (as_signed(statement->size()) > bson::kMaxInternalDocument) return false;
-    if (!bson::well_formed(*statement, kLevels) || !separable_statement(*statement)) return false;
+    if (!separable_statement(*statement, kFields, 2)) return false;
   }
   return !statements.malformed() && statements.plain_keys();
 }
@@ -311,7 +308,7 @@ void emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
   if (write.command.kind == WriteKind::find_and_modify) {
     return emit_find_and_modify(write, given, part, out);
   }
-  PartFrame frame(write.message, write.command, part, out);
+  PartFrame frame(write, part, out);
   for (const std::int32_t index : part.statements) {
     const UpsertEdit edit(write, given, index);
     edit.write(write.message.message(), edit.statement().whole, out);

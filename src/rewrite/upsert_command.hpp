@@ -5,6 +5,7 @@
 
 #include "idproxy/rewrite/write.hpp"
 #include "idproxy/wire/patched_message.hpp"
+#include "rewrite/upsert_statement.hpp"
 
 /// Puts generated values into the upserts of an update or findAndModify, as a Plan says.
 namespace idproxy::rewrite {
@@ -12,6 +13,14 @@ namespace idproxy::rewrite {
 /// As InsertRewriter::scan(). Keeps what it has read of each statement in `given`, from which the
 /// other functions have it. Counts those upserts that get no value of a rule by their reason.
 [[nodiscard]] ScanResult scan_upserts(const WriteRequest& write, GivenValues& given);
+/// Scans one statement of a command, of which `all` has the rules of `ns`: notes in `given` which
+/// values it gets, and counts it in `result` if it is an upsert that does not get one. Returns
+/// false if mongod will refuse the command.
+[[nodiscard]] bool scan_upsert(const UpsertStatement& statement, std::int32_t index,
+                               const BulkNamespace& ns, const Plan& all, GivenValues& given,
+                               ScanResult& result);
+/// True if the command fails because a rule refuses upserts that get no value: `result` says so.
+[[nodiscard]] bool fails_for_upserts(ScanResult& result);
 /// Writes the whole message with these values.
 void emit_upserts(const WriteRequest& write, const GivenValues& given, wire::PatchedMessage& out);
 
@@ -25,5 +34,8 @@ void emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
                           const WritePart& part, wire::PatchedMessage& out);
 /// True if no statement can make mongod refuse the whole command instead of only that statement.
 [[nodiscard]] bool separable_updates(const WriteCommand& command);
+/// The same of one statement, whose fields may have these names; it must have the first `needed`.
+[[nodiscard]] bool separable_statement(Bytes statement, std::span<const std::string_view> known,
+                                       std::size_t needed);
 
 }  // namespace idproxy::rewrite

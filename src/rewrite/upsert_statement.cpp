@@ -1,5 +1,6 @@
 #include "rewrite/upsert_statement.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <string>
@@ -39,19 +40,22 @@ struct Fields {
   std::optional<bson::Element> filter, update, upsert, multi, remove;
 
   /// Returns false if a field is repeated or the statement is malformed.
-  [[nodiscard]] bool read(Bytes statement, bool in_batch) {
-    const std::array<std::pair<std::string_view, std::optional<bson::Element>*>, 4> all{
-        {{in_batch ? "q" : "query", &filter},
-         {in_batch ? "u" : "update", &update},
-         {in_batch ? "multi" : "remove", in_batch ? &multi : &remove},
-         {"upsert", &upsert}}};
+  [[nodiscard]] bool read(Bytes statement, WriteKind kind) {
+    using Names = std::array<std::string_view, 5>;
+    static constexpr Names kUpdate{"q", "u", "upsert", "multi", ""};
+    static constexpr Names kFindAndModify{"query", "update", "upsert", "", "remove"};
+    static constexpr Names kBulkWrite{"filter", "updateMods", "upsert", "multi", ""};
+    const Names& names = kind == WriteKind::update            ? kUpdate
+                         : kind == WriteKind::find_and_modify ? kFindAndModify
+                                                              : kBulkWrite;
+    const std::array all{&filter, &update, &upsert, &multi, &remove};
     bson::Elements elements(statement);
     while (const auto element = elements.next()) {
-      for (const auto& [name, field] : all) {
-        if (element->key != name) continue;
-        if (field->has_value()) return false;
-        *field = *element;
-      }
+      const auto name = std::ranges::find(names, element->key);
+      if (name == names.end() || name->empty()) continue;
+      std::optional<bson::Element>& field = *all[static_cast<std::size_t>(name - names.begin())];
+      if (field) return false;
+      field = *element;
     }
     return !elements.malformed();
   }
@@ -68,9 +72,9 @@ bool is_absent(const std::optional<bson::Element>& field) {
 }  // namespace
 
 std::optional<UpsertStatement> UpsertStatement::read(Bytes statement, WriteKind kind) {
-  const bool in_batch = kind == WriteKind::update;
+  const bool in_batch = kind != WriteKind::find_and_modify;
   Fields fields;
-  if (!fields.read(statement, in_batch)) return std::nullopt;
+  if (!fields.read(statement, kind)) return std::nullopt;
   const Truth upsert = truth_of(fields.upsert);
   const Truth multi = truth_of(fields.multi);
   const Truth remove = truth_of(fields.remove);

@@ -8,8 +8,9 @@
 
 namespace idproxy::rewrite {
 
-/// A statement of update, {q, u, upsert, multi, …}, or a whole findAndModify, {query, update,
-/// upsert, …}. Views into its message.
+/// A statement of update, {q, u, upsert, multi, …}, an update of bulkWrite, {update, filter,
+/// updateMods, upsert, multi, …}, or a whole findAndModify, {query, update, upsert, …}. Views into
+/// its message.
 struct UpsertStatement {
   using Kind = UpsertParts::Kind;
   Kind kind = Kind::plain;

@@ -100,19 +100,18 @@ std::string_view retry_label(const wire::OpMsgView& write) {
 
 }  // namespace
 
-CommandError no_values(const wire::OpMsgView& write, std::string_view ns,
-                       const Assignment& assignment, const ids::Error& error) {
+CommandError no_values(const wire::OpMsgView& write, const Assignment& assignment,
+                       const ids::Error& error) {
   const bool passes = error.code == ids::Errc::unavailable;
-  return {code_of(error.code), no_value_text(ns, assignment, error),
+  return {code_of(error.code), no_value_text(assignment, error),
           passes ? retry_label(write) : std::string_view{}};
 }
 
-std::string no_value_text(std::string_view ns, const Assignment& assignment,
-                          const ids::Error& error) {
+std::string no_value_text(const Assignment& assignment, const ids::Error& error) {
   return std::string("mongo-idproxy: no value for field '")
       .append(assignment.rule->field)
       .append("' of ")
-      .append(ns)
+      .append(assignment.ns)
       .append(" (strategy ")
       .append(assignment.rule->strategy_name)
       .append("): ")

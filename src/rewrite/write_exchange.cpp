@@ -10,6 +10,7 @@
 #include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "rewrite/batch.hpp"
+#include "rewrite/bulk_write.hpp"
 #include "rewrite/upsert_command.hpp"
 
 namespace idproxy::rewrite {
@@ -25,6 +26,7 @@ Look look(Bytes body) {
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
     if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = Look::at_all;
+    if (equals(field->key, "nErrors") && field->as_integer() != 0) result = Look::at_all;
   }
   return fields.malformed() ? Look::malformed : result;
 }
@@ -63,6 +65,8 @@ Steps WriteExchange::write(Buffer* owner) {
     }
     co_await send();
     if (is_relayed()) co_return action::Relay{};
+    // What the reply to a bulkWrite has left for getMore.
+    while (const auto next = batch_->fetch(reply_, step())) co_await *next;
     // Sorts what is stored from what has collided, for which it may have to ask the server.
     while (const auto next = batch_->take(*reply_, step())) co_await *next;
     // Fresh values for what has collided.
@@ -172,8 +176,9 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   if (write_.plan->may_depend_on_time()) {
     write_.now = std::chrono::duration_cast<std::chrono::seconds>(context_->clock.wall());
   }
-  ScanResult result =
-      is_insert() ? workspace_->insert.scan(write_, given_) : scan_upserts(write_, given_);
+  ScanResult result = is_insert() ? workspace_->insert.scan(write_, given_)
+                      : is_bulk() ? scan_bulk(write_, given_, workspace_->insert)
+                                  : scan_upserts(write_, given_);
   driver_made_ = result.driver_made;
   leaves_zero_ = result.leaves_zero;
   if (result.kind == ScanResult::Kind::failed) return fail(result.error);
@@ -184,6 +189,7 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   refused_documents_ = refused_.size();
   assigned_ = given_.given.size();
   size_ = result.size;
+  write_.all_results = is_bulk() && wants_all_results(write_, given_);
   as_batch_ = takes_turns() || reserves_values();
   if (as_batch_) {
     if (auto fault = fault_in_batch()) return fail(*std::move(fault));
@@ -242,7 +248,7 @@ std::optional<Need> WriteExchange::lacks_guard() {
     case GuardVerdict::Kind::left_alone:
       break;
   }
-  if (batch_ == nullptr) {
+  if (batch_ == nullptr && !is_bulk()) {
     left_alone_ = verdict.assignment;
     return std::nullopt;
   }
@@ -311,7 +317,7 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
 
 Action WriteExchange::no_values_for(const Assignment& assignment, const ids::Error& error) {
   if (batch_ != nullptr) return batch_->no_values_for(assignment, error, step());
-  return fail(no_values(write_.message, write_.ns(), assignment, error));
+  return fail(no_values(write_.message, assignment, error));
 }
 
 Action WriteExchange::fail(CommandError error) {
@@ -340,16 +346,13 @@ Action WriteExchange::send() {
   refill(*workspace_);
   if (batch_ != nullptr) return batch_->send(step());
   if (is_large_unordered()) return send_batch();
-  if (guards_ && guards_->uuid()) {
-    // With the UUID of the collection whose index was seen.
-    Buffer fields;
-    bson::Scope all(fields);
-    append_uuid(*guards_->uuid(), fields);
-    all.close();
-    if (!emit_with(fields.view(), write_, given_, *workspace_, message_)) {
+  // Those whose indexes were seen.
+  const auto named = guards_ ? guards_->collections() : std::span<const NamedCollection>();
+  if (is_bulk() || !named.empty()) {
+    if (!emit_naming(named, write_, given_, *workspace_, message_)) {
       return fail({ErrorCode::operation_failed,
                    "mongo-idproxy: the keys of the array in a write must be \"0\", \"1\", … "
-                   "where a rule demands a unique index"});
+                   "in a bulkWrite, and where a rule demands a unique index"});
     }
   } else {
     emit();
@@ -398,7 +401,8 @@ Action WriteExchange::send_batch() {
 
 /// True if the write goes in several commands because of the number of its statements.
 bool WriteExchange::is_large_unordered() const {
-  if (statements_ <= kPartStatements || !acknowledged_ || assigned_ == 0) return false;
+  // The reply to a bulkWrite is a cursor: no number of errors makes it too large.
+  if (statements_ <= kPartStatements || !acknowledged_ || assigned_ == 0 || is_bulk()) return false;
   const auto options = divisible(write_.message, statements_);
   return options && !options->ordered && !options->in_transaction && separable(write_);
 }
@@ -437,8 +441,10 @@ bool WriteExchange::is_relayed() {
 /// give back those of upserts that found a document, to end a row of aborted transactions or of
 /// duplicates, or because the server loses writes.
 bool WriteExchange::wants_every_reply() const {
+  if (write_.all_results) return true;
   const auto wants = [&](const std::shared_ptr<ids::Source>& source) {
-    return source != nullptr && ((!is_insert() && source->lends()) || source->in_a_row());
+    return source != nullptr &&
+           ((!is_insert() && !is_bulk() && source->lends()) || source->in_a_row());
   };
   const bool any = std::ranges::any_of(*write_.plan, [&](const Assignment& assignment) {
     return assignment.rule->report || wants(assignment.source) || assignment.outcomes->in_a_row();

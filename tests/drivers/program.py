@@ -10,6 +10,10 @@ find          {coll, times, secondaryPreferred, comment}  {found}: how many, eac
 life          {coll, k}                                 {modified, n, inserted, deleted, document}
 upsert        {coll, op, keys}                          {matched, upserted}: the _id by the position
                                                         in keys; or {document}, as it is then
+bulk          {namespaces, count, ordered, verbose, transaction}: one bulkWrite of the client: documents k
+              into these by turns, then the upsert of a further one into the first; in a transaction,
+              if it is to be                            {inserted, upserted, results: how many the driver
+                                                        has, calls: of the callback}
 transactions  {coll, count, size, own}                  {calls, outcomes}, as the task
 watch         {coll}: opens a change stream             {}
 events        {count}: waits for so many                {events}: their fullDocument

@@ -29,6 +29,7 @@ enum Counted : std::uint8_t {
   requests_insert,
   requests_update,
   requests_find_and_modify,
+  requests_bulk_write,
   requests_hello,
   requests_status,
   requests_next,

@@ -103,10 +103,8 @@ class Exchange {
   [[nodiscard]] std::size_t assigned() const { return write_ ? write_->assigned() : 0; }
   [[nodiscard]] std::size_t refused() const { return write_ ? write_->refused() : 0; }
   /// When the write arrived, or the last reply with errors to it, by Clock::monotonic(). Only of a
-  /// write, as ns().
+  /// write.
   [[nodiscard]] std::chrono::nanoseconds since() const { return write_->since(); }
-  /// "db.collection". Only until the exchange's next event.
-  [[nodiscard]] std::string ns() const { return write_->ns(); }
   /// An `_id` rule for which all documents already had an ObjectId made by their driver; else null.
   /// Valid as long as the exchange.
   [[nodiscard]] const Assignment* driver_made() const {

@@ -27,13 +27,12 @@ struct Given {
 
 /// The sequences that the values of one assignment come from (ids::Sequences).
 struct GivenSequences {
-  std::vector<std::shared_ptr<ids::Source>> all;  ///< each once
-  std::vector<std::uint32_t> of_value;            ///< by value: an index in `all`
+  std::vector<std::shared_ptr<ids::Source>> all;                ///< each once
+  std::vector<std::uint32_t> of_value;                          ///< by value: an index in `all`
+  std::unordered_map<const ids::Source*, std::uint32_t> known;  ///< indexes in `all`
 
-  /// Indexes in `all`.
-  using Known = std::unordered_map<const ids::Source*, std::uint32_t>;
-  /// Notes that the next value comes from this sequence. `known`: those in `all`.
-  void add_value(std::shared_ptr<ids::Source> sequence, Known& known);
+  /// Notes that the next value comes from this sequence.
+  void add_value(std::shared_ptr<ids::Source> sequence);
 };
 
 /// The values that the statements of one command get.

@@ -14,7 +14,7 @@ namespace idproxy::rewrite {
 /// The combined answer of the guards of all rules whose values a write stores.
 struct GuardVerdict {
   enum class Kind {
-    ready,       ///< the write may be sent; with `uuid`, if there is one
+    ready,       ///< the write may be sent; it must name GuardStage::collections()
     waits,       ///< ask the guard of `assignment` first
     refused,     ///< there is no value for `assignment`: `error`
     left_alone,  ///< no rule applies to the collection after all
@@ -22,7 +22,6 @@ struct GuardVerdict {
   Kind kind = Kind::ready;
   const Assignment* assignment = nullptr;
   ids::Error error{};
-  std::optional<ids::CollectionUuid> uuid{};
 };
 
 /// Appends {collectionUUID: <uuid>} as an element. The server refuses each statement with error 361
@@ -31,21 +30,22 @@ struct GuardVerdict {
 void append_uuid(const ids::CollectionUuid& uuid, Buffer& out);
 
 /// The guards of a write. Asks them before each command, and tells them the server's answers about
-/// their collection.
+/// their collections, of which only a bulkWrite has several.
 class GuardStage {
  public:
   /// Borrows `plan`. `started`: when the write arrived, monotonic.
   GuardStage(const Plan& plan, std::chrono::nanoseconds started) : plan_(plan), started_(started) {}
 
-  /// Before a command. With `ready`, it must name uuid().
+  /// Before a command.
   [[nodiscard]] GuardVerdict ask(const GivenValues& given, Bytes body, WriteKind kind,
                                  std::chrono::nanoseconds now);
-  [[nodiscard]] const std::optional<ids::CollectionUuid>& uuid() const { return uuid_; }
+  /// Those that the last command names. Valid until ask().
+  [[nodiscard]] std::span<const NamedCollection> collections() const { return collections_; }
   /// How long the write may still wait. It waits as long as for values, from its arrival on or,
   /// once something `was_sent`, from the first moved() on.
   [[nodiscard]] std::chrono::nanoseconds patience(std::chrono::nanoseconds now,
                                                   bool was_sent) const;
-  /// True if this error says that the collection is not the one that the guards know.
+  /// True if this error says that a collection is not the one that the guards know.
   [[nodiscard]] bool is_moved(std::int64_t code) const;
   /// Event: the server has answered a statement with such an error.
   void moved(std::chrono::nanoseconds now);
@@ -57,7 +57,7 @@ class GuardStage {
  private:
   const Plan& plan_;
   const std::chrono::nanoseconds started_;
-  std::optional<ids::CollectionUuid> uuid_;  // of the collection that the last command named
+  std::vector<NamedCollection> collections_;
   std::optional<std::chrono::nanoseconds> moved_at_;  // when moved() was called first, monotonic
 };
 

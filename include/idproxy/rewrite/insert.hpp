@@ -37,6 +37,15 @@ class InsertRewriter {
   [[nodiscard]] bool emit_part(const WriteRequest& insert, const GivenValues& given,
                                const WritePart& part, wire::PatchedMessage& out);
 
+  /// The same for the documents of a bulkWrite, one by one. `given` must have room for the values
+  /// of its plan. Returns false if the document is malformed.
+  [[nodiscard]] bool scan_one(const WriteRequest& write, const BulkNamespace& ns, Bytes document,
+                              std::int32_t statement, GivenValues& given, ScanResult& result);
+  /// Writes the document.
+  [[nodiscard]] bool emit_one(const WriteRequest& write, const BulkNamespace& ns,
+                              const GivenValues& given, std::int32_t statement, Bytes document,
+                              wire::PatchedMessage& out);
+
   /// The bytes of memory that it holds, except for small parts.
   [[nodiscard]] std::size_t capacity() const {
     return records_.capacity() * sizeof(Record) + edits_.capacity() * sizeof(Edit) +
@@ -93,8 +102,11 @@ class InsertRewriter {
   };
 
   // insert.cpp: reading
-  void begin(const WriteRequest& insert);
-  [[nodiscard]] bool scan_documents(ScanResult& result, GivenValues& values);
+  void begin(const WriteRequest& write, const std::shared_ptr<const Plan>& plan, std::size_t first);
+  [[nodiscard]] bool scan_documents(const WriteCommand& command, ScanResult& result,
+                                    GivenValues& values);
+  [[nodiscard]] bool scan_document(Bytes document, std::int32_t index, ScanResult& result,
+                                   GivenValues& values);
   [[nodiscard]] bool plan_edits(Bytes document);
   [[nodiscard]] bool look_at(Bytes document, Record& record);
   [[nodiscard]] const bson::Element* common_parent(std::uint32_t below) const;
@@ -139,19 +151,22 @@ class InsertRewriter {
   [[nodiscard]] static std::int64_t grown(std::size_t at, const wire::PatchedMessage& out);
   [[nodiscard]] static std::int64_t value_of(const OpenLength& length, std::size_t at,
                                              const wire::PatchedMessage& out);
-  void finish(std::size_t at, wire::PatchedMessage& out);
+  [[nodiscard]] bool emit_document(Bytes document, wire::PatchedMessage& out);
+  void finish(const wire::OpMsgView& message, std::size_t at, wire::PatchedMessage& out);
   [[nodiscard]] std::size_t offset(const std::uint8_t* at) const {
-    return static_cast<std::size_t>(at - insert_->message.message().data());
+    return static_cast<std::size_t>(at - message_.data());
   }
 
   // The state of the current message.
-  const WriteRequest* insert_ = nullptr;
-  PlanFields* plan_ = nullptr;  // in plans_
+  Bytes message_;
+  const Plan* assignments_ = nullptr;  // of the documents' namespace
+  std::size_t first_ = 0;              // position of these in GivenValues
+  std::chrono::seconds now_{};         // as WriteRequest::now
+  PlanFields* plan_ = nullptr;         // in plans_
   // With sequences, of the document that was scanned last, by assignment: the fields that decide.
   std::vector<std::vector<ids::FieldValue>> fields_;
-  GivenSequences::Known known_;
-  const std::vector<ids::Values>* values_ = nullptr;  // one per assignment
-  bson::FieldFinder::Found found_;  // by first_names in the document that was looked at last
+  std::span<const ids::Values> values_;  // one per assignment
+  bson::FieldFinder::Found found_;       // by first_names in the document that was looked at last
   bson::FieldFinder::Places places_{};
   bson::FieldFinder::Found below_;  // by second_names in a sub-document of it
   bson::FieldFinder::Places below_places_{};

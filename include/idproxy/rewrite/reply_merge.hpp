@@ -27,7 +27,7 @@ inline constexpr std::int64_t kCollectionUuidMismatch = 361;
   return code == kInvalidIdField || code == kBadValue;
 }
 
-/// An entry of writeErrors.
+/// An entry of writeErrors, or a result of a bulkWrite with an error.
 struct WriteError {
   std::int32_t index;  ///< index of the statement in the command that was sent
   std::int64_t code;
@@ -46,6 +46,9 @@ struct WriteReply {
   /// Statements of an update that inserted a document, with ok: 1; ascending.
   std::vector<std::int32_t> upserted;
   std::size_t retried = 0;  ///< how many statements had been executed earlier (retriedStmtIds)
+  // Of a bulkWrite (rewrite/bulk_write.hpp), whose `n` is nInserted:
+  std::int64_t n_upserted = 0;
+  std::size_t results = 0;
 
   /// Reads `body`, the kind-0 document of the reply to a command with this number of statements.
   /// Returns nothing if one of these fields occurs twice or has another type, `ok` is missing or
@@ -70,7 +73,9 @@ struct Assigned {
 /// Merges the replies to several commands that carried one batch into a reply that looks like the
 /// only one. Field by field:
 ///
-///   n, nModified                      the sum
+///   n, nModified, nInserted, …        the sum
+///   nErrors                           the number of statements with an error
+///   cursor                            of a bulkWrite: the latest result of each statement
 ///   writeErrors                       the latest error of each statement, at its index in the
 ///   batch upserted                          those of all replies, at their indexes in the batch
 ///   retriedStmtIds                    those of all replies
@@ -82,6 +87,9 @@ struct Assigned {
 ///   electionId, other fields          the last reply's
 class ReplyMerge {
  public:
+  /// `hides_successes`: the client of a bulkWrite wants errors only.
+  explicit ReplyMerge(bool hides_successes = false) : hides_successes_(hides_successes) {}
+
   /// Counts statements as stored of which no reply that is added says so.
   void add_stored(std::int64_t count) { n_ = n_.value_or(0) + count; }
   /// Adds `reply`, which is `message` and has ok: 1. `statements`: the indexes in the batch of the
@@ -94,9 +102,9 @@ class ReplyMerge {
   /// The statements with an error, ascending, and their entries in writeErrors as mongod wrote
   /// them.
   [[nodiscard]] const std::map<std::int32_t, Buffer>& errors() const { return errors_; }
-  /// True if this statement of an update inserted a document.
+  /// True if this statement of an update or bulkWrite was an upsert that inserted a document.
   [[nodiscard]] bool upserted(std::int32_t statement) const {
-    return upserted_.contains(statement);
+    return upserted_.contains(statement) || inserted_.contains(statement);
   }
   /// True if mongod says that an earlier command had already executed this statement.
   [[nodiscard]] bool retried(std::int32_t statement) const { return retried_.contains(statement); }
@@ -117,12 +125,17 @@ class ReplyMerge {
 
   void add_errors(std::span<const WriteError> errors, std::span<const std::int32_t> statements);
   void add_field(const bson::Element& field, std::span<const std::int32_t> statements);
+  void add_results(const bson::Element& cursor, std::span<const std::int32_t> statements);
+  [[nodiscard]] bool has_written() const;
 
+  bool hides_successes_;
   std::optional<std::int64_t> n_;
-  std::int64_t modified_ = 0;
+  std::map<std::string, std::int64_t, std::less<>> sums_;  // of the other numbers
   std::map<std::int32_t, Buffer> errors_;
   std::map<std::int32_t, Buffer> upserted_;  // the whole entries
   std::size_t upserted_bytes_ = 0;
+  std::map<std::int32_t, Buffer> successes_;   // results of a bulkWrite
+  std::unordered_set<std::int32_t> inserted_;  // upserts among them that inserted a document
   std::vector<std::int32_t> retried_in_order_;
   std::unordered_set<std::int32_t> retried_;
   std::vector<std::string> labels_;

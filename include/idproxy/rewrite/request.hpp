@@ -19,17 +19,29 @@
 /// exchange need not parse it again. They borrow the whole message.
 namespace idproxy::rewrite {
 
-/// A write command to which rules apply: an insert, or an update or findAndModify with an upsert.
+/// A collection of a bulkWrite.
+struct BulkNamespace {
+  std::shared_ptr<const Plan> plan;  ///< null: no rule applies
+  std::size_t first = 0;             ///< position of its assignments in WriteRequest::plan
+};
+
+/// A write command to which rules apply: an insert, an update or findAndModify with an upsert, or a
+/// bulkWrite.
 struct WriteRequest {
   wire::OpMsgView message;
   WriteCommand command;
-  std::shared_ptr<const Plan> plan;  ///< the plan of its namespace; not null
+  std::shared_ptr<const Plan> plan;  ///< the plan of its namespace, or of all; not null
   /// When the exchange began, since the Unix epoch; 0 if no Assignment may_depend_on_time().
   std::chrono::seconds now{};
+  std::vector<BulkNamespace> namespaces{};  ///< of a bulkWrite, by position in nsInfo
+  /// Of a bulkWrite: the server must send results of successes, too, although the client does not
+  /// want them (errorsOnly): they tell which upserts have inserted a document, and only then do all
+  /// servers say which statements they had executed earlier.
+  bool all_results = false;
 
   /// The same request, referring to a copy of its message.
   [[nodiscard]] WriteRequest in(Bytes copy) const;
-  /// "db.collection".
+  /// "db.collection"; of a bulkWrite, "admin.".
   [[nodiscard]] std::string ns() const;
 };
 

@@ -24,6 +24,7 @@ struct Assignment {
   RuleOutcomes* outcomes;                 ///< the rule's
   std::size_t rule_index;                 ///< position of the rule in the file
   std::vector<std::string> path;          ///< segments of rule->field
+  std::string ns{};                       ///< "db.collection"
   std::shared_ptr<ids::Source> source{};  ///< of all values; null: `sequences` have them
   std::shared_ptr<ids::Sequences> sequences{};
   bool in_turn = false;                       ///< values are numbers without gaps: ids::Turn
@@ -85,7 +86,7 @@ struct Forwarded {
   std::uint64_t upserts;
   /// True if the documents that they insert have a value of the client's own.
   bool brings_value = false;
-  std::string ns{};  ///< "db.collection", if it is not that of the write
+  bool past_the_rules = false;  ///< by a command to which no rule applies
 
   void count() const {
     assignment->outcomes->forwarded[static_cast<std::size_t>(reason)] += upserts;

@@ -14,7 +14,7 @@ namespace idproxy::rewrite {
 inline constexpr std::size_t kMaxBatch = 100'000;  ///< maxWriteBatchSize
 
 /// The commands in which the proxy assigns values.
-enum class WriteKind { insert, update, find_and_modify };
+enum class WriteKind { insert, update, find_and_modify, bulk_write };
 
 /// The kind of the command with this name; nothing for other commands.
 [[nodiscard]] std::optional<WriteKind> write_kind(std::string_view command);
@@ -22,7 +22,7 @@ enum class WriteKind { insert, update, find_and_modify };
 /// The parts of a write command that the proxy needs. Views into its message.
 struct WriteCommand {
   WriteKind kind{};
-  std::string_view collection;
+  std::string_view collection;  ///< empty for bulkWrite
   std::string_view db;
   /// The statements: value of the array, or the documents of the sequence. The only statement of
   /// findAndModify is its body.
@@ -31,10 +31,13 @@ struct WriteCommand {
   /// The section of kind 1 with the statements, if they are in one.
   std::optional<wire::DocumentSequence> sequence;
   Bytes stmt_ids;  ///< value of the array; empty if the client sent none
+  Bytes ns_info;   ///< of bulkWrite: its collections, as `statements`
+  bool ns_info_in_array = false;
 
   /// True if the statements are elements of an array in the body.
   [[nodiscard]] bool in_array() const { return !array_element.empty(); }
-  /// The name of that array, or of the sequence: "documents" or "updates"; empty for findAndModify.
+  /// The name of that array, or of the sequence: "documents", "updates" or "ops"; empty for
+  /// findAndModify.
   [[nodiscard]] std::string_view identifier() const;
   /// The indexes of all statements. Nothing if these cannot move from an array in the body to a
   /// sequence: mongod itself must decide whether it accepts keys other than "0", "1" …
@@ -47,12 +50,14 @@ struct WriteCommand {
   [[nodiscard]] static std::optional<WriteCommand> read(const wire::OpMsgView& command);
 };
 
-/// What the scan has read of a statement of update, or of a findAndModify, and where its parts are.
+/// What the scan has read of a statement of update or bulkWrite, or of a findAndModify, and where
+/// its parts are.
 /// Offsets in the message, because its bytes move to a buffer of the write's own. Small, because an
 /// update may have 100,000 statements.
 struct UpsertParts {
   enum class Kind : std::uint8_t {
     plain,   ///< it inserts nothing
+    insert,  ///< of bulkWrite: it inserts a document
     upsert,  ///< it may insert a document
     /// mongod alone knows whether it is an upsert: `upsert` is of a type that the proxy cannot
     /// evaluate.
@@ -71,7 +76,10 @@ struct UpsertParts {
 /// Iterates over the statements of a write command, in each form.
 class Statements {
  public:
-  explicit Statements(const WriteCommand& command);
+  explicit Statements(const WriteCommand& command)
+      : Statements(command.statements, command.in_array()) {}
+  /// `all`: the value of an array, or the documents of a sequence.
+  Statements(Bytes all, bool in_array);
 
   /// Returns the next statement; nothing at the end or once malformed data is found.
   [[nodiscard]] std::optional<Bytes> next() {

@@ -67,6 +67,12 @@ struct WriteOptions {
 [[nodiscard]] std::optional<WriteOptions> divisible(const wire::OpMsgView& command,
                                                     std::size_t statements);
 
+/// A collection that a command names by its UUID.
+struct NamedCollection {
+  std::string_view ns;  ///< "db.collection"
+  ids::CollectionUuid uuid;
+};
+
 /// A command that carries some statements of a client's batch.
 struct WritePart {
   std::span<const std::int32_t> statements;  ///< indexes in the batch, ascending
@@ -78,6 +84,7 @@ struct WritePart {
   std::int32_t request_id;
   /// A document whose elements take the place of the client's fields of the same names; or empty.
   Bytes instead{};
+  std::span<const NamedCollection> named{};
   /// Documents to replace by refused_document(), ascending by index, in addition to those that the
   /// command's plan makes impossible.
   std::span<const RefusedDocument> refused{};
@@ -102,12 +109,10 @@ struct ScanResult {
 };
 
 /// The error with which a whole command fails if it cannot get its values.
-/// `ns`: "db.collection".
-[[nodiscard]] CommandError no_values(const wire::OpMsgView& write, std::string_view ns,
-                                     const Assignment& assignment, const ids::Error& error);
-/// The text of that error. `ns`: "db.collection".
-[[nodiscard]] std::string no_value_text(std::string_view ns, const Assignment& assignment,
-                                        const ids::Error& error);
+[[nodiscard]] CommandError no_values(const wire::OpMsgView& write, const Assignment& assignment,
+                                     const ids::Error& error);
+/// The text of that error.
+[[nodiscard]] std::string no_value_text(const Assignment& assignment, const ids::Error& error);
 
 /// Limits for one command: the number of its values, and the bytes of its message together with the
 /// values. A command beyond them fails with too_large().

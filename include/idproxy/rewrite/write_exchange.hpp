@@ -42,7 +42,6 @@ class WriteExchange final : public Conversation {
   [[nodiscard]] std::size_t refused() const { return refused_documents_; }
   [[nodiscard]] const Assignment* driver_made() const { return driver_made_; }
   [[nodiscard]] const Assignment* leaves_zero() const { return leaves_zero_; }
-  [[nodiscard]] std::string ns() const { return write_.ns(); }
   [[nodiscard]] std::optional<GivenUp> given_up() const;
   [[nodiscard]] const Assignment* lost_writes() const;
 
@@ -62,6 +61,7 @@ class WriteExchange final : public Conversation {
   std::optional<Action> accept(const Need& need);
   [[nodiscard]] bool too_many_bytes() const;
   [[nodiscard]] bool is_insert() const { return write_.command.kind == WriteKind::insert; }
+  [[nodiscard]] bool is_bulk() const { return write_.command.kind == WriteKind::bulk_write; }
   [[nodiscard]] bool takes_turns() const;
   [[nodiscard]] bool reserves_values() const;
   [[nodiscard]] std::optional<CommandError> fault_in_batch() const;

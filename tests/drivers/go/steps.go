@@ -46,6 +46,7 @@ func (t *topology) step() bson.M {
 type step struct {
 	argument
 	operation
+	bulkStep
 	Step, Comment      string
 	K, Times           int
 	Tasks, Sleep       int
@@ -189,6 +190,8 @@ func steps(ctx context.Context, a argument) {
 			return life(ctx, coll, s.K)
 		case "upsert":
 			return upsert(ctx, coll, s.operation, s.Ordered)
+		case "bulk":
+			return bulk(ctx, client, s.bulkStep, s.Count, s.Ordered)
 		case "firsts":
 			return firsts(ctx, client, s)
 		case "transactions":

@@ -127,6 +127,8 @@ class Steps {
         return life(collection, step.getInteger("k"));
       case "upsert":
         return new Upsert(collection, step).run(step);
+      case "bulk":
+        return Bulk.run(client, step);
       case "transactions":
         return new Driver(whole, client).transactions();
       case "watch":

@@ -2,6 +2,7 @@
 'use strict';
 const readline = require('node:readline');
 const {BSON: {EJSON}} = require('mongodb');
+const bulk = require('./bulk.js');
 const upsert = require('./upsert.js');
 const {firsts, insertAll, newDocuments, transactions} = require('./work.js');
 
@@ -61,6 +62,7 @@ module.exports = async (_, argument, client, db) => {
 
   const steps = {
     insert, everyday, find, life, upsert,
+    bulk: (_, step) => bulk(client, step),
     firsts: (_, step) => firsts(client, step),
     transactions: (collection, step) => transactions(collection, step, client, db),
     watch: async (collection) => {

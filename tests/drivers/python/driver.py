@@ -16,7 +16,7 @@ from typing import Any
 import pymongo
 from bson import json_util
 from pymongo import monitoring
-from pymongo.errors import DuplicateKeyError, PyMongoError
+from pymongo.errors import ClientBulkWriteException, DuplicateKeyError, PyMongoError
 
 Step = dict[str, Any]
 
@@ -115,6 +115,31 @@ class Steps:
         one = method(filters[0], step.get("replacement", update), upsert=True)
         inserted = one.upserted_id is not None
         return {"matched": one.matched_count, "upserted": {"0": one.upserted_id} if inserted else {}}
+
+    def bulk(self, step: Step) -> Step:
+        calls, namespaces, count = 0, step["namespaces"], step["count"]
+
+        def run(session: pymongo.client_session.ClientSession | None = None) -> Any:
+            nonlocal calls
+            calls += 1
+            models = [pymongo.InsertOne(document, namespaces[i % len(namespaces)])
+                      for i, document in enumerate(new_documents(0, count))]
+            upsert = pymongo.UpdateOne({"k": count}, {"$set": {"text": f"text {count}"}}, upsert=True,
+                                       namespace=namespaces[0])
+            try:
+                return self._client.bulk_write([*models, upsert], ordered=step["ordered"],
+                                               verbose_results=step["verbose"], session=session)
+            except ClientBulkWriteException as failed:  # hides the labels from with_transaction
+                raise failed.error or failed from None
+
+        if step["transaction"]:
+            with self._client.start_session() as session:
+                done = session.with_transaction(run)
+        else:
+            done = run()
+        results = len(done.insert_results) + len(done.update_results) if step["verbose"] else 0
+        return {"inserted": done.inserted_count, "upserted": done.upserted_count,
+                "results": results, "calls": calls}
 
     def transactions(self, step: Step) -> Step:
         """Runs count transactions; each inserts one document, a line in the log and size documents

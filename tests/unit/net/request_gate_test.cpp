@@ -104,7 +104,7 @@ class Client {
       const auto& relay = std::get<rewrite::decision::Relay>(step.decision);
       changes_of_user += relay.changes_user ? 1 : 0;
       past.emplace_back();
-      for (const rewrite::Forwarded& each : relay.past) past.back() += each.ns + ' ';
+      for (const rewrite::Forwarded& each : relay.past) past.back() += each.assignment->ns + ' ';
       gate.forwarded();
     }
     seen.back() += consume(step.bytes);

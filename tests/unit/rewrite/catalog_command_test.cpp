@@ -114,7 +114,7 @@ TEST_F(CatalogExchange, WhatTheServerStoresItselfIsCounted) {
     EXPECT_EQ(world.request(message), ActionKind::relay);
     ASSERT_EQ(world.exchange->forwarded().size(), 1U) << name_of(reason);
     EXPECT_EQ(world.exchange->forwarded().front().reason, reason);
-    EXPECT_EQ(world.exchange->forwarded().front().ns, "shop.orders");
+    EXPECT_EQ(world.exchange->forwarded().front().assignment->ns, "shop.orders");
     EXPECT_EQ(world.reply_with(ok()), ActionKind::relay);
   }
 }

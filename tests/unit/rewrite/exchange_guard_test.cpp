@@ -190,7 +190,7 @@ TEST_F(GuardedExchange, AnInsertIntoATimeSeriesCollectionIsCounted) {
   const auto counted = send(client(Form::sequence, "", {nth(0), nth(1)}), time_series);
   ASSERT_EQ(counted.size(), 1U);
   EXPECT_EQ(counted.front().reason, ForwardReason::time_series);
-  EXPECT_EQ(counted.front().ns, "shop.orders");
+  EXPECT_EQ(counted.front().assignment->ns, "shop.orders");
   EXPECT_EQ(world.counts(), "");
   EXPECT_EQ(world.namespaces.rules()->outcomes(0).forwarded.back(), 1U) << "one command";
   EXPECT_TRUE(

@@ -38,7 +38,8 @@ class Lines : public ::testing::Test {
     }
     given.wanted.push_back(names.size());
     given.values.resize(1);
-    plan = Plan({{&the_rule, &outcomes, 0, {"number"}, nullptr, several_sequences(), true}});
+    plan = Plan(
+        {{&the_rule, &outcomes, 0, {"number"}, "shop.orders", nullptr, several_sequences(), true}});
     numbers = std::make_unique<NumbersInTurn>(plan, given, "");
   }
   /// The numbers of all documents.

@@ -211,7 +211,7 @@ TEST(Namespaces, KnowWhatAnInsertIntoATimeSeriesCollectionGoesPast) {
   EXPECT_EQ(past[0].assignment->rule->field, "a");
   EXPECT_EQ(past[1].assignment->rule->field, "number");
   EXPECT_EQ(past[1].reason, ForwardReason::time_series);
-  EXPECT_EQ(past[1].ns, "shop.orders");
+  EXPECT_EQ(past[1].assignment->ns, "shop.orders");
   for (const auto& [db, collection] : {std::pair("shop", "system.buckets.orders"),
                                        std::pair("bank", "orders"), std::pair("idproxy", "o")}) {
     EXPECT_TRUE(namespaces.passed_by(db, collection).empty()) << db << collection;

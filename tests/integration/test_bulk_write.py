@@ -648,7 +648,7 @@ class TestDriver:
 TAKEN = range(0, 10_000, 2)  # half of the values are in use from the start
 CHAOS = [{"ns": "chaos.*", "field": "made", "strategy": "random-digits", "digits": 4,
           "max_fill": 0.99, "retry": {"attempts": 100, "deadline": "60s"}}]
-BULKS = 2_500 if FULL else 80
+BULKS = 1_000 if FULL else 80  # more would fill the space
 
 
 class Writer:

@@ -276,6 +276,9 @@ def test_a_field_twice(front: BulkWriteServer) -> None:
                            )["code"] == 40413
         assert client.call(wire.op_msg(wire.body(bulk_write([INSERT], "db.refused")),
                                        wire.sequence("ops", [INSERT])))["code"] == 40433
+        assert client.call(wire.op_msg(
+            wire.body({"bulkWrite": 1, "$db": "admin"}), *[wire.sequence("ops", [INSERT])] * 2,
+            wire.sequence("nsInfo", [{"ns": "db.refused"}])))["code"] == 40431
 
 
 @pytest.mark.parametrize("form", FORMS)

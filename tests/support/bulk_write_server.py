@@ -23,6 +23,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 from typing import Any, Literal
 
 import bson
@@ -179,6 +180,10 @@ class BulkWrite:
         """Raises Refusal for what mongod refuses before it carries out anything, or Cut."""
         if len(self.request.raw) > wire.MAX_MESSAGE:
             raise Cut
+        known = wire.op_msg(wire.body(self.request.body), *(
+            wire.sequence(name, each) for name, each in self.request.sequences.items()))
+        if len(self.request.raw) - len(known) > 4:  # a checksum
+            raise Refusal(40431, "Duplicate document sequence")
         for each in (self.request.body, *itertools.chain(*self.request.sequences.values())):
             if len(each) > MAX_OBJECT:
                 raise Refusal(10334, f"BSONObj size: {len(each)} is invalid.")
@@ -232,7 +237,8 @@ class BulkWrite:
 def _kind_and_ns(op: RawBSONDocument) -> tuple[str, int]:
     """Its first field: insert, update or delete, and a number of any type."""
     kind, ns = next(iter(op.items()))
-    return kind, int(float(str(ns)))
+    number = float(str(ns))
+    return kind, 0 if isnan(number) else int(max(-2.0**31, min(number, 2.0**31)))
 
 
 def _check_op(op: RawBSONDocument) -> None:

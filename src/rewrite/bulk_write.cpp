@@ -101,6 +101,7 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
   std::vector<std::shared_ptr<const Plan>> parts;
   std::map<const Plan*, std::size_t> known;  // where its assignments begin
   std::size_t assignments = 0;
+  bool has_past = false;  // a time-series collection, past whose rules it may insert
   Statements entries(write.command.ns_info, write.command.ns_info_in_array);
   while (const auto entry = entries.next()) {
     const auto ns = bson::find(*entry, "ns");
@@ -112,7 +113,11 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
     BulkNamespace& its = write.namespaces.emplace_back();
     if (!namespaces.possible(collection)) continue;
     its.plan = namespaces.plan(name.substr(0, dot), collection);
-    if (its.plan == nullptr) continue;
+    if (its.plan == nullptr) {
+      its.time_series = namespaces.time_series(name.substr(0, dot), collection);
+      has_past = has_past || its.time_series;
+      continue;
+    }
     const auto [place, is_new] = known.emplace(its.plan.get(), assignments);
     its.first = place->second;
     if (!is_new) continue;
@@ -121,11 +126,23 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
     parts.push_back(its.plan);
   }
   if (entries.malformed()) return false;
-  if (!parts.empty()) write.plan = join(std::move(parts));
+  if (!parts.empty() || has_past) write.plan = join(std::move(parts));
   return true;
 }
 
 namespace {
+
+/// Counts the command, once, for the rules of a time-series collection.
+void count_past(const Plan& rules, std::vector<Forwarded>& forwarded) {
+  const auto is_known = [&](const Forwarded& each) { return each.assignment == &rules.front(); };
+  if (std::ranges::any_of(forwarded, is_known)) return;
+  for (const Assignment& each : rules) {
+    forwarded.push_back({.assignment = &each,
+                         .reason = ForwardReason::time_series,
+                         .upserts = 1,
+                         .past_the_rules = true});
+  }
+}
 
 /// Scans all operations. Returns false if mongod will refuse the command.
 bool scan_ops(const WriteRequest& write, GivenValues& given, InsertRewriter& documents,
@@ -153,6 +170,7 @@ bool scan_ops(const WriteRequest& write, GivenValues& given, InsertRewriter& doc
       if (ns.plan && !documents.scan_one(write, ns, op->document, index, given, result)) {
         return false;
       }
+      if (ns.time_series) count_past(*ns.time_series, result.forwarded);
     } else if (op->kind == BulkOp::Kind::update) {
       const auto found = UpsertStatement::read(*bytes, WriteKind::bulk_write);
       if (!found) return false;

@@ -98,7 +98,8 @@ bool scan_upsert(const UpsertStatement& statement, std::int32_t index, const Bul
 
 bool fails_for_upserts(ScanResult& result) {
   const auto refused = std::ranges::find_if(result.forwarded, [](const Forwarded& each) {
-    return each.assignment->rule->upserts == Upserts::refuse && !each.brings_value;
+    return each.assignment->rule->upserts == Upserts::refuse && !each.brings_value &&
+           !each.past_the_rules;
   });
   if (refused == result.forwarded.end()) return false;
   result.kind = ScanResult::Kind::failed;

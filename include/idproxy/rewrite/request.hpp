@@ -21,8 +21,9 @@ namespace idproxy::rewrite {
 
 /// A collection of a bulkWrite.
 struct BulkNamespace {
-  std::shared_ptr<const Plan> plan;  ///< null: no rule applies
-  std::size_t first = 0;             ///< position of its assignments in WriteRequest::plan
+  std::shared_ptr<const Plan> plan;           ///< null: no rule applies
+  std::size_t first = 0;                      ///< position of its assignments in WriteRequest::plan
+  std::shared_ptr<const Plan> time_series{};  ///< as of Namespaces
 };
 
 /// A write command to which rules apply: an insert, an update or findAndModify with an upsert, or a

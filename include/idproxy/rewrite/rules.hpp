@@ -177,6 +177,11 @@ class Namespaces {
                                                      std::string_view collection) {
     return known(db, collection).passed_by;
   }
+  /// The plan of these rules; null if there are none.
+  [[nodiscard]] const std::shared_ptr<const Plan>& time_series(std::string_view db,
+                                                               std::string_view collection) {
+    return known(db, collection).time_series;
+  }
   [[nodiscard]] bool possible(std::string_view collection);
   [[nodiscard]] const std::shared_ptr<const RuleSet>& rules() const { return rules_; }
 

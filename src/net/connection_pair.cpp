@@ -253,10 +253,19 @@ void ConnectionPair::sent_half_a_message() {
             "a client has not finished a message within limits.message");
 }
 
+/// Not worth a warning: the client may have gone, which looks the same until something is sent.
+void ConnectionPair::left_unanswered() {
+  timed_out(Counted::closed_message, log::Level::debug, "answer_timeout",
+            "for limits.message, a client that sends no more got no answer or took none");
+}
+
 /// Limits the time for the rest of a message that the client has begun, while only the client
-/// delays it.
+/// delays it. Once the client has ended its direction: the time in which nothing happens.
 void ConnectionPair::watch_message() {
   if (closed_ || silent_) return;
+  if (requests_.ended()) {
+    return thread_.message.start(deadline_, expired<&ConnectionPair::left_unanswered>);
+  }
   const bool begun = request_gate_.inside() || !requests_.held().empty();
   if (!begun || requests_.blocked()) return deadline_.stop();
   if (!deadline_.runs())
@@ -295,7 +304,7 @@ drain::Progress ConnectionPair::progress() const {
           .busy = is_busy() || learning_,
           .unsent = requests_.unsent() || replies_.unsent(),
           .inside_message = request_gate_.inside() || !requests_.held().empty(),
-          .ended = requests_ended_,
+          .ended = requests_ended_ || requests_.ended(),
           .seen_empty = requests_.seen_empty(),
           .outstanding = reply_gate_.ledger().outstanding()};
 }
@@ -353,12 +362,6 @@ void ConnectionPair::Requests::writing(std::size_t bytes) {
   pair_.load_.bytes_sent.add(bytes);
 }
 
-/// Bytes that arrived before the end are still passed on; then finished() or written() closes the
-/// pair.
-void ConnectionPair::Requests::source_ended() {
-  if (!pair_.leaves_something() && !unsent()) pair_.close();
-}
-
 void ConnectionPair::Requests::source_broke() {
   const Stream& client = pair_.downstream_;
   if (client.fault().empty()) return pair_.close();
@@ -366,7 +369,6 @@ void ConnectionPair::Requests::source_broke() {
 }
 
 void ConnectionPair::Requests::written() {
-  if (ended() && !pair_.leaves_something()) return pair_.close();
   if (pair_.exchange_ && pair_.waits_ == Waits::for_nothing) pair_.sent();
   resume();
 }
@@ -379,13 +381,35 @@ void ConnectionPair::Requests::write_failed() {
   pair_.replies_.wait_source();
 }
 
-/// True if a client that has disconnected left requests to carry out: they may be unacknowledged
-/// writes, whose client does not wait for a reply.
-bool ConnectionPair::leaves_something() const {
-  if (waits_ != Waits::for_nothing && !exchange_->acknowledged()) return true;
+// ---- the client's end ------------------------------------------------------------------------
+
+/// True if a whole request has arrived and is not taken yet.
+bool ConnectionPair::holds_request() const {
   const Bytes held = requests_.held();
   if (request_gate_.inside() || held.size() < wire::kHeaderSize) return false;
   return wire::read_header(held).message_length <= static_cast<std::int64_t>(held.size());
+}
+
+/// True if there is something to send to the server, or may be: an exchange may send again. For a
+/// client that was cut off, none does that still owes it a reply.
+bool ConnectionPair::may_send() const {
+  if (requests_.unsent() || (holds_request() && !requests_ended_)) return true;
+  if (!exchange_ || exchange_->is_hello()) return false;
+  const bool owes = waits_ == Waits::for_nothing || exchange_->acknowledged();
+  return !(owes && downstream_.was_cut_off());
+}
+
+/// The client has ended its direction. As mongod does, the pair answers the requests that arrived
+/// whole, and drops the beginning of another one. The server learns of the end as soon as nothing
+/// more goes to it: it interrupts reads and awaitable hellos then, as those of a client of its own.
+/// Nobody reads the replies of a client that was cut off.
+void ConnectionPair::end_if_answered() {
+  if (closed_) return;
+  if (request_gate_.queued() && !holds_request()) request_gate_.leave();
+  if (may_send()) return;
+  const bool owes = is_busy() || reply_gate_.ledger().outstanding() > 0 || replies_.unsent();
+  if (!owes || downstream_.was_cut_off()) return close();
+  if (!std::exchange(server_told_, true)) upstream_.finish();
 }
 
 // ---- from the server to the client -----------------------------------------------------------
@@ -405,9 +429,10 @@ void ConnectionPair::Replies::writing(std::size_t bytes) {
   pair_.counts_.bytes_sent += bytes;
 }
 
-/// As that of the requests; but learned() may close the pair, too.
+/// Bytes that arrived before the end are still passed on; then finished(), written() or learned()
+/// closes the pair.
 void ConnectionPair::Replies::source_ended() {
-  pair_.server_lost();
+  if (!pair_.server_told_) pair_.server_lost();
   if (!pair_.learning_ && !unsent()) pair_.close();
 }
 

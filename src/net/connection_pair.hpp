@@ -109,9 +109,9 @@ class ConnectionPair final {
     void heard() override;
     void received(std::size_t bytes) override;
     void writing(std::size_t bytes) override;
-    void source_ended() override;
+    void source_ended() override {}  // end_if_answered() sees to it
     void source_broke() override;
-    void finished() override { pair_.close(); }
+    void finished() override {}
     void written() override;
     void write_failed() override;
 
@@ -149,7 +149,10 @@ class ConnectionPair final {
   void not_connected(const Connector::Failure& failure);
   void server_lost();
 
-  [[nodiscard]] bool leaves_something() const;
+  // The client's end.
+  [[nodiscard]] bool holds_request() const;
+  [[nodiscard]] bool may_send() const;
+  void end_if_answered();
 
   // Messages. take_request() and take_reply(): see Direction::take().
   bool take_request(Bytes front);
@@ -199,6 +202,7 @@ class ConnectionPair final {
   void made_no_handshake();
   void sent_nothing();
   void sent_half_a_message();
+  void left_unanswered();
 
   // Draining.
   void go_on_draining();
@@ -211,6 +215,7 @@ class ConnectionPair final {
     try {
       work();
       if (thread_.draining) go_on_draining();
+      if (requests_.ended()) end_if_answered();
       watch_message();
     } catch (const std::exception& error) {
       failed(error);
@@ -243,7 +248,7 @@ class ConnectionPair final {
   std::shared_ptr<Connector> connector_;            // until the server connection is open
   std::chrono::nanoseconds connected_{};            // when it was opened; monotonic
   std::unique_ptr<const std::string> unreachable_;  // what to tell the client if it was not
-  Deadline deadline_;           // for the client's first bytes, or the rest of a message
+  Deadline deadline_;  // for the client's first bytes, the rest of a message, or its answers
   Budget::Share unsent_share_;  // for a large reply that the client has not taken yet
 
   rewrite::ConnectionMemory memory_;
@@ -259,6 +264,7 @@ class ConnectionPair final {
   bool handshaking_ = false;     // with the client, for TLS
   bool silent_ = true;           // the client has sent nothing yet
   bool requests_ended_ = false;  // reads no more requests: draining, or the server closed
+  bool server_told_ = false;     // that no more requests follow
 };
 
 }  // namespace idproxy::net

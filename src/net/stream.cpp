@@ -84,16 +84,25 @@ void Stream::open(FileDescriptor socket, std::unique_ptr<tls::Engine> engine) {
 
 void Stream::close() {
   if (!socket_.is_open()) return;
-  if (engine_ && unsent_.empty()) {
-    scratch_.sent.clear();
-    engine_->close_notify(scratch_.sent);
-    static_cast<void>(send_some(socket_.get(), scratch_.sent.view()));
-  }
+  say_goodbye();
   loop_.forget(*this);
   watched_ = 0;
   socket_.close();
   if (reader_) loop_.call_later(std::exchange(reader_, nullptr));
   if (writer_) loop_.call_later(std::exchange(writer_, nullptr));
+}
+
+/// Sends close_notify, if the socket takes it at once.
+void Stream::say_goodbye() {
+  if (!engine_ || !unsent_.empty()) return;
+  scratch_.sent.clear();
+  engine_->close_notify(scratch_.sent);
+  static_cast<void>(send_some(socket_.get(), scratch_.sent.view()));
+}
+
+void Stream::finish() {
+  say_goodbye();
+  static_cast<void>(::shutdown(socket_.get(), SHUT_WR));
 }
 
 void Stream::shut_down() {
@@ -230,7 +239,8 @@ Stream::Received Stream::read_secure(std::span<std::uint8_t> to) {
                                        std::min(to.size(), TlsScratch::kReadSize));
     const ssize_t n = receive(room);
     if (n < 0) return {is_for_now(errno) ? Status::none : Status::broken};
-    if (n == 0) return {Status::ended};
+    cut_off_ = n == 0;
+    if (cut_off_) return {Status::ended};
     in = room.first(static_cast<std::size_t>(n));
     more = in.size() == room.size();
   }

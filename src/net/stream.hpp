@@ -60,6 +60,9 @@ class Stream : private EventLoop::Watcher {
   /// Closes, after sending close_notify to a TLS peer if the socket takes it at once, and ends all
   /// waits. Idempotent.
   void close();
+  /// Ends the direction to the peer, with close_notify if it uses TLS. All that was written must
+  /// have been sent. Call once.
+  void finish();
   /// Ends both directions. Received bytes can still be read; the end follows them.
   void shut_down();
   /// The descriptor; -1 if closed.
@@ -83,6 +86,8 @@ class Stream : private EventLoop::Watcher {
   /// On a TLS connection, too, the end of the TCP stream is reported as an end, with or without
   /// close_notify: message lengths show a truncation.
   [[nodiscard]] virtual Received read(std::span<std::uint8_t> to);
+  /// True if a TLS connection has ended without close_notify: its peer reads nothing more.
+  [[nodiscard]] bool was_cut_off() const { return cut_off_; }
   /// For plain streams: what read() would find. The end, too, if the connection is lost.
   [[nodiscard]] virtual Peeked peek();
   [[nodiscard]] virtual bool is_secure() const { return engine_ != nullptr; }
@@ -107,6 +112,7 @@ class Stream : private EventLoop::Watcher {
   using Then = std::function<void(std::string_view)>;
 
   [[nodiscard]] bool undecoded() const { return decrypted_left_ || broken_ || !unread_.empty(); }
+  void say_goodbye();
   void ready(std::uint32_t events) override;
   void watch(std::uint32_t events);
   void advance(const std::shared_ptr<const Then>& then, Bytes received);
@@ -128,6 +134,7 @@ class Stream : private EventLoop::Watcher {
   Buffer unread_;                        // received ciphertext, in rare cases
   Buffer unsent_;                        // ciphertext
   bool heard_ = false;                   // the peer has sent something
+  bool cut_off_ = false;                 // ended without close_notify
   bool broken_ = false;                  // TLS failed after the bytes that read() returned
   bool decrypted_left_ = false;          // the engine holds more plaintext
   bool may_read_ = false;                // there may be something to read

@@ -112,10 +112,12 @@ class SilentServer:
 
 @pytest.mark.parametrize("size", [100, 30_000_000])
 def test_a_client_that_leaves_while_its_insert_is_out_is_noticed(standalone, size):
+    """Since it might be waiting for the answer, not before the end of limits.message."""
     insert = wire.op_msg(wire.body({"insert": "c", "$db": "ruled"}),
                          wire.sequence("documents", [{"s": "x" * (size // 2)}] * 2))
     server = SilentServer(len(insert))
-    with Proxy(configuration(server, RULES, standalone)) as proxy:
+    config = configuration(server, RULES, standalone, limits={"message": "2s", "drain": "1s"})
+    with Proxy(config) as proxy:
         with wire.WireClient(proxy.address) as client:
             client.send(insert)
             eventually(lambda: server.received > len(insert))

@@ -963,12 +963,14 @@ class TestInMidStream:
     @pytest.mark.parametrize("how", ["close_notify", "close", "reset"])
     def test_a_client_that_leaves_while_its_insert_is_out(self, certificates, standalone,
                                                           start_proxy, how, size):
-        """Its server's connection is closed at once, though no answer has come."""
+        """Its server's connection is closed, though no answer has come: at once, unless it might still
+        read one."""
+        limits = {"message": "1s" if how == "close_notify" else "60s", "drain": "1s"}
         waiting, leave, never = held_back()
         with FakeServer() as fake:
             with Middleman(fake.address) as relay:
                 proxy = start_proxy(configuration(
-                    relay, RULES, standalone, listen=certificates.listen()),
+                    relay, RULES, standalone, listen=certificates.listen(), limits=limits),
                     access=certificates.access)
                 fake.script = [never]
                 client = WireClient(proxy.address, tls=certificates.access.tls)

@@ -81,15 +81,18 @@ struct Observer final : ServerObserver {
 
 using Rules = std::function<std::shared_ptr<const rewrite::RuleSet>(std::shared_ptr<Store>)>;
 
+/// Whether the client leaves before an event, or so that both come in the same turn of the loop.
 enum class Leaves { before, with };
+/// The client closes its connection, or ends its direction and goes on reading.
+enum class How { closes, finishes };
 
-/// A pair between a client and a server that the test plays, over sockets. The client may leave
-/// before an event, or so that both come in the same turn of the loop; the events after that come
-/// all the same, as far as anybody is left to receive them.
+/// A pair between a client and a server that the test plays, over sockets. The client may leave;
+/// the events after that come all the same, as far as anybody is left to receive them.
 class World {
  public:
-  explicit World(const Rules& rules, std::size_t leave_at = kNever, Leaves when = Leaves::before)
-      : thread(shared, rules(store)), leave_at_(leave_at), when_(when) {
+  explicit World(const Rules& rules, std::size_t leave_at = kNever, Leaves when = Leaves::before,
+                 How how = How::closes)
+      : thread(shared, rules(store)), leave_at_(leave_at), when_(when), how_(how) {
     shared.observer = &observer;
     shared.open_connections = 1;
     static int worlds = 0;
@@ -157,10 +160,19 @@ class World {
       if (observer.learned) std::exchange(observer.learned, nullptr)();
     });
   }
-  void leave() { client_.close(); }
+  void leave() { how_ == How::closes ? client_.close() : finish(); }
+  void finish() {
+    ::shutdown(client_.get(), SHUT_WR);
+    poll();
+  }
   void drop_server() { server_.close(), poll(); }
 
   [[nodiscard]] bool closed() const { return thread.pairs.empty(); }
+  /// True if the server has read the end of the requests.
+  [[nodiscard]] bool server_told() const {
+    char byte = 0;
+    return ::recv(server_.get(), &byte, 1, MSG_PEEK) == 0;
+  }
   [[nodiscard]] std::uint64_t count(Counted kind) { return thread.cells[kind].value(); }
   /// Of the message that was sent last.
   [[nodiscard]] std::int32_t last_id() const {
@@ -183,6 +195,7 @@ class World {
   Texts sent;     ///< to the server
   Texts replied;  ///< to the client
   std::size_t events = 0;
+  bool unsaid = false;  ///< a request came after the client had left
 
  private:
   static FileDescriptor listen_at(const std::string& path) {
@@ -196,9 +209,13 @@ class World {
   }
   /// All of it; the other end reads if it is too much for the socket. Nothing if nobody is left.
   void write(const FileDescriptor& to, std::string_view bytes) {
+    if (&to == &client_ && !to.is_open()) unsaid = true;
     while (!bytes.empty() && to.is_open()) {
       const ssize_t n = ::send(to.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (n < 0 && errno != EAGAIN) return;
+      if (n < 0 && errno != EAGAIN) {
+        if (&to == &client_) unsaid = true;
+        return;
+      }
       if (n > 0) bytes.remove_prefix(static_cast<std::size_t>(n));
       if (!bytes.empty()) thread.loop.poll();
     }
@@ -245,6 +262,7 @@ class World {
   std::string answered_;
   const std::size_t leave_at_;
   const Leaves when_;
+  const How how_;
 };
 
 const Rules kOnlyId = [](const auto&) { return rule_set_of(rule("shop.*", "_id")); };
@@ -830,13 +848,126 @@ TEST(ConnectionPair, CountsALargeReplyOnceWhileItIsCollected) {
 TEST(ConnectionPair, GivesEverythingBackWhenItIsClosed) {
   World world(kAsks);
   world.request(kInsert);
-  world.leave();
+  ConnectionPair::all_of(world.thread).front()->close();
   world.poll();
   EXPECT_TRUE(world.closed());
   EXPECT_EQ(world.store->cancelled, std::vector<std::uint64_t>{1});
   EXPECT_EQ(world.shared.budget.used(), 0U);
   world.granted(41);
   EXPECT_EQ(world.store->returned, (std::vector<ids::Range>{{41, 2}}));
+}
+
+// ---- the client's end --------------------------------------------------------------------------
+
+TEST(ConnectionPair, AnswersWhatArrivedBeforeTheClientsEnd) {
+  World world(kOnlyId);
+  world.request(kPing + kInsert + kPing);
+  world.finish();
+  EXPECT_FALSE(world.server_told());
+  world.reply(kPong);
+  EXPECT_EQ(world.calls, (Texts{"sends", "sends", "replies"}));
+  world.reply_with(kDuplicate);
+  EXPECT_FALSE(world.server_told());
+  world.reply_with(n(1) + ok());
+  EXPECT_EQ(world.sent.back(), kPing);
+  EXPECT_EQ(world.replied.size(), 2U);
+  EXPECT_TRUE(world.server_told()) << "nothing more can follow";
+  EXPECT_FALSE(world.closed());
+  world.reply(kPong);
+  EXPECT_EQ(world.replied.size(), 3U);
+  EXPECT_TRUE(world.closed());
+  EXPECT_EQ(world.observer.losses, 0);
+  EXPECT_EQ(world.count(Counted::closed_message), 0U);
+}
+
+TEST(ConnectionPair, GoesOnAfterTheClientsEndWithWhatWaits) {
+  World store(kAsks);
+  store.request(kInsert);
+  store.finish();
+  store.granted(41).reply_with(n(2) + ok());
+  EXPECT_EQ(store.calls, (Texts{"sends", "replies"}));
+  EXPECT_TRUE(store.closed());
+
+  World pause(kPauses);
+  pause.request(kInsert).reply_with(kDuplicate);
+  pause.finish();
+  pause.elapses().reply_with(n(1) + ok());
+  EXPECT_EQ(pause.calls, (Texts{"sends", "sends", "replies"}));
+  EXPECT_TRUE(pause.closed());
+
+  World refused(kAsks);
+  refused.request(kInsert);
+  refused.finish();
+  refused.refused(ids::Errc::exhausted);
+  EXPECT_EQ(refused.calls, Texts{"replies"});
+  EXPECT_TRUE(refused.closed());
+}
+
+TEST(ConnectionPair, TellsTheServerOfTheEndWhileItAwaitsHello) {
+  World world(kOnlyId);
+  publish(world, false);
+  world.request(hello());
+  world.finish();
+  EXPECT_TRUE(world.server_told());
+  world.reply_with(kSaid);
+  world.drop_server();
+  EXPECT_FALSE(world.closed());
+  world.learned();
+  EXPECT_EQ(world.calls, (Texts{"sends", "replies"}));
+  EXPECT_TRUE(world.closed());
+}
+
+TEST(ConnectionPair, TakesTheServersEndAfterTheClientsForNoLoss) {
+  World world(kOnlyId);
+  world.request(kPing);
+  world.finish();
+  world.drop_server();
+  EXPECT_TRUE(world.closed());
+  EXPECT_EQ(world.observer.losses, 0);
+}
+
+TEST(ConnectionPair, DropsTheBeginningOfARequestAtTheClientsEnd) {
+  for (const std::size_t part : {1U, 16U, 40U}) {
+    for (const std::string& request : {kInsert, kPing}) {
+      World alone(kOnlyId);
+      alone.request(request.substr(0, part));
+      alone.finish();
+      EXPECT_TRUE(alone.closed()) << part;
+      World world(kOnlyId);
+      world.request(kPing + request.substr(0, part));
+      world.finish();
+      EXPECT_TRUE(world.server_told()) << part;
+      world.reply(kPong);
+      EXPECT_EQ(world.replied, Texts{kPong}) << part;
+      EXPECT_TRUE(world.closed()) << part;
+    }
+  }
+}
+
+/// Of the requests that it holds, none waits for room that it cannot get without its rest.
+TEST(ConnectionPair, LeavesTheQueueForRoomWithTheBeginningOfARequest) {
+  World world(kOnlyId);
+  const Budget::Share all = world.shared.budget.take(Options{}.limits.buffered_messages);
+  const std::string large = insert_sequence({doc(string_field("text", std::string(200'000, 'x')))});
+  world.request(kPing + large.substr(0, 1000));
+  EXPECT_EQ(world.shared.budget.waiting(), 1U);
+  world.finish();
+  EXPECT_EQ(world.shared.budget.waiting(), 0U);
+  world.reply(kPong);
+  EXPECT_EQ(world.replied, Texts{kPong});
+  EXPECT_TRUE(world.closed());
+}
+
+TEST(ConnectionPair, DrainsAfterTheClientsEnd) {
+  World world(kOnlyId);
+  world.request(kInsert);
+  world.finish();
+  world.thread.draining = true;
+  ConnectionPair::all_of(world.thread).front()->drain();
+  EXPECT_FALSE(world.closed());
+  world.reply_with(n(2) + ok());
+  EXPECT_EQ(world.replied.size(), 1U);
+  EXPECT_TRUE(world.closed());
 }
 
 struct Script {
@@ -891,16 +1022,27 @@ const Script kScripts[] = {
      [](World& world) { world.request(kInsert).reply(op_reply(doc(ok()), 7)); }},
 };
 
-TEST(ConnectionPair, DoesNothingMoreOnceItsClientHasLeft) {
+constexpr std::pair<Leaves, How> kWays[] = {{Leaves::before, How::closes},
+                                            {Leaves::with, How::closes},
+                                            {Leaves::before, How::finishes},
+                                            {Leaves::with, How::finishes}};
+
+TEST(ConnectionPair, DoesNoMoreThanItsClientHadAskedForWhenItLeft) {
   for (const Script& script : kScripts) {
     World whole(script.rules);
     script.play(whole);
     for (std::size_t at = 0; at < whole.events; ++at) {
-      for (const Leaves when : {Leaves::before, Leaves::with}) {
-        SCOPED_TRACE(script.name + std::string(when == Leaves::before ? ", before" : ", with") +
-                     " event " + std::to_string(at));
-        World world(script.rules, at, when);
+      for (const auto [when, how] : kWays) {
+        SCOPED_TRACE(script.name + std::string(how == How::closes ? ", closes" : ", finishes") +
+                     (when == Leaves::before ? " before" : " with") + " event " +
+                     std::to_string(at));
+        World world(script.rules, at, when, how);
         script.play(world);
+        if (how == How::finishes && !world.unsaid) {
+          EXPECT_EQ(world.sent.size(), whole.sent.size());
+          EXPECT_EQ(world.replied.size(), whole.replied.size());
+        }
+        world.drop_server();  // which may not have been answered by the script
         EXPECT_TRUE(world.closed());
         EXPECT_EQ(world.shared.budget.used(), 0U);
         Texts until = whole.sent;

@@ -502,9 +502,9 @@ bool stores_nothing(std::int64_t code) {
 bool denies(Bytes error) {
   // BadValue, FailedToParse, Unauthorized, TypeMismatch, PathNotViable, DollarPrefixedFieldName,
   // InvalidIdField, EmptyFieldName, DottedFieldName, DocumentValidationFailure,
-  // BSONObjectTooLarge, geo keys that cannot be extracted
-  static constexpr std::array<std::int64_t, 12> kRefusals = {2,  9,  13, 14,  28,    52,
-                                                             53, 56, 57, 121, 10334, 16755};
+  // BSONObjectTooLarge, geo keys that cannot be extracted, documents that an update makes too large
+  static constexpr std::array<std::int64_t, 14> kRefusals = {
+      2, 9, 13, 14, 28, 52, 53, 56, 57, 121, 10334, 16755, 17419, 17420};
   const auto code = bson::find(error, "code");
   const auto number = code ? code->as_integer() : std::nullopt;
   if (number == kDuplicateKey) return bson::find(error, "keyPattern").has_value();

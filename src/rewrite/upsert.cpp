@@ -157,8 +157,10 @@ UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignme
       return forward(ForwardReason::depends_on_document);
     }
   }
-  // A larger one can hardly succeed, and with a value it might exceed the limit for BSON.
-  if (static_cast<std::int64_t>(statement.whole.size()) > bson::kMaxUserDocument) {
+  // A document may have 16 MiB, and what surrounds it in the statement 16 KiB: of these, half is
+  // left to the values. If the document becomes too large by its value, the server says so.
+  constexpr std::int64_t kMost = (bson::kMaxUserDocument + bson::kMaxInternalDocument) / 2;
+  if (static_cast<std::int64_t>(statement.whole.size()) > kMost) {
     return forward(ForwardReason::too_large);
   }
   return kAssign;

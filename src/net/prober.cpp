@@ -99,16 +99,16 @@ class Prober::Probe : public std::enable_shared_from_this<Probe> {
   std::optional<rewrite::HelloReply> said_;
 };
 
-Prober::Prober(IoThread& thread, std::shared_ptr<Upstream> server, Owner& owner)
-    : thread_(thread), server_(std::move(server)), owner_(owner), pause_(thread.loop) {}
+Prober::Prober(IoThread& thread, std::shared_ptr<Upstream> server, Calls calls)
+    : thread_(thread), server_(std::move(server)), calls_(std::move(calls)), pause_(thread.loop) {}
 
 void Prober::start() {
   if (probe_) std::exchange(probe_, nullptr)->cancel();
-  const bool known = owner_.is_known(*server_);
+  const bool known = calls_.is_known();
   const std::chrono::nanoseconds pause =
       known ? kAskIdle : backoff_.wait(thread_.shared.clock.monotonic());
   pause_.start(pause, [self = shared_from_this(), known] {
-    self->owner_.about_to_ask(*self->server_);
+    self->calls_.about_to_ask();
     if (self->stopped_) return;
     Upstream& server = *self->server_;
     const bool clients_tell = server.connections > 0 && server.down_since == 0;
@@ -137,7 +137,7 @@ void Prober::answered(std::optional<rewrite::HelloReply> said) {
     backoff_.failed(thread_.shared.clock.monotonic(), system_random());
     said.reset();
   }
-  owner_.answered(*server_, std::move(said));
+  calls_.answered(std::move(said));
   if (!stopped_) start();
 }
 

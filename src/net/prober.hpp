@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -18,24 +19,22 @@ namespace idproxy::net {
 /// Shared ownership, because its handlers may be under way when it is stopped.
 class Prober : public std::enable_shared_from_this<Prober> {
  public:
-  /// Receives the results. Outlives the prober, or the loop of its thread.
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    /// True if the server has answered a hello before.
-    [[nodiscard]] virtual bool is_known(const Upstream& server) const = 0;
-    /// Called before each hello. May stop the prober.
-    virtual void about_to_ask(const Upstream& server) = 0;
-    /// Called without a value if the server cannot be reached or its reply cannot be parsed. May
-    /// stop the prober.
-    virtual void answered(const Upstream& server, std::optional<rewrite::HelloReply> said) = 0;
+  /// What its owner does.
+  struct Calls {
+    /// Returns true if the server has answered a hello before.
+    std::function<bool()> is_known;
+    /// Before each hello. May stop the prober.
+    std::function<void()> about_to_ask;
+    /// Without a value if the server cannot be reached or its reply cannot be parsed. May stop the
+    /// prober.
+    std::function<void(std::optional<rewrite::HelloReply> said)> answered;
   };
 
-  Prober(IoThread& thread, std::shared_ptr<Upstream> server, Owner& owner);
+  Prober(IoThread& thread, std::shared_ptr<Upstream> server, Calls calls);
 
   /// Begins, or begins again at once because something has changed.
   void start();
-  /// Idempotent. Calls nothing of the owner afterwards.
+  /// Idempotent. Makes none of the calls afterwards.
   void stop();
 
  private:
@@ -46,7 +45,7 @@ class Prober : public std::enable_shared_from_this<Prober> {
 
   IoThread& thread_;
   std::shared_ptr<Upstream> server_;
-  Owner& owner_;
+  const Calls calls_;
   Timer pause_;  // before the next probe
   std::shared_ptr<Probe> probe_;
   Backoff backoff_;

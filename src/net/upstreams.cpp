@@ -60,8 +60,7 @@ std::string Upstreams::open(Route route, Origin origin, const std::string& set_n
   const Endpoint& listen = upstream->route.listen;
   upstream->id =
       topology_.add(name_of(upstream->route.upstream), advertised(listen), origin, set_name);
-  auto prober = std::make_shared<Prober>(thread_, upstream, static_cast<Prober::Owner&>(*this));
-  served_.emplace(upstream->id, Served{upstream, std::move(listener), std::move(prober)});
+  served_.emplace(upstream->id, Served{upstream, std::move(listener), make_prober(upstream)});
   publish();
   return {};
 }
@@ -188,20 +187,20 @@ std::string Upstreams::fault_of(const Pins& pins) const {
 
 // ---- on the first io thread ------------------------------------------------------------------
 
-bool Upstreams::is_known(const Upstream& server) const {
-  return topology_.find(server.id)->said.state != State::unknown;
-}
-
-void Upstreams::about_to_ask(const Upstream& server) {
-  if (!is_nobody_for_long(served_.at(server.id))) return;
-  topology_.forget(server.id);
-  settle();
-}
-
-void Upstreams::answered(const Upstream& server, std::optional<rewrite::HelloReply> said) {
-  if (said) heard(server.id, std::move(*said));
-  tried(served_.at(server.id));
-  if (untried_ == 0) settle();
+std::shared_ptr<Prober> Upstreams::make_prober(const std::shared_ptr<Upstream>& server) {
+  const auto id = server->id;
+  const auto is_known = [this, id] { return topology_.find(id)->said.state != State::unknown; };
+  const auto about_to_ask = [this, id] {
+    if (!is_nobody_for_long(served_.at(id))) return;
+    topology_.forget(id);
+    settle();
+  };
+  const auto answered = [this, id](std::optional<rewrite::HelloReply> said) {
+    if (said) heard(id, std::move(*said));
+    tried(served_.at(id));
+    if (untried_ == 0) settle();
+  };
+  return std::make_shared<Prober>(thread_, server, Prober::Calls{is_known, about_to_ask, answered});
 }
 
 /// True if the server has said for long that it is no member: its address may now belong to another

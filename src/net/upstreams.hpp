@@ -23,7 +23,7 @@ namespace idproxy::net {
 /// string, then for each member that replies to hello name, and closes those of members that have
 /// left their set. Publishes them for other threads in Shared::directory. Lives on the first io
 /// thread, except ServerObserver and fault_of(), which any thread may call.
-class Upstreams final : public ServerObserver, private Prober::Owner {
+class Upstreams final : public ServerObserver {
  public:
   explicit Upstreams(std::span<const std::unique_ptr<IoThread>> threads);
   ~Upstreams() override;
@@ -61,12 +61,9 @@ class Upstreams final : public ServerObserver, private Prober::Owner {
     std::optional<std::chrono::steady_clock::time_point> nobody_since{};
   };
 
-  [[nodiscard]] bool is_known(const Upstream& server) const override;
-  void about_to_ask(const Upstream& server) override;
-  void answered(const Upstream& server, std::optional<rewrite::HelloReply> said) override;
-
   [[nodiscard]] std::string open(Route route, rewrite::ServerDescription::Origin origin,
                                  const std::string& set_name);
+  [[nodiscard]] std::shared_ptr<Prober> make_prober(const std::shared_ptr<Upstream>& server);
   [[nodiscard]] bool open_member(const rewrite::Topology::Missing& member);
   [[nodiscard]] bool is_nobody_for_long(Served& served) const;
   void leave_out(const rewrite::Topology::Missing& member);

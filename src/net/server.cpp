@@ -51,7 +51,7 @@ std::uint64_t sum(const Threads& threads, Counted kind) {
 }
 
 /// Makes this process's answer to {idproxy: "status"}. Thread-safe.
-class ServerStatus final : public rewrite::StatusSource {
+class ServerStatus {
  public:
   /// `threads` outlives it.
   ServerStatus(const Threads& threads, std::shared_ptr<const rewrite::RuleSet> rules)
@@ -62,7 +62,7 @@ class ServerStatus final : public rewrite::StatusSource {
     rules_.swap(rules);
   }
 
-  [[nodiscard]] rewrite::Status status(rewrite::ServerId asked) const override {
+  [[nodiscard]] rewrite::Status of(rewrite::ServerId asked) const {
     const Shared& shared = threads_[0]->shared;
     rewrite::Status status;
     status.version = shared.options.version;
@@ -94,7 +94,9 @@ struct Server::Impl {
         drivers_know(first()) {
     shared.observer = &upstreams;
     shared.nobody_left = [this] { first().post([this] { end_if_drained(); }); };
-    for (const auto& thread : threads) thread->context.status = &status;
+    for (const auto& thread : threads) {
+      thread->context.status = [this](rewrite::ServerId asked) { return status.of(asked); };
+    }
   }
 
   [[nodiscard]] EventLoop& first() const { return threads[0]->loop; }

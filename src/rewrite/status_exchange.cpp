@@ -32,10 +32,10 @@ Action StatusExchange::begin(const Received& received) {
 Action StatusExchange::reply(Bytes message, const Context& context, Workspace& workspace) {
   const auto view = single_reply(message);
   if (!view) return action::Close{};
-  if (context.status == nullptr) return action::Relay{};
+  if (!context.status) return action::Relay{};
   const auto request = *wire::OpMsgView::parse(original_.view());
   workspace.reply.clear();
-  if (!append_status_reply(request, *view, context.status->status(server_), workspace.reply)) {
+  if (!append_status_reply(request, *view, context.status(server_), workspace.reply)) {
     return action::Close{};
   }
   return action::Reply{workspace.reply.view()};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "idproxy/base/clock.hpp"
@@ -20,9 +21,9 @@ struct Context {
   bool maps_hello = true;  ///< replies to hello name the proxy's listeners
   /// Those that a client and its server may agree on.
   wire::Compressors compressors = wire::Compressors::all();
-  /// The source of answers to {idproxy: "status"}. If null, the client gets the server's reply to
-  /// the command that checks its rights.
-  const StatusSource* status = nullptr;
+  /// Makes the answer to {idproxy: "status"} on a connection to `asked`. If empty, the client gets
+  /// the server's reply to the command that checks its rights.
+  std::function<Status(ServerId asked)> status{};
   /// The current Members when a reply to hello arrives. If null, replies to hello pass unchanged.
   std::shared_ptr<const Members> members{};
 };

@@ -77,12 +77,4 @@ void ask_for_right(const wire::OpMsgView& request, wire::PatchedMessage& out);
 [[nodiscard]] bool append_status_reply(const wire::OpMsgView& request, const wire::OpMsgView& reply,
                                        const Status& status, Buffer& out);
 
-/// The source of answers to {idproxy: "status"}. Thread-safe.
-class StatusSource {
- public:
-  virtual ~StatusSource() = default;
-  /// `asked`: the server that the client's connection leads to.
-  [[nodiscard]] virtual Status status(ServerId asked) const = 0;
-};
-
 }  // namespace idproxy::rewrite

@@ -75,12 +75,12 @@ class ConnectionPair final {
   struct UnderWay : rewrite::Exchange {
     using Exchange::Exchange;
     RequestGate::Message about{};
-    Budget::Share share;                      // for the request
-    Budget::Share reply_share;                // for a large reply that is being collected
-    ids::Ticket ticket;                       // of the unanswered question to the store
-    ids::StoreSource* asked = nullptr;        // by that question
-    rewrite::WaitingRequests::Place waiting;  // until that is answered
-    std::chrono::nanoseconds added{};         // of the time in which values were assigned
+    Budget::Share share;                // for the request
+    Budget::Share reply_share;          // for a large reply that is being collected
+    std::optional<ids::Ticket> ticket;  // of the unanswered question to the store
+    ids::StoreSource* asked = nullptr;  // by that question
+    std::optional<rewrite::WaitingRequests::Place> waiting;  // until that is answered
+    std::chrono::nanoseconds added{};  // of the time in which values were assigned
   };
   /// Gives the memory of an exchange back to its thread.
   struct Recycled {

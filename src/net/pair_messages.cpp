@@ -444,7 +444,7 @@ void ConnectionPair::answer_here(Bytes message) {
 void ConnectionPair::ask(const action::AskStore& need) {
   waits_ = Waits::for_store;
   exchange_->asked = need.strategy;
-  exchange_->waiting = {need.rule->waiting, thread_.now()};
+  exchange_->waiting.emplace(need.rule->waiting, thread_.now());
   start_timer(need.patience);
   exchange_->ticket =
       need.strategy->ask(need.count, std::make_unique<StoreAnswer>(*this, ++questions_));
@@ -478,8 +478,8 @@ void ConnectionPair::stop_waiting() {
   if (waits_ == Waits::for_nothing) return;
   waits_ = Waits::for_nothing;
   timer_.cancel();
-  exchange_->ticket = ids::Ticket();
-  exchange_->waiting = {};
+  exchange_->ticket.reset();
+  exchange_->waiting.reset();
 }
 
 // ---- the replies of an exchange --------------------------------------------------------------
@@ -500,8 +500,10 @@ void ConnectionPair::act_on_reply(const rewrite::Action& next, Bytes message) {
     return send(*again);
   }
   const auto* own = std::get_if<action::Reply>(&next);
-  reply(own == nullptr ? message
-                       : thread_.inflation.deflate(exchange_->about.compressor, own->message));
+  const auto compressor = exchange_->about.compressor;
+  const Bytes answer = own == nullptr ? message : own->message;
+  const bool deflates = own != nullptr && compressor != wire::Compressor::none;
+  reply(deflates ? thread_.inflation.deflate(compressor, answer) : answer);
   if (closed_) return;
   if (own != nullptr) note_added_time();
   if (exchange_->streams()) return expect_reply(exchange_->about, exchange_->request_id());
@@ -531,7 +533,7 @@ void ConnectionPair::end_exchange() {
   if (exchange_->assigned() > 0) thread_.cells.insert_added.observe(exchange_->added);
   thread_.buffers.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();
-  thread_.inflation.trim();
+  if (exchange_->about.compressor != wire::Compressor::none) thread_.inflation.trim();
   stop_waiting();
   exchange_.reset();
 }

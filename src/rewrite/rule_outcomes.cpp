@@ -13,21 +13,14 @@ bool RuleOutcomes::may_run_again(std::chrono::nanoseconds now, std::uint32_t mos
   return true;
 }
 
-WaitingRequests::Place::Place(WaitingRequests& all, std::chrono::nanoseconds since) : all_(&all) {
-  const std::scoped_lock lock(all.mutex_);
-  at_ = all.since_.insert(since);
-}
-
-WaitingRequests::Place& WaitingRequests::Place::operator=(Place&& other) noexcept {
-  std::swap(all_, other.all_);
-  std::swap(at_, other.at_);
-  return *this;
+WaitingRequests::Place::Place(WaitingRequests& all, std::chrono::nanoseconds since) : all_(all) {
+  const std::scoped_lock lock(all_.mutex_);
+  at_ = all_.since_.insert(since);
 }
 
 WaitingRequests::Place::~Place() {
-  if (all_ == nullptr) return;
-  const std::scoped_lock lock(all_->mutex_);
-  all_->since_.erase(at_);
+  const std::scoped_lock lock(all_.mutex_);
+  all_.since_.erase(at_);
 }
 
 WaitingRequests::Summary WaitingRequests::summary() const {

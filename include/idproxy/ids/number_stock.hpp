@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/ids/error.hpp"
 #include "idproxy/ids/grant.hpp"
+#include "idproxy/ids/values.hpp"
 
 namespace idproxy::ids {
 

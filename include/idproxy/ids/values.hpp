@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/ids/error.hpp"
 
 namespace idproxy::ids {
 
@@ -73,6 +75,29 @@ class Values {
   std::size_t size_ = 0;
   std::size_t each_ = 0;  // bytes of the first value, and of all others as long as ends_ is empty
   std::vector<std::size_t> ends_;
+};
+
+/// The result of a draw: all values, a need to ask the store, or an error.
+class [[nodiscard]] Draw {
+ public:
+  /// Success: all values were drawn.
+  Draw() = default;
+  /// There are no values.
+  Draw(Error error) : result_(std::move(error)) {}
+  /// Nothing was drawn: StoreSource::ask() must get the values from the store.
+  static Draw need() { return Draw(Result<What>(What::need)); }
+
+  /// True if all values were drawn.
+  explicit operator bool() const { return result_ && *result_ == What::values; }
+  [[nodiscard]] bool needs_store() const { return result_ && *result_ == What::need; }
+  /// Only valid if the draw failed: it is false and needs_store() is false.
+  [[nodiscard]] Error error() const { return result_.error(); }
+
+ private:
+  enum class What { values, need };
+  explicit Draw(Result<What> result) : result_(std::move(result)) {}
+
+  Result<What> result_ = What::values;
 };
 
 }  // namespace idproxy::ids

@@ -74,18 +74,17 @@ class ForwardedLog {
 /// The requests that wait for a value of one rule, or for their turn. Thread-safe.
 class WaitingRequests {
  public:
-  /// One of them, until it is destroyed or assigned to. The WaitingRequests must outlive it.
+  /// One of them, until it is destroyed. The WaitingRequests must outlive it.
   class Place {
    public:
-    Place() = default;
     Place(WaitingRequests& all, std::chrono::nanoseconds since);
-    Place(Place&& other) noexcept : all_(std::exchange(other.all_, nullptr)), at_(other.at_) {}
-    Place& operator=(Place&& other) noexcept;
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
     ~Place();
 
    private:
-    WaitingRequests* all_ = nullptr;
-    std::multiset<std::chrono::nanoseconds>::iterator at_{};
+    WaitingRequests& all_;
+    std::multiset<std::chrono::nanoseconds>::iterator at_;
   };
   struct Summary {
     std::size_t number = 0;

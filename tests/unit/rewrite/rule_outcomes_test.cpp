@@ -62,20 +62,19 @@ TEST(ForwardedLog, HasALineForEachNamespaceAndReason) {
 TEST(WaitingRequests, KnowsHowManyWaitAndSinceWhen) {
   WaitingRequests waiting;
   EXPECT_EQ(waiting.summary().number, 0U);
-  WaitingRequests::Place first(waiting, 3s);
+  std::optional<WaitingRequests::Place> first(std::in_place, waiting, 3s);
   {
     const WaitingRequests::Place second(waiting, 2s);
     const WaitingRequests::Place third(waiting, 3s);
     EXPECT_EQ(waiting.summary().number, 3U);
     EXPECT_EQ(waiting.summary().oldest, 2s);
   }
-  EXPECT_EQ(waiting.summary().oldest, 3s);
-  WaitingRequests::Place moved(std::move(first));
   EXPECT_EQ(waiting.summary().number, 1U);
-  moved = {waiting, 5s};
+  EXPECT_EQ(waiting.summary().oldest, 3s);
+  first.emplace(waiting, 5s);
   EXPECT_EQ(waiting.summary().number, 1U);
   EXPECT_EQ(waiting.summary().oldest, 5s);
-  moved = {};
+  first.reset();
   EXPECT_EQ(waiting.summary().number, 0U);
 }
 

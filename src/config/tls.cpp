@@ -62,16 +62,11 @@ struct Names {
   const char* option;
 };
 
-Names names_of(Fault::File file) {
-  switch (file) {
-    case Fault::File::ca:
-      return {"ca_file", "tlsCAFile"};
-    case Fault::File::crl:
-      return {"crl_file", "tlsCRLFile"};
-    case Fault::File::certificate_key:
-      break;
-  }
-  return {"certificate_key_file", "tlsCertificateKeyFile"};
+const Names& names_of(Fault::File file) {
+  static constexpr std::array<Names, 3> kNames{{{"certificate_key_file", "tlsCertificateKeyFile"},
+                                                {"ca_file", "tlsCAFile"},
+                                                {"crl_file", "tlsCRLFile"}}};
+  return kNames[static_cast<std::size_t>(file)];
 }
 
 /// `options`: of either side.

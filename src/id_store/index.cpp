@@ -152,19 +152,8 @@ ValueType value_type_of(bson::Type type) {
 }
 
 std::string_view alias_of(ValueType type) {
-  switch (type) {
-    case ValueType::number:
-      return "number";
-    case ValueType::string:
-      return "string";
-    case ValueType::binary:
-      return "binData";
-    case ValueType::object_id:
-      return "objectId";
-    case ValueType::other:
-      break;
-  }
-  return {};
+  constexpr std::array<std::string_view, 5> kNames{"number", "string", "binData", "objectId", ""};
+  return kNames[static_cast<std::size_t>(type)];
 }
 
 Index index_of(Bytes listed) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <iterator>
 
 #include "idproxy/base/words.hpp"
@@ -80,23 +81,9 @@ bool read_names(const bson::Element& field, HelloReply& reply,
 }  // namespace
 
 std::string_view state_name(HelloReply::State state) {
-  switch (state) {
-    case HelloReply::State::unknown:
-      return "unknown";
-    case HelloReply::State::standalone:
-      return "STANDALONE";
-    case HelloReply::State::mongos:
-      return "MONGOS";
-    case HelloReply::State::primary:
-      return "PRIMARY";
-    case HelloReply::State::secondary:
-      return "SECONDARY";
-    case HelloReply::State::arbiter:
-      return "ARBITER";
-    case HelloReply::State::other:
-      return "OTHER";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 7> kNames{"unknown",   "STANDALONE", "MONGOS", "PRIMARY",
+                                                   "SECONDARY", "ARBITER",    "OTHER"};
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 std::optional<HelloReply> read_hello_reply(Bytes message) {

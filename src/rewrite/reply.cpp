@@ -1,7 +1,9 @@
 #include "idproxy/rewrite/reply.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
@@ -95,49 +97,31 @@ void ReplyFrame::close() {
 }
 
 std::string_view code_name(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::bad_value:
-      return "BadValue";
-    case ErrorCode::host_unreachable:
-      return "HostUnreachable";
-    case ErrorCode::failed_to_parse:
-      return "FailedToParse";
-    case ErrorCode::unauthorized:
-      return "Unauthorized";
-    case ErrorCode::type_mismatch:
-      return "TypeMismatch";
-    case ErrorCode::invalid_bson:
-      return "InvalidBSON";
-    case ErrorCode::path_not_viable:
-      return "PathNotViable";
-    case ErrorCode::authentication_failed:
-      return "AuthenticationFailed";
-    case ErrorCode::max_time_ms_expired:
-      return "MaxTimeMSExpired";
-    case ErrorCode::invalid_options:
-      return "InvalidOptions";
-    case ErrorCode::invalid_namespace:
-      return "InvalidNamespace";
-    case ErrorCode::shutdown_in_progress:
-      return "ShutdownInProgress";
-    case ErrorCode::operation_failed:
-      return "OperationFailed";
-    case ErrorCode::write_conflict:
-      return "WriteConflict";
-    case ErrorCode::unsupported_op_query_command:
-      return "UnsupportedOpQueryCommand";
-    case ErrorCode::operation_not_supported_in_transaction:
-      return "OperationNotSupportedInTransaction";
-    case ErrorCode::bson_object_too_large:
-      return "BSONObjectTooLarge";
-    case ErrorCode::idl_duplicate_field:
-      return "Location40413";
-    case ErrorCode::idl_missing_field:
-      return "Location40414";
-    case ErrorCode::idl_unknown_field:
-      return "Location40415";
-  }
-  return "UnknownError";
+  using enum ErrorCode;
+  constexpr std::array<std::pair<ErrorCode, std::string_view>, 20> kNames{{
+      {bad_value, "BadValue"},
+      {host_unreachable, "HostUnreachable"},
+      {failed_to_parse, "FailedToParse"},
+      {unauthorized, "Unauthorized"},
+      {type_mismatch, "TypeMismatch"},
+      {invalid_bson, "InvalidBSON"},
+      {path_not_viable, "PathNotViable"},
+      {authentication_failed, "AuthenticationFailed"},
+      {max_time_ms_expired, "MaxTimeMSExpired"},
+      {invalid_options, "InvalidOptions"},
+      {invalid_namespace, "InvalidNamespace"},
+      {shutdown_in_progress, "ShutdownInProgress"},
+      {operation_failed, "OperationFailed"},
+      {write_conflict, "WriteConflict"},
+      {unsupported_op_query_command, "UnsupportedOpQueryCommand"},
+      {operation_not_supported_in_transaction, "OperationNotSupportedInTransaction"},
+      {bson_object_too_large, "BSONObjectTooLarge"},
+      {idl_duplicate_field, "Location40413"},
+      {idl_missing_field, "Location40414"},
+      {idl_unknown_field, "Location40415"},
+  }};
+  const auto* const found = std::ranges::find(kNames, code, &decltype(kNames)::value_type::first);
+  return found == kNames.end() ? "UnknownError" : found->second;
 }
 
 ErrorCode code_of(ids::Errc why) {

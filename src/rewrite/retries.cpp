@@ -1,6 +1,8 @@
 #include "rewrite/retries.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <utility>
 
 namespace idproxy::rewrite {
@@ -21,43 +23,30 @@ milliseconds backoff(const Assignment& assignment, std::uint32_t repeats) {
   return std::min(pause, retry.backoff_max);
 }
 
+struct BoundTexts {
+  std::string_view name;
+  std::string_view explanation;
+};
+
+/// In the order of RetryBound.
+constexpr std::array<BoundTexts, 6> kBoundTexts{{
+    {"retry.attempts", "the attempts that the rule allows were used up"},
+    {"retry.deadline", "nothing had been stored for as long as the rule's retry.deadline"},
+    {"maxTimeMS", "the command's maxTimeMS was over"},
+    {"no value", "there was no fresh value"},
+    {"multi",
+     "an update with multi: true could not be repeated, since it may have changed documents"},
+    {"server", "the server refused to execute a part of the batch again"},
+}};
+
 }  // namespace
 
 std::string_view name_of(RetryBound bound) {
-  switch (bound) {
-    case RetryBound::attempts:
-      return "retry.attempts";
-    case RetryBound::deadline:
-      return "retry.deadline";
-    case RetryBound::max_time:
-      return "maxTimeMS";
-    case RetryBound::no_value:
-      return "no value";
-    case RetryBound::multi:
-      return "multi";
-    case RetryBound::server:
-      break;
-  }
-  return "server";
+  return kBoundTexts[static_cast<std::size_t>(bound)].name;
 }
 
 std::string_view explain(RetryBound bound) {
-  switch (bound) {
-    case RetryBound::attempts:
-      return "the attempts that the rule allows were used up";
-    case RetryBound::deadline:
-      return "nothing had been stored for as long as the rule's retry.deadline";
-    case RetryBound::max_time:
-      return "the command's maxTimeMS was over";
-    case RetryBound::no_value:
-      return "there was no fresh value";
-    case RetryBound::multi:
-      return "an update with multi: true could not be repeated, since it may have changed "
-             "documents";
-    case RetryBound::server:
-      break;
-  }
-  return "the server refused to execute a part of the batch again";
+  return kBoundTexts[static_cast<std::size_t>(bound)].explanation;
 }
 
 std::optional<std::int64_t> RetryBudget::time_left(nanoseconds now) const {

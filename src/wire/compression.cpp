@@ -6,6 +6,8 @@
 #include <zstd_errors.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <new>
 #include <span>
 
@@ -175,17 +177,8 @@ struct Codec::Contexts {
 };
 
 std::string_view name_of(Compressor compressor) {
-  switch (compressor) {
-    case Compressor::none:
-      break;
-    case Compressor::snappy:
-      return "snappy";
-    case Compressor::zlib:
-      return "zlib";
-    case Compressor::zstd:
-      return "zstd";
-  }
-  return "none";
+  constexpr std::array<std::string_view, 4> kNames{"none", "snappy", "zlib", "zstd"};
+  return kNames[static_cast<std::size_t>(compressor)];
 }
 
 Compressor compressor_named(std::string_view name) {

@@ -267,9 +267,7 @@ void add_status_options(CLI::App& options, Asked& asked) {
   options.add_flag_callback(
       "--watch", [&request] { request.repeat = StatusRequest::Repeat::each_second; },
       "Go on, each second, until SIGINT");
-  options.add_flag_callback(
-      "--json", [&request] { request.format = StatusRequest::Format::json; },
-      "Print /status.json as it is");
+  options.add_flag("--json", request.as_json, "Print /status.json as it is");
   add_config(options, asked);
   add_admin(options, asked);
 }
@@ -322,9 +320,7 @@ void add_config_options(CLI::App& options, Asked& asked) {
 }
 
 void add_doctor_options(CLI::App& options, Asked& asked) {
-  options.add_flag_callback(
-      "--json", [&asked] { asked.doctor.format = app::DoctorRequest::Format::json; },
-      "Print the findings as JSON");
+  options.add_flag("--json", asked.doctor.as_json, "Print the findings as JSON");
   add_config(options, asked);
 }
 
@@ -352,9 +348,7 @@ void add_verify_options(CLI::App& options, Asked& asked) {
   add_value(options, "--field", request.field, "FIELD", "The field, as its rule names it");
   add_value(options, "--scope", request.scope, "JSON",
             "Only the documents of this scope, such as\n{\"tenant\": \"a\"}");
-  options.add_flag_callback(
-      "--json", [&request] { request.format = VerifyRequest::Format::json; },
-      "Print the report as JSON");
+  options.add_flag("--json", request.as_json, "Print the report as JSON");
 }
 
 void add_counters_options(CLI::App& options, Asked& asked) {
@@ -372,8 +366,7 @@ void add_counters_options(CLI::App& options, Asked& asked) {
   options.add_option_function<std::string>("value", read, "set: the next number")->option_text("");
   options.add_flag("--force", request.force,
                    "set: although numbers that are stored would be\ngiven out a second time");
-  options.add_flag_callback(
-      "--json", [&request] { request.format = CountersRequest::Format::json; }, "Print JSON");
+  options.add_flag("--json", request.as_json, "Print JSON");
   add_config(options, asked);
 }
 
@@ -383,9 +376,7 @@ void add_ids_options(CLI::App& options, Asked& asked) {
   add_value(options, "--field", request.field, "FIELD", "The field, as its rule names it");
   add_value(options, "-n", request.count, "N", "How many values; 5 if not given")
       ->check(CLI::Range(1, 10'000));
-  options.add_flag_callback(
-      "--json", [&request] { request.format = IdsRequest::Format::json; },
-      "Print a document of extended JSON");
+  options.add_flag("--json", request.as_json, "Print a document of extended JSON");
   add_config(options, asked);
 }
 

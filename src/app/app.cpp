@@ -147,13 +147,9 @@ ExitCode serve(const std::string& file, const std::string& version) {
   // the memory of blocks below it.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
   (void)std::signal(SIGPIPE, SIG_IGN);  // standard error may be a closed pipe
-  auto opened = ConfigFile::open(file);
+  auto opened = ConfigFile::open(file, ConfigFile::Print::faults);
   if (!opened) return opened.error();
   config::Loaded& loaded = opened->loaded;
-  if (!loaded.ok()) {
-    opened->print_findings(std::cerr);
-    return ExitCode::config;
-  }
   log::start(loaded.config.log);
   // Waits for a slow reader of the log, however the process ends.
   const AtEnd flush_log([] { log::finish(kLogFlushTimeout); });

@@ -28,16 +28,6 @@ constexpr std::size_t kMostBytes = 1 << 20;  // of the documents in a batch, as 
 // Documents can be stored without a value while the collection is read.
 constexpr int kMostPasses = 3;
 
-void complain(const std::string& text) {
-  std::cerr << "mongo-idproxy: " << text << '\n';
-}
-
-/// Ends with this code, and says why.
-[[nodiscard]] ExitCode refuse(ExitCode code, const std::string& why) {
-  complain(why);
-  return code;
-}
-
 /// The documents of the collection before the run.
 struct Documents {
   std::uint64_t all = 0;
@@ -274,16 +264,16 @@ ExitCode rehearse(const BackfillRequest& request, const BackfillRule& rule,
 ExitCode carry_out(const BackfillRequest& request, const id_store::Options& store,
                    BackfillRule& rule, const StopSignals& stop) {
   if (const std::string why = rule.await_ready(stop); !why.empty()) {
-    return refuse(ExitCode::unavailable,
-                  "the rule for " + request.field + " in " + request.ns + " is not ready: " + why);
+    return end_with(ExitCode::unavailable, "the rule for " + request.field + " in " + request.ns +
+                                               " is not ready: " + why);
   }
-  if (const std::string note = rule.note(); !note.empty()) complain(note);
+  if (const std::string note = rule.note(); !note.empty()) tell(note);
   BackfillCollection collection(target_of(request, rule.plan().front()), store);
   if (const std::string why = collection.why_not_permitted(); !why.empty()) {
-    return refuse(ExitCode::unavailable, why);
+    return end_with(ExitCode::unavailable, why);
   }
   const auto documents = collection.count_all();
-  if (!documents) return refuse(ExitCode::unavailable, collection.failure_of(collection.reply));
+  if (!documents) return end_with(ExitCode::unavailable, collection.failure_of(collection.reply));
   if (documents->all == 0) std::cerr << request.ns << " has no documents\n";
   if (request.mode == BackfillRequest::Mode::dry_run) {
     return rehearse(request, rule, collection, *documents);
@@ -297,18 +287,15 @@ ExitCode backfill(const BackfillRequest& request) {
   const StopSignals stop;
   (void)std::signal(SIGPIPE, SIG_IGN);  // nobody may read the progress any more
   if (const std::string fault = fault_of(request); !fault.empty()) {
-    return refuse(ExitCode::usage, fault);
+    return end_with(ExitCode::usage, fault);
   }
-  auto file = ConfigFile::open(request.file);
+  auto file = ConfigFile::open(request.file, ConfigFile::Print::findings);
   if (!file) return file.error();
   config::Loaded& loaded = file->loaded;
-  file->look_at_mode();
-  file->print_findings(std::cerr);
-  if (!loaded.ok()) return ExitCode::config;
   const auto servers = file->find_servers(std::cerr);
   if (!servers) return servers.error();
   const auto index = rule_for(request, loaded.config.rules);
-  if (!index) return refuse(ExitCode::usage, index.error());
+  if (!index) return end_with(ExitCode::usage, index.error());
   const id_store::Options store = loaded.config.id_store;
   BackfillRule rule(std::move(loaded.config), *index, request);
   const ExitCode code = carry_out(request, store, rule, stop);

@@ -1,9 +1,11 @@
 #include "app/backfill_report.hpp"
 
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 
 #include "app/progress.hpp"
 #include "app/report_lines.hpp"
+#include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -13,9 +15,7 @@ constexpr const char* kNextStep =
     "that";
 
 std::string examples_of(const BackfillTally::Left& left) {
-  std::string text;
-  for (const std::string& each : left.examples) text += (text.empty() ? "" : ", ") + each;
-  return text.empty() ? "" : ", such as " + text;
+  return left.examples.empty() ? "" : ", such as " + boost::algorithm::join(left.examples, ", ");
 }
 
 /// Those that are left for no reason of their own: because the run ended, or because they came
@@ -52,7 +52,7 @@ void add_left(ReportLines& lines, const BackfillTally& tally, const BackfillEnd&
 void BackfillTally::leave(const std::string& reason, Bytes id) {
   Left& same = left[reason];
   ++same.documents;
-  if (same.examples.size() < kExamples) same.examples.push_back(json_of(id));
+  if (same.examples.size() < kExamples) same.examples.push_back(id_store::mongo::json_of(id));
 }
 
 std::uint64_t BackfillTally::done() const {

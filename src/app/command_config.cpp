@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/json.hpp>
 #include <iostream>
 #include <string>
@@ -93,12 +92,8 @@ ExitCode print_config(const ConfigRequest& request) {
     std::cout << json::serialize(config::json_schema(process_sources())) << '\n' << std::flush;
     return ExitCode::ok;
   }
-  const auto file = ConfigFile::open(request.file);
+  const auto file = ConfigFile::open(request.file, ConfigFile::Print::faults);
   if (!file) return file.error();
-  if (!file->loaded.ok()) {
-    file->print_findings(std::cerr);
-    return ExitCode::config;
-  }
   const std::vector<KeyInUse> keys = config::keys_of(file->text, process_sources());
   const bool as_json = request.show == ConfigRequest::Show::keys_as_json;
   as_json ? print_json(request.file, keys) : print_table(request.file, keys);

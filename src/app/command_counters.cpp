@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <cstdint>
 #include <iostream>
@@ -26,10 +25,6 @@ using id_store::StoredCounters;
 // Proxies may change a counter between reading and setting it, but not so often in a row.
 constexpr int kMostTries = 64;
 
-void tell(const std::string& text) {
-  std::cerr << "mongo-idproxy: " << printable(text) << '\n';
-}
-
 /// Carries out the request on the counters that the rules use. The error is the exit code, once it
 /// has been told why.
 class CountersCommand {
@@ -42,7 +37,7 @@ class CountersCommand {
     rules.reserve(config_.rules.size());
     for (const rewrite::Rule& rule : config_.rules) rules.push_back(&rule.strategy->about());
     auto found = store_.find(rules);
-    if (!found) return refuse(ExitCode::unavailable, found.error().reason);
+    if (!found) return end_with(ExitCode::unavailable, found.error().reason);
     counters_ = *std::move(found);
     names_ = names_of(counters_);
     if (request_.act == Act::list) return list();
@@ -56,13 +51,6 @@ class CountersCommand {
   }
 
  private:
-  [[nodiscard]] static ExitCode refuse(ExitCode code, const std::string& why) {
-    tell(why);
-    return code;
-  }
-
-  [[nodiscard]] bool is_json() const { return request_.format == CountersRequest::Format::json; }
-
   [[nodiscard]] std::optional<CounterView> look_at(std::size_t index) {
     auto stored = store_.look(counters_[index]);
     if (stored) return CounterView{names_[index], counters_[index], *std::move(stored)};
@@ -98,7 +86,7 @@ class CountersCommand {
       if (!view) return ExitCode::unavailable;
       views.push_back(*std::move(view));
     }
-    if (is_json()) {
+    if (request_.as_json) {
       boost::json::array all;
       for (const CounterView& view : views) all.push_back(counter_json(view));
       std::cout << boost::json::serialize(boost::json::object{{"counters", std::move(all)}})
@@ -113,10 +101,10 @@ class CountersCommand {
 
   [[nodiscard]] ExitCode get(const CounterView& view) const {
     if (!view.counter.exists()) {
-      return refuse(ExitCode::findings,
-                    "there is no counter " + view.name + " yet: the first insert makes it");
+      return end_with(ExitCode::findings,
+                      "there is no counter " + view.name + " yet: the first insert makes it");
     }
-    if (is_json()) {
+    if (request_.as_json) {
       std::cout << boost::json::serialize(counter_json(view)) << '\n';
     } else {
       std::cout << counter_text(view, Terminal::at(STDOUT_FILENO));
@@ -128,12 +116,12 @@ class CountersCommand {
     const Force force = request_.force ? Force::yes : Force::no;
     for (int i = 0; i < kMostTries; ++i) {
       if (const std::string why = refusal_to_set(view, request_.value, force); !why.empty()) {
-        return refuse(ExitCode::findings, why);
+        return end_with(ExitCode::findings, why);
       }
       const auto dangers = dangers_of(view, request_.value);
       const auto was = counter.next;
       const auto done = store_.set_next(counter, request_.value);
-      if (!done) return refuse(ExitCode::unavailable, done.error().reason);
+      if (!done) return end_with(ExitCode::unavailable, done.error().reason);
       if (!*done) continue;
       for (const std::string& danger : dangers) tell("warning: " + danger);
       if (dangers.empty()) tell_when(counter);
@@ -145,11 +133,11 @@ class CountersCommand {
   [[nodiscard]] ExitCode sync(StoredCounter& counter, const CounterView& view) {
     for (int i = 0; i < kMostTries; ++i) {
       const SyncTarget target = sync_target(view);
-      if (!target.refusal.empty()) return refuse(ExitCode::findings, target.refusal);
+      if (!target.refusal.empty()) return end_with(ExitCode::findings, target.refusal);
       const auto was = counter.next;
       if (!target.next) return report(view, was, "");
       const auto done = store_.set_next(counter, *target.next);
-      if (!done) return refuse(ExitCode::unavailable, done.error().reason);
+      if (!done) return end_with(ExitCode::unavailable, done.error().reason);
       if (!*done) continue;
       tell_when(counter);
       return report(view, was, ", past the largest number that is stored");
@@ -164,13 +152,13 @@ class CountersCommand {
   }
 
   [[nodiscard]] static ExitCode changed_all_the_time(const CounterView& view) {
-    return refuse(ExitCode::unavailable, view.name + " is being changed all the time: try again");
+    return end_with(ExitCode::unavailable, view.name + " is being changed all the time: try again");
   }
 
   /// "shop.orders.number: the next number is 5000 (it was 1100)"
   [[nodiscard]] ExitCode report(const CounterView& view, std::optional<std::int64_t> was,
                                 const std::string& how) const {
-    if (is_json()) {
+    if (request_.as_json) {
       boost::json::object json = counter_json(view);
       json["was"] = was ? boost::json::value(*was) : nullptr;
       std::cout << boost::json::serialize(json) << '\n';
@@ -196,12 +184,8 @@ class CountersCommand {
 }  // namespace
 
 ExitCode counters(const CountersRequest& request) {
-  auto file = ConfigFile::open(request.file);
+  auto file = ConfigFile::open(request.file, ConfigFile::Print::faults);
   if (!file) return file.error();
-  if (!file->loaded.ok()) {
-    file->print_findings(std::cerr);
-    return ExitCode::config;
-  }
   const auto servers = file->find_servers(std::cerr);
   if (!servers) return servers.error();
   const ExitCode code = CountersCommand(request, file->loaded.config).run();

@@ -225,7 +225,7 @@ ExitCode doctor(const DoctorRequest& request) {
   Doctor examination(*opened, request.file, proxy);
   examination.run();
   const DoctorReport& report = examination.report();
-  if (request.format == DoctorRequest::Format::json) {
+  if (request.as_json) {
     std::cout << boost::json::serialize(doctor_json(report)) << '\n';
   } else {
     std::cout << doctor_text(report, terminal);

@@ -1,5 +1,3 @@
-#include <bson/bson.h>
-
 #include <algorithm>
 #include <boost/system/result.hpp>
 #include <cstdint>
@@ -30,10 +28,6 @@ namespace {
 using id_store::mongo::Array;
 using id_store::mongo::Document;
 using About = ids::RuleSource::About;
-
-void say(const std::string& text) {
-  std::cerr << "mongo-idproxy: " << printable(text) << '\n';
-}
 
 bool is_numbered(const About& about) {
   return about.counter || about.gapless;
@@ -85,12 +79,12 @@ void append_of_sample(const About& about, std::size_t count, ids::Values& out) {
     const ids::CounterSpec& spec = *about.counter;
     append_from(spec.start, spec.step, spec.max, format, count, out);
   }
-  say("the first values for a document with " + sample.text() +
-      ": other documents have sequences, or texts, of their own");
+  tell("the first values for a document with " + sample.text() +
+       ": other documents have sequences, or texts, of their own");
 }
 
 void print(const IdsRequest& request, const rewrite::Rule& rule, const ids::Values& values) {
-  if (request.format == IdsRequest::Format::text) {
+  if (!request.as_json) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       std::cout << printable(value_text(values.type(), values[i])) << '\n';
     }
@@ -103,18 +97,17 @@ void print(const IdsRequest& request, const rewrite::Rule& rule, const ids::Valu
                                 .add("field", request.field)
                                 .add("strategy", rule.strategy_name)
                                 .add("values", all);
-  char* text = bson_as_relaxed_extended_json(document.get(), nullptr);
-  std::cout << (text != nullptr ? text : "{}") << '\n';
-  bson_free(text);
+  std::cout << id_store::mongo::json_of(document.bytes()) << '\n';
 }
 
 [[nodiscard]] ExitCode refuse(const IdsRequest& request, const std::string& why) {
-  say("the rule for " + request.field + " in " + request.ns + " gives no values: " + why);
-  return ExitCode::unavailable;
+  return end_with(ExitCode::unavailable, "the rule for " + request.field + " in " + request.ns +
+                                             " gives no values: " + why);
 }
 
 void say_whose() {
-  say("the next numbers as the servers have them now: others may get them, and a running proxy "
+  tell(
+      "the next numbers as the servers have them now: others may get them, and a running proxy "
       "first "
       "gives what it holds");
 }
@@ -204,26 +197,20 @@ ExitCode print_next(const IdsRequest& request, config::Config config, std::size_
 }  // namespace
 
 ExitCode print_ids(const IdsRequest& request) {
-  const auto misused = [](const std::string& why) {
-    say(why);
-    return ExitCode::usage;
-  };
-  if (const std::string fault = fault_of_ns(request.ns); !fault.empty()) return misused(fault);
-  auto file = ConfigFile::open(request.file);
+  if (const std::string fault = fault_of_ns(request.ns); !fault.empty()) {
+    return end_with(ExitCode::usage, fault);
+  }
+  auto file = ConfigFile::open(request.file, ConfigFile::Print::faults);
   if (!file) return file.error();
   config::Loaded& loaded = file->loaded;
-  if (!loaded.ok()) {
-    file->print_findings(std::cerr);
-    return ExitCode::config;
-  }
   const auto index = find_rule(request.file, request.ns, request.field, loaded.config.rules);
-  if (!index) return misused(index.error());
+  if (!index) return end_with(ExitCode::usage, index.error());
   const rewrite::Rule& rule = loaded.config.rules[*index];
   const About& about = rule.strategy->about();
   ids::Values values;
   if (!is_numbered(about)) {
     rule.strategy->append_samples(request.count, values);
-    say("samples: each document gets a value of its own");
+    tell("samples: each document gets a value of its own");
   } else if (about.sequences.by_document()) {
     append_of_sample(about, request.count, values);
   } else {

@@ -24,25 +24,20 @@ constexpr std::chrono::seconds kReloadWithin = 10s;
 constexpr std::chrono::milliseconds kLookEvery = 100ms;
 constexpr std::chrono::milliseconds kAnswerWithin = 2s;
 constexpr const char* kOtherWays =
-    "use systemctl reload mongo-idproxy, or in its container kill -HUP 1\n";
-
-ExitCode print_fault(ExitCode code, const std::string& text) {
-  std::cerr << "mongo-idproxy: " << text << '\n';
-  return code;
-}
+    "use systemctl reload mongo-idproxy, or in its container kill -HUP 1";
 
 /// Whether this process may send the proxy signals, after it has seen that it is there.
 ExitCode look_at_process(pid_t pid) {
   if (pid <= 0 || !is_proxy_here(pid)) {
-    return print_fault(ExitCode::unavailable,
-                       "the proxy's process, " + std::to_string(pid) +
-                           ", cannot be seen from here; it may be in a container: " + kOtherWays);
+    return end_with(ExitCode::unavailable,
+                    "the proxy's process, " + std::to_string(pid) +
+                        ", cannot be seen from here; it may be in a container: " + kOtherWays);
   }
   if (::kill(pid, 0) == 0 || errno != EPERM) return ExitCode::ok;
-  return print_fault(ExitCode::no_permission,
-                     "process " + std::to_string(pid) +
-                         " is another user's and takes no signal from this one: be root, or " +
-                         kOtherWays);
+  return end_with(ExitCode::no_permission,
+                  "process " + std::to_string(pid) +
+                      " is another user's and takes no signal from this one: be root, or " +
+                      kOtherWays);
 }
 
 /// As `check` does, but on standard error. The proxy's own file is the one that counts.
@@ -50,15 +45,15 @@ ExitCode check_file(const std::string& named, const std::string& of_proxy) {
   std::error_code error;
   const bool is_absolute = of_proxy.starts_with('/');
   if (!named.empty() && is_absolute && !std::filesystem::equivalent(named, of_proxy, error)) {
-    return print_fault(ExitCode::usage, "the proxy reads " + printable(of_proxy) + ", not " +
-                                            named + ": give --config " + printable(of_proxy));
+    return end_with(ExitCode::usage, "the proxy reads " + printable(of_proxy) + ", not " + named +
+                                         ": give --config " + printable(of_proxy));
   }
   auto opened = ConfigFile::open(is_absolute || named.empty() ? of_proxy : named);
   if (!opened) return opened.error();
   opened->look_at_mode();
   opened->print_findings(std::cerr);
   if (opened->loaded.ok()) return ExitCode::ok;
-  return print_fault(ExitCode::config, "the configuration has errors; the proxy keeps its own");
+  return end_with(ExitCode::config, "the configuration has errors; the proxy keeps its own");
 }
 
 /// How many reloads the proxy has tried.
@@ -71,7 +66,7 @@ ExitCode print_outcome(const StatusDocument& document) {
   const JsonView last = document.view()["configuration"]["last_reload"];
   const std::string text = printable(last["text"].text());
   if (last["applied"].is_false()) {
-    return print_fault(ExitCode::config, "the proxy keeps its configuration: " + text);
+    return end_with(ExitCode::config, "the proxy keeps its configuration: " + text);
   }
   std::cout << "reloaded: " << (text.empty() ? "nothing has changed" : text) << '\n';
   return ExitCode::ok;
@@ -90,9 +85,9 @@ ExitCode await_reload(const net::Endpoint& admin, double before) {
     failure = document ? std::nullopt : std::optional(document.error());
   }
   if (failure) return print_no_answer(admin, *failure);
-  return print_fault(ExitCode::unavailable,
-                     "the proxy got the signal and has not reloaded within 10 s; its log may say "
-                     "why: journalctl -u mongo-idproxy -n 20");
+  return end_with(ExitCode::unavailable,
+                  "the proxy got the signal and has not reloaded within 10 s; its log may say "
+                  "why: journalctl -u mongo-idproxy -n 20");
 }
 
 }  // namespace
@@ -112,7 +107,7 @@ ExitCode reload(const ReloadRequest& request) {
   const std::string file = document->view()["configuration"]["file"].text();
   if (const ExitCode code = check_file(request.proxy.file, file); code != ExitCode::ok) return code;
   if (::kill(pid, SIGHUP) != 0) {
-    return print_fault(ExitCode::unavailable, "the proxy's process has ended");
+    return end_with(ExitCode::unavailable, "the proxy's process has ended");
   }
   return await_reload(*admin, reloads_of(*document));
 }

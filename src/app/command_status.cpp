@@ -13,6 +13,7 @@
 #include "app/status_text.hpp"
 #include "app/terminal.hpp"
 #include "idproxy/app/app.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -39,7 +40,7 @@ std::string query_of(const StatusRequest& request) {
 std::string text_of(const StatusRequest& request, const StatusDocument& document,
                     const Terminal& terminal) {
   const JsonView status = document.view();
-  if (request.format == StatusRequest::Format::json) {
+  if (request.as_json) {
     return document.text + (document.text.ends_with('\n') ? "" : "\n");
   }
   if (!has_tables(request)) return summary_text(status, terminal);
@@ -106,12 +107,12 @@ class StatusWatch {
 
  private:
   [[nodiscard]] bool redraws(const Terminal& terminal) const {
-    return terminal.rows > 0 && request_.format == StatusRequest::Format::text;
+    return terminal.rows > 0 && !request_.as_json;
   }
 
   void show(const StatusDocument& document) {
     const Terminal terminal = Terminal::at(STDOUT_FILENO);  // its size may have changed
-    const bool is_line = !has_tables(request_) && request_.format == StatusRequest::Format::text;
+    const bool is_line = !has_tables(request_) && !request_.as_json;
     if (redraws(terminal)) {
       std::cout << over_screen(text_of(request_, document, terminal), terminal);
     } else if (is_line) {

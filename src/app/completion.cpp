@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <boost/algorithm/string/join.hpp>
 #include <iostream>
 #include <set>
 #include <string_view>
@@ -12,17 +13,10 @@
 namespace idproxy::app {
 namespace {
 
+using boost::algorithm::join;
+
 constexpr std::string_view kFile = "FILE";
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
-
-std::string joined(const auto& texts, std::string_view separator) {
-  std::string result;
-  for (const std::string& text : texts) {
-    if (!result.empty()) result += separator;
-    result += text;
-  }
-  return result;
-}
 
 /// Of all commands but the program itself.
 std::vector<std::string> names_of(const std::vector<CommandSyntax>& commands) {
@@ -38,7 +32,7 @@ std::string option_names(const CommandSyntax& command) {
   for (const auto& option : command.options) {
     names.insert(names.end(), option.names.begin(), option.names.end());
   }
-  return joined(names, " ");
+  return join(names, " ");
 }
 
 /// "--rate|--sort", a pattern for `case`: all options with such an argument.
@@ -51,7 +45,7 @@ std::string with_argument(const std::vector<CommandSyntax>& commands,
       found.insert(option.names.begin(), option.names.end());
     }
   }
-  return joined(found, "|");
+  return join(found, "|");
 }
 
 bool is_file(std::string_view argument) {
@@ -86,7 +80,7 @@ std::string for_zsh(std::string_view text) {
 
 /// "{-c,--config}'[The YAML configuration]:FILE:_files'".
 std::string zsh_option(const CommandSyntax::Option& option) {
-  std::string names = joined(option.names, ",");
+  std::string names = join(option.names, ",");
   if (option.names.size() > 1) names = "{" + names + "}";
   std::string what = "[" + for_zsh(option.text) + "]";
   if (!option.argument.empty()) {
@@ -119,7 +113,7 @@ std::string bash_completion(const std::vector<CommandSyntax>& commands) {
   std::string cases;
   for (const CommandSyntax& command : commands) {
     const std::string words = command.name.empty()
-                                  ? joined(names_of(commands), " ") + " " + option_names(command)
+                                  ? join(names_of(commands), " ") + " " + option_names(command)
                                   : option_names(command);
     cases += fmt::format("    {}) words='{}' ;;\n",
                          command.name.empty() ? std::string("''") : command.name, words);
@@ -145,7 +139,7 @@ _mongo_idproxy() {{
 complete -F _mongo_idproxy mongo-idproxy
 )",
                      with_argument(commands, is_file), with_argument(commands, is_other),
-                     joined(names_of(commands), "|"), cases);
+                     join(names_of(commands), "|"), cases);
 }
 
 std::string zsh_completion(const std::vector<CommandSyntax>& commands) {

@@ -11,7 +11,6 @@
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <random>
 #include <string>
 #include <string_view>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "app/process.hpp"
+#include "app/terminal.hpp"
 #include "idproxy/base/input_file.hpp"
 #include "idproxy/base/owned.hpp"
 #include "idproxy/config/seed_list.hpp"
@@ -130,6 +130,15 @@ std::string await_seed_list(const std::string& srv_uri, RandomSource& random) {
 
 }  // namespace
 
+void tell(const std::string& text) {
+  std::cerr << "mongo-idproxy: " << printable(text) << '\n';
+}
+
+ExitCode end_with(ExitCode code, const std::string& why) {
+  tell(why);
+  return code;
+}
+
 boost::system::result<ConfigFile, std::string> ConfigFile::read(const std::string& name,
                                                                 const std::string& seed_list) {
   auto text = read_file(name);
@@ -141,8 +150,16 @@ boost::system::result<ConfigFile, std::string> ConfigFile::read(const std::strin
 boost::system::result<ConfigFile, ExitCode> ConfigFile::open(const std::string& name) {
   auto file = read(name);
   if (file) return *std::move(file);
-  std::cerr << "mongo-idproxy: " << file.error() << '\n';
-  return ExitCode::no_permission;
+  return end_with(ExitCode::no_permission, file.error());
+}
+
+boost::system::result<ConfigFile, ExitCode> ConfigFile::open(const std::string& name, Print print) {
+  auto file = open(name);
+  if (!file) return file;
+  if (print == Print::findings) file->look_at_mode();
+  if (print == Print::findings || !file->loaded.ok()) file->print_findings(std::cerr);
+  if (!file->loaded.ok()) return ExitCode::config;
+  return file;
 }
 
 void ConfigFile::look_at_mode() {

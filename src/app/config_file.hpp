@@ -11,14 +11,26 @@
 
 namespace idproxy::app {
 
+/// Tells people a text, which may come from elsewhere, in a line of its own on standard error.
+void tell(const std::string& text);
+/// The same for a command that ends with this code because of it.
+[[nodiscard]] ExitCode end_with(ExitCode code, const std::string& why);
+
 /// A configuration file: its text, and what it means.
 class ConfigFile {
  public:
+  enum class Print {
+    faults,    ///< findings only if the configuration has errors
+    findings,  ///< all of them, and those of look_at_mode()
+  };
   /// `seed_list`: as for config::parse(). The error: "cannot read FILE: Permission denied".
   [[nodiscard]] static boost::system::result<ConfigFile, std::string> read(
       const std::string& name, const std::string& seed_list = {});
   /// The same for a command. Prints the error and returns its exit code.
   [[nodiscard]] static boost::system::result<ConfigFile, ExitCode> open(const std::string& name);
+  /// The same for a command that needs a configuration without errors.
+  [[nodiscard]] static boost::system::result<ConfigFile, ExitCode> open(const std::string& name,
+                                                                        Print print);
 
   /// Adds a warning if the file contains passwords and every user of the host can read or write it.
   void look_at_mode();

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/algorithm/string/join.hpp>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <iostream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,9 +63,8 @@ std::string state_of(std::string_view type) {
 /// "a member of the replica set rs0"
 std::string set_of(const ServerHello& server) {
   if (server.set_name.empty()) return "a member of no replica set";
-  std::string members;
-  for (const std::string& each : server.members) members += (members.empty() ? "" : ",") + each;
-  return "a member of the replica set " + server.set_name + " (" + members + ")";
+  return "a member of the replica set " + server.set_name + " (" +
+         boost::algorithm::join(server.members, ",") + ")";
 }
 
 std::int32_t wire_version_of(const mongoc_server_description_t* server) {
@@ -233,12 +232,7 @@ std::size_t print_rules(const RulesInForce& rules, std::int32_t wire_version, st
 }
 
 /// Asks the id store. Returns how many rules are not ready.
-std::size_t check_rules(config::Config& config, std::int32_t wire_version, std::ostream& out) {
-  // A check makes no index, and reads no whole collection.
-  for (rewrite::Rule& rule : config.rules) {
-    if (rule.unique_index == ids::UniqueIndex::create) rule.unique_index = ids::UniqueIndex::offer;
-  }
-  config.id_store.scans = false;
+std::size_t check_rules(config::Config config, std::int32_t wire_version, std::ostream& out) {
   id_store::Store store(config.id_store, process_sources().clock);
   RulesInForce rules = make_rules(std::move(config.rules), config.id_store.db, store);
   rules.watch->await_first_look(kCheckTimeout);
@@ -274,7 +268,8 @@ ExitCode check_connected(config::Config config, const std::string& upstream_uri,
   const auto each = id_store::ask_each(upstream_uri, kConnectWithin);
   const bool is_there = print_servers(upstream_uri, each, config.id_store, out);
   const std::size_t count = config.rules.size();
-  const std::size_t not_ready = count == 0 ? 0 : check_rules(config, oldest_of(each), out);
+  const std::size_t not_ready =
+      count == 0 ? 0 : check_rules(only_looking(std::move(config)), oldest_of(each), out);
   if (not_ready > 0) {
     out << '\n'
         << not_ready << " of " << count << (count == 1 ? " rule" : " rules")

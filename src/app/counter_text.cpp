@@ -1,5 +1,6 @@
 #include "app/counter_text.hpp"
 
+#include <boost/algorithm/string/join.hpp>
 #include <boost/json/array.hpp>
 #include <limits>
 #include <map>
@@ -85,9 +86,7 @@ TableCell left_cell(const StoredCounter& counter) {
 }
 
 std::string rules_text(const StoredCounter& counter) {
-  std::string text;
-  for (const std::string& rule : counter.rules) text += (text.empty() ? "" : "; ") + rule;
-  return printable(text);
+  return printable(boost::algorithm::join(counter.rules, "; "));
 }
 
 /// "shop.orders"; of several collections, those of the first field.

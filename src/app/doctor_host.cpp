@@ -11,7 +11,6 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <cstdint>
 #include <filesystem>
-#include <iterator>
 #include <memory>
 #include <string_view>
 #include <utility>

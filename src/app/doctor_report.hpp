@@ -1,7 +1,6 @@
 #pragma once
 
 #include <boost/json/object.hpp>
-#include <span>
 #include <string>
 #include <vector>
 

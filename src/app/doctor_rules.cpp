@@ -14,7 +14,6 @@
 #include "app/readiness.hpp"
 #include "app/reload.hpp"
 #include "app/run_out.hpp"
-#include "idproxy/base/glob.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/id_store/store.hpp"
@@ -60,7 +59,7 @@ Document duplicates_of(const rewrite::Rule& rule, const std::string& collection)
 class RulesCheck {
  public:
   RulesCheck(config::Config config, const std::string& file)
-      : config_(without_index_builds(std::move(config))),
+      : config_(only_looking(std::move(config))),
         file_(file),
         store_(std::make_unique<id_store::Store>(config_.id_store, process_sources().clock)),
         rules_(make_rules(config_.rules, config_.id_store.db, *store_)) {}
@@ -90,14 +89,6 @@ class RulesCheck {
   }
 
  private:
-  static config::Config without_index_builds(config::Config config) {
-    for (rewrite::Rule& rule : config.rules) {
-      if (rule.unique_index == UniqueIndex::create) rule.unique_index = UniqueIndex::offer;
-    }
-    config.id_store.scans = false;
-    return config;
-  }
-
   [[nodiscard]] std::string command(const std::string& name, const std::string& ns,
                                     const std::string& field) const {
     return "mongo-idproxy " + name + " --ns " + in_shell(ns) + " --field " + in_shell(field) +

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <map>
-#include <span>
 #include <string_view>
 #include <utility>
 

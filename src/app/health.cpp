@@ -1,6 +1,7 @@
 #include "app/health.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string_view>
 #include <variant>
@@ -52,11 +53,9 @@ std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
   const rewrite::Rule& rule = snapshot.rules->rules()[rule_index];
   std::string line = "rule " + std::to_string(rule_index) + " (" + rule.ns + ", " + rule.field +
                      ", " + rule.strategy_name + "): ";
-  const std::size_t not_ready =
-      rule_index < snapshot.not_ready.size() ? snapshot.not_ready[rule_index] : 0;
-  if (rule_index < snapshot.reasons.size() && !snapshot.reasons[rule_index].empty()) {
-    return line + "not ready: " + snapshot.reasons[rule_index] + "\n";
-  }
+  const std::size_t not_ready = snapshot.not_ready_of(rule_index);
+  const std::string reason = snapshot.reason_of(rule_index);
+  if (!reason.empty()) return line + "not ready: " + reason + "\n";
   if (not_ready == 0 && reads_all(snapshot, rule_index)) {
     return line +
            "ready; the first insert reads the whole collection, unless an index begins with " +
@@ -83,15 +82,8 @@ std::string line_of(const id_store::StoreStatistics& store) {
 }  // namespace
 
 std::string_view name_of(Phase phase) {
-  switch (phase) {
-    case Phase::starting:
-      return "starting";
-    case Phase::serving:
-      return "ready";
-    case Phase::draining:
-      return "draining";
-  }
-  return "";
+  constexpr std::array<std::string_view, 3> kNames{"starting", "ready", "draining"};
+  return kNames[static_cast<std::size_t>(phase)];
 }
 
 admin::HttpResponse livez(const std::vector<std::chrono::nanoseconds>& owed) {

@@ -85,21 +85,26 @@ void of_servers_in_seconds(Family& family, const Serving& from) {
 /// Of rules that count: when their numbers end; +Inf if that is not in sight.
 template <auto kMember>
 void of_outlooks(Family& family, const Serving& from, const char* window) {
-  const auto& outlooks = from.snapshot.outlooks;
   for (std::size_t i = 0; i < from.rules.size(); ++i) {
     if (!from.rules[i].left) continue;
-    const bool is_known = i < outlooks.size() && outlooks[i] && (*outlooks[i]).*kMember;
+    const RunOut::Outlook* outlook = from.snapshot.outlook_of(i);
     Labels labels = from.rules[i].labels;
     labels.emplace_back("window", window);
-    family.add(std::move(labels), is_known ? wall_seconds() + in_seconds(*((*outlooks[i]).*kMember))
-                                           : std::numeric_limits<double>::infinity());
+    family.add(std::move(labels), outlook != nullptr && outlook->*kMember
+                                      ? wall_seconds() + in_seconds(*(outlook->*kMember))
+                                      : std::numeric_limits<double>::infinity());
+  }
+}
+/// `figure_of(outcomes)` of each rule.
+template <class FigureOf>
+void add_outcomes(Family& family, const Serving& from, const FigureOf& figure_of) {
+  for (std::size_t i = 0; i < from.rules.size(); ++i) {
+    family.add(from.rules[i].labels, figure_of(from.snapshot.rules->outcomes(i)));
   }
 }
 template <auto kMember>
 void of_outcomes(Family& family, const Serving& from) {
-  for (std::size_t i = 0; i < from.rules.size(); ++i) {
-    family.add(from.rules[i].labels, (from.snapshot.rules->outcomes(i).*kMember).load());
-  }
+  add_outcomes(family, from, [](const Outcomes& its) { return (its.*kMember).load(); });
 }
 template <auto kMember>
 void of_rules(Family& family, const Serving& from) {
@@ -320,19 +325,16 @@ const Metric kMetrics[] = {
      "rule, by the reason."},
     {Type::gauge, "idproxy_rule_requests_waiting",
      [](Family& family, const Serving& from) {
-       for (std::size_t i = 0; i < from.rules.size(); ++i) {
-         family.add(from.rules[i].labels,
-                    from.snapshot.rules->outcomes(i).waiting.summary().number);
-       }
+       add_outcomes(family, from, [](const Outcomes& its) { return its.waiting.summary().number; });
      },
      "Requests that wait for a value of the rule."},
     {Type::gauge, "idproxy_rule_oldest_waiting_seconds",
      [](Family& family, const Serving& from) {
        const auto now = process_sources().clock.monotonic();
-       for (std::size_t i = 0; i < from.rules.size(); ++i) {
-         const auto [number, since] = from.snapshot.rules->outcomes(i).waiting.summary();
-         family.add(from.rules[i].labels, number == 0 ? 0 : in_seconds(now - since));
-       }
+       add_outcomes(family, from, [&](const Outcomes& its) {
+         const auto [number, since] = its.waiting.summary();
+         return number == 0 ? 0 : in_seconds(now - since);
+       });
      },
      "How long the first of them has waited; 0: none does."},
     {Type::gauge, "idproxy_rule_collections_not_ready", of_rules<&RuleFigures::not_ready>,
@@ -362,11 +364,11 @@ const Metric kMetrics[] = {
     {Type::gauge, "idproxy_rule_last_value_timestamp_seconds",
      [](Family& family, const Serving& from) {
        const double now = in_seconds(process_sources().clock.monotonic());
-       for (std::size_t i = 0; i < from.rules.size(); ++i) {
-         const std::int64_t last = from.snapshot.rules->outcomes(i).last_assigned;
+       add_outcomes(family, from, [&](const Outcomes& its) {
+         const std::int64_t last = its.last_assigned;
          const double age = now - in_seconds(std::chrono::nanoseconds(last));
-         family.add(from.rules[i].labels, last == 0 ? 0 : wall_seconds() - age);
-       }
+         return last == 0 ? 0 : wall_seconds() - age;
+       });
      },
      "When the rule last gave a value, in seconds since 1970; 0: never."},
     {Type::gauge, "idproxy_rule_documents", of_rules<&RuleFigures::documents>,

@@ -95,13 +95,15 @@ class Problems {
   void rule(std::size_t i) {
     const rewrite::Rule& rule = snapshot_.rules->rules()[i];
     const std::string name = "rule " + std::to_string(i) + " (" + rule.ns + ", " + rule.field + ")";
-    if (i < snapshot_.reasons.size() && !snapshot_.reasons[i].empty()) {
-      add(Level::error, name + " is not ready: " + snapshot_.reasons[i],
+    const std::string reason = snapshot_.reason_of(i);
+    const std::size_t not_ready = snapshot_.not_ready_of(i);
+    if (!reason.empty()) {
+      add(Level::error, name + " is not ready: " + reason,
           "inserts that need one get an error until that is mended", kRefused);
-    } else if (i < snapshot_.not_ready.size() && snapshot_.not_ready[i] > 0) {
+    } else if (not_ready > 0) {
       add(Level::error,
-          name + " gives no values in " + std::to_string(snapshot_.not_ready[i]) +
-              (snapshot_.not_ready[i] == 1 ? " collection" : " collections"),
+          name + " gives no values in " + std::to_string(not_ready) +
+              (not_ready == 1 ? " collection" : " collections"),
           "db.adminCommand({idproxy: \"status\"}) names them, with the reasons", kRefused);
     }
   }

@@ -1,6 +1,7 @@
 #include "app/reload.hpp"
 
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -99,12 +100,6 @@ bool has(const Keys& keys, std::string_view key) {
   return std::ranges::find(keys, key) != keys.end();
 }
 
-std::string in_a_row(const Keys& keys) {
-  std::string text;
-  for (const std::string& key : keys) text += (text.empty() ? "" : ", ") + key;
-  return text;
-}
-
 bool same_rules(const std::vector<rewrite::Rule>& a, const std::vector<rewrite::Rule>& b) {
   return std::ranges::equal(a, b, {}, &rewrite::Rule::definition, &rewrite::Rule::definition);
 }
@@ -168,6 +163,15 @@ std::string rules_hash(const rewrite::RuleSet& rules) {
     text += '\0';
   }
   return sha256(text).substr(0, kDigits);
+}
+
+config::Config only_looking(config::Config config) {
+  using ids::UniqueIndex;
+  for (rewrite::Rule& rule : config.rules) {
+    if (rule.unique_index == UniqueIndex::create) rule.unique_index = UniqueIndex::offer;
+  }
+  config.id_store.scans = false;
+  return config;
 }
 
 RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& store_db,
@@ -270,7 +274,7 @@ void Reload::keep_what_takes_a_restart(config::Config& next) const {
     next.rules = rules_.set->rules();
   }
   if (keys.empty()) return;
-  const std::string text = in_a_row(keys);
+  const std::string text = boost::algorithm::join(keys, ", ");
   log::event(log::Level::warning, "restart_needed",
              "these changes take effect only with a restart: " + text, {{"keys", text}});
 }
@@ -307,7 +311,7 @@ std::string Reload::changes_of(const config::Config& next) const {
   }
   if (next.log.level != running_.log.level) keys.emplace_back("log.level");
   if (next.net.pins != running_.net.pins) keys.emplace_back("listen.members");
-  return in_a_row(keys);
+  return boost::algorithm::join(keys, ", ");
 }
 
 }  // namespace idproxy::app

@@ -30,6 +30,10 @@ struct RulesInForce {
   std::shared_ptr<id_store::Watch> watch;
 };
 
+/// The configuration for an id store that only looks: it makes no index, and reads no whole
+/// collection.
+[[nodiscard]] config::Config only_looking(config::Config config);
+
 /// `before`: the rules in force; null at the start.
 [[nodiscard]] RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& store_db,
                                       id_store::Store& store,

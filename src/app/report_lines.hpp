@@ -4,8 +4,6 @@
 #include <string>
 #include <string_view>
 
-#include "idproxy/base/bytes.hpp"
-
 namespace idproxy::app {
 
 /// The lines of a report: "  given                      1,998  1001 to 2998"
@@ -21,8 +19,5 @@ class ReportLines {
  private:
   std::string text_;
 };
-
-/// A BSON document as JSON (relaxed extended JSON), on one line; "{}" if it is malformed.
-[[nodiscard]] std::string json_of(Bytes document);
 
 }  // namespace idproxy::app

@@ -1,7 +1,6 @@
 #include "app/run_out.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <variant>
 

@@ -35,6 +35,18 @@ struct Snapshot {
   bool last_reload_failed = false;
   std::vector<net::tls::Certificate> client_side;  ///< certificates of listen.tls
   std::vector<net::tls::Certificate> server_side;  ///< certificates of upstream.uri
+
+  /// Why a rule gives no values anywhere; empty: it does, or nothing is known yet.
+  [[nodiscard]] std::string reason_of(std::size_t rule) const {
+    return rule < reasons.size() ? reasons[rule] : "";
+  }
+  [[nodiscard]] std::size_t not_ready_of(std::size_t rule) const {
+    return rule < not_ready.size() ? not_ready[rule] : 0;
+  }
+  /// Null: its numbers do not end, or nothing is known yet.
+  [[nodiscard]] const RunOut::Outlook* outlook_of(std::size_t rule) const {
+    return rule < outlooks.size() && outlooks[rule] ? &*outlooks[rule] : nullptr;
+  }
 };
 
 }  // namespace idproxy::app

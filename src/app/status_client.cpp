@@ -128,8 +128,7 @@ net::Endpoint reachable(net::Endpoint listen) {
 }
 
 ExitCode print_without_address(const std::string& file, const std::string& fault) {
-  std::cerr << "mongo-idproxy: " << file << ": " << fault << '\n';
-  return ExitCode::config;
+  return end_with(ExitCode::config, file + ": " + fault);
 }
 
 }  // namespace
@@ -150,10 +149,9 @@ boost::system::result<net::Endpoint, ExitCode> find_admin(const AdminOptions& op
   if (!options.admin.empty()) {
     auto endpoint = read_admin_option(options.admin);
     if (endpoint) return *std::move(endpoint);
-    std::cerr << "mongo-idproxy: --admin: must be HOST:PORT, as in 127.0.0.1:27216 or "
-                 "[::1]:27216, is '"
-              << shown(options.admin) << "'; see --help\n";
-    return ExitCode::usage;
+    return end_with(ExitCode::usage,
+                    "--admin: must be HOST:PORT, as in 127.0.0.1:27216 or [::1]:27216, is '" +
+                        shown(options.admin) + "'; see --help");
   }
   const auto opened = ConfigFile::open(options.file);
   if (!opened) return opened.error();
@@ -200,23 +198,6 @@ int pid_of(const StatusDocument& document) {
   constexpr double kMost = 1 << 22;  // PID_MAX_LIMIT of Linux
   const double pid = document.view()["pid"].number().value_or(0);
   return pid >= 1 && pid <= kMost ? static_cast<int>(pid) : 0;
-}
-
-std::string percent_encoded(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  std::string result;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool is_alphanumeric =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (is_alphanumeric ||
-        (c != '\0' && std::string_view("-._~").find(c) != std::string_view::npos)) {
-      result += c;
-    } else {
-      result += {'%', kDigits[byte >> 4U], kDigits[byte & 15U]};
-    }
-  }
-  return result;
 }
 
 ExitCode print_no_answer(const net::Endpoint& admin, const FetchFailure& failure) {

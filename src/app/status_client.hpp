@@ -49,9 +49,6 @@ struct StatusDocument {
 /// The process that has sent it; 0: it does not say.
 [[nodiscard]] int pid_of(const StatusDocument& document);
 
-/// For a query: all but letters, digits and -._~ as %XX.
-[[nodiscard]] std::string percent_encoded(std::string_view text);
-
 /// Prints that the proxy at `admin` does not answer, and how to see whether it runs. Returns the
 /// exit code.
 ExitCode print_no_answer(const net::Endpoint& admin, const FetchFailure& failure);

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <numeric>
 #include <utility>
-#include <variant>
 
 #include "app/problems.hpp"
 #include "app/rule_figures.hpp"
@@ -56,6 +55,14 @@ json::value seconds_or_null(const std::optional<std::chrono::nanoseconds>& time)
   return time ? json::value(seconds(*time)) : json::value();
 }
 
+/// An array of what `make` makes of each.
+template <class All, class Make>
+json::array array_of(const All& all, const Make& make) {
+  json::array array;
+  for (const auto& each : all) array.push_back(make(each));
+  return array;
+}
+
 /// `current`: later than the last sample.
 json::value with_limit(const Peak& peak, std::uint64_t current,
                        std::optional<std::uint64_t> limit) {
@@ -73,33 +80,30 @@ class StatusWriter {
       : sources_(sources), snapshot_(snapshot), recent_(recent), query_(query) {}
 
   void add_to(json::object& out, const net::ClientList& clients) const {
-    json::array wrong;
     const auto now =
         std::chrono::sys_seconds(std::chrono::floor<std::chrono::seconds>(sources_.now));
-    for (const Problem& each : problems_of(sources_.phase, snapshot_, now)) {
-      wrong.push_back(
-          json::object{{"level", each.level == Problem::Level::error ? "error" : "warning"},
-                       {"text", text(each.text)},
-                       {"remedy", text(each.remedy)},
-                       {"link", each.page}});
-    }
-    out["wrong"] = std::move(wrong);
+    out["wrong"] = array_of(problems_of(sources_.phase, snapshot_, now), problem);
     out["configuration"] = configuration();
     out["limits"] = limits();
     out["store"] = store();
-    json::array servers;
-    for (const Listener& each : snapshot_.net.listeners) servers.push_back(server(each));
-    out["servers"] = std::move(servers);
+    out["servers"] =
+        array_of(snapshot_.net.listeners, [&](const Listener& each) { return server(each); });
     out["rules"] = rules();
     out["rules_total"] = snapshot_.rules->rules().size();
     out["clients"] = clients_object(clients);
-    json::array proxies;
-    for (const id_store::KnownProxy& each : snapshot_.proxies) proxies.push_back(proxy(each));
-    out["proxies"] = std::move(proxies);
+    out["proxies"] =
+        array_of(snapshot_.proxies, [&](const id_store::KnownProxy& each) { return proxy(each); });
     out["history"] = history();
   }
 
  private:
+  static json::value problem(const Problem& problem) {
+    return json::object{{"level", problem.level == Problem::Level::error ? "error" : "warning"},
+                        {"text", text(problem.text)},
+                        {"remedy", text(problem.remedy)},
+                        {"link", problem.page}};
+  }
+
   json::value configuration() const {
     const ReloadStatistics& reloads = snapshot_.reloads;
     json::value last;
@@ -175,19 +179,14 @@ class StatusWriter {
   // ---- rules
 
   [[nodiscard]] bool fails(std::size_t rule) const {
-    return (rule < snapshot_.reasons.size() && !snapshot_.reasons[rule].empty()) ||
-           (rule < snapshot_.not_ready.size() && snapshot_.not_ready[rule] > 0);
+    return !snapshot_.reason_of(rule).empty() || snapshot_.not_ready_of(rule) > 0;
   }
   [[nodiscard]] const RunOut::Warning* warning_of(std::size_t rule) const {
     const auto found = std::ranges::find(snapshot_.run_out, rule, &RunOut::Warning::rule_index);
     return found == snapshot_.run_out.end() ? nullptr : &*found;
   }
-  [[nodiscard]] const RunOut::Outlook* outlook_of(std::size_t rule) const {
-    if (rule >= snapshot_.outlooks.size() || !snapshot_.outlooks[rule]) return nullptr;
-    return &*snapshot_.outlooks[rule];
-  }
   [[nodiscard]] std::chrono::nanoseconds end_of(std::size_t rule) const {
-    const RunOut::Outlook* outlook = outlook_of(rule);
+    const RunOut::Outlook* outlook = snapshot_.outlook_of(rule);
     return outlook == nullptr ? std::chrono::nanoseconds::max() : outlook->end();
   }
 
@@ -210,15 +209,12 @@ class StatusWriter {
 
   json::value rules() const {
     const std::vector<RuleFigures> figures = figures_of(snapshot_);
-    json::array all;
-    for (const std::size_t i : chosen_rules()) all.push_back(rule(i, figures[i]));
-    return all;
+    return array_of(chosen_rules(), [&](std::size_t i) { return rule(i, figures[i]); });
   }
 
   json::value rule(std::size_t i, const RuleFigures& figures) const {
     const rewrite::Rule& rule = snapshot_.rules->rules()[i];
     const rewrite::RuleOutcomes& outcomes = snapshot_.rules->outcomes(i);
-    const std::string reason = i < snapshot_.reasons.size() ? snapshot_.reasons[i] : "";
     json::object forwarded;
     for (std::size_t each = 0; each < outcomes.forwarded.size(); ++each) {
       const std::uint64_t count = outcomes.forwarded[each];
@@ -230,7 +226,7 @@ class StatusWriter {
                      {"field", text(rule.field)},
                      {"strategy", rule.strategy_name},
                      {"ready", !fails(i)},
-                     {"reason", text_or_null(reason)},
+                     {"reason", text_or_null(snapshot_.reason_of(i))},
                      {"not_ready_collections", figures.not_ready.value_or(0)},
                      {"values", outcomes.assigned.load()},
                      {"values_per_second", recent_.values_per_second(i)},
@@ -254,7 +250,7 @@ class StatusWriter {
     if (const std::int64_t last = outcomes.last_assigned; last != 0) {
       out["last_value"] = ago(sources_.monotonic - std::chrono::nanoseconds(last));
     }
-    if (const RunOut::Outlook* outlook = outlook_of(i)) {
+    if (const RunOut::Outlook* outlook = snapshot_.outlook_of(i)) {
       if (outlook->at_hour_rate) out["full_at_hour_rate"] = ago(-*outlook->at_hour_rate);
       if (outlook->at_day_rate) out["full_at_day_rate"] = ago(-*outlook->at_day_rate);
     }
@@ -265,12 +261,11 @@ class StatusWriter {
   // ---- clients
 
   json::value clients_object(const net::ClientList& clients) const {
-    json::array list;
-    for (const net::ClientStatistics& each : clients.clients) list.push_back(client(each));
-    return json::object{{"total", snapshot_.net.connections_open},
-                        {"matching", clients.matching},
-                        {"complete", clients.complete},
-                        {"list", std::move(list)}};
+    return json::object{
+        {"total", snapshot_.net.connections_open},
+        {"matching", clients.matching},
+        {"complete", clients.complete},
+        {"list", array_of(clients.clients, [&](const auto& each) { return client(each); })}};
   }
 
   json::value client(const net::ClientStatistics& client) const {
@@ -294,11 +289,9 @@ class StatusWriter {
   }
 
   json::value proxy(const id_store::KnownProxy& proxy) const {
-    json::array listeners;
-    for (const std::string& each : proxy.listeners) listeners.push_back(text(each));
     return json::object{{"host", text(proxy.host)},
                         {"version", text(proxy.version)},
-                        {"listeners", std::move(listeners)},
+                        {"listeners", array_of(proxy.listeners, text)},
                         {"rules_hash", text(proxy.rules_hash)},
                         {"since", ago(proxy.age)},
                         {"seen", ago(proxy.unseen)},
@@ -308,11 +301,8 @@ class StatusWriter {
   json::value history() const {
     json::object out{{"every", 1}, {"end", seconds(sources_.now)}};
     for (std::size_t i = 0; i < Recent::kNames.size(); ++i) {
-      json::array series;
-      for (const auto& each : recent_.series(static_cast<Recent::Chart>(i))) {
-        series.push_back(or_null(each));
-      }
-      out[Recent::kNames[i]] = std::move(series);
+      out[Recent::kNames[i]] = array_of(recent_.series(static_cast<Recent::Chart>(i)),
+                                        [](const auto& each) { return or_null(each); });
     }
     return out;
   }
@@ -390,9 +380,7 @@ json::object status_document(const StatusSources& sources, const Snapshot* snaps
   if (snapshot != nullptr) {
     StatusWriter(sources, *snapshot, recent, query).add_to(out, clients);
   }
-  json::array events;
-  for (const log::Line& each : sources.lines) events.push_back(event(each));
-  out["events"] = std::move(events);
+  out["events"] = array_of(sources.lines, event);
   return out;
 }
 

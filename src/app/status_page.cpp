@@ -1,6 +1,7 @@
 #include "app/status_page.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "app/figures.hpp"
 #include "app/json_view.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -19,17 +21,8 @@ using Number = std::optional<double>;
 enum class State { none, ok, warn, bad };
 
 std::string_view class_of(State state) {
-  switch (state) {
-    case State::ok:
-      return "ok";
-    case State::warn:
-      return "warn";
-    case State::bad:
-      return "bad";
-    case State::none:
-      break;
-  }
-  return "";
+  constexpr std::array<std::string_view, 4> kClasses{"", "ok", "warn", "bad"};
+  return kClasses[static_cast<std::size_t>(state)];
 }
 
 struct Cell {
@@ -53,25 +46,6 @@ struct Column {
 
 std::string link(std::string_view target, std::string_view text) {
   return "<a href=\"" + escaped(target) + "\">" + escaped(text) + "</a>";
-}
-
-/// As a part of a query.
-std::string encoded(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  std::string out;
-  for (const char c : text) {
-    const bool bare = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                      c == '-' || c == '_' || c == '.';
-    if (bare) {
-      out += c;
-      continue;
-    }
-    const auto byte = static_cast<unsigned char>(c);
-    out += '%';
-    out += kDigits[byte >> 4U];
-    out += kDigits[byte & 15U];
-  }
-  return out;
 }
 
 std::string badge(State state, std::string_view word) {
@@ -287,7 +261,8 @@ const std::vector<Column>& client_columns() {
        [](const JsonView& client, double) {
          const std::string application = client["application"].text();
          if (application.empty()) return plain("-");
-         return Cell{link("/?clients=app:" + encoded(application) + "#clients", application)};
+         return Cell{
+             link("/?clients=app:" + percent_encoded(application) + "#clients", application)};
        }},
       name("client", "driver", "driver", "and its version, as the driver says"),
       name("client", "user", "user", "the last that it logged in as, or tried to"),

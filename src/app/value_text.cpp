@@ -1,9 +1,10 @@
 #include "app/value_text.hpp"
 
 #include <algorithm>
+#include <boost/algorithm/hex.hpp>
 #include <chrono>
 #include <cstddef>
-#include <optional>
+#include <iterator>
 #include <variant>
 
 #include "app/process.hpp"
@@ -20,12 +21,8 @@ namespace {
 constexpr std::uint8_t kUuid = 4;  // the subtype of binary
 
 std::string hex(Bytes bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
-  for (const std::uint8_t byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
+  boost::algorithm::hex_lower(bytes.begin(), bytes.end(), std::back_inserter(text));
   return text;
 }
 

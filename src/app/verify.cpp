@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -40,22 +39,16 @@ constexpr std::uint64_t kDocumentsBetweenLooks = 1024;  // at signals and the cl
 // A lost cursor begins again from the front.
 constexpr int kMostReads = 3;
 
-[[nodiscard]] ExitCode end_with(ExitCode code, const std::string& why) {
-  std::cerr << "mongo-idproxy: " << why << '\n';
-  return code;
-}
-
 /// The rule of a verification, and what an id store says of it.
 class VerifyRule {
  public:
-  /// `index`: of the rule in `config`. Neither makes an index nor reads a whole collection.
+  /// `index`: of the rule in `config`, which only_looking() has returned.
   VerifyRule(config::Config config, std::size_t index, std::string ns)
       : ns_(std::move(ns)),
         index_(index),
         uri_key_(config.id_store.uri_key),
-        store_(without_scans(config.id_store), process_sources().clock),
-        rules_(make_rules(without_changes(std::move(config.rules), index, ns_), config.id_store.db,
-                          store_)) {
+        store_(config.id_store, process_sources().clock),
+        rules_(make_rules(std::move(config.rules), config.id_store.db, store_)) {
     rules_.watch->await_first_look(kLookWithin);
   }
 
@@ -85,21 +78,6 @@ class VerifyRule {
   [[nodiscard]] bool stop() { return store_.stop(kEndLookWithin); }
 
  private:
-  static id_store::Options without_scans(id_store::Options options) {
-    options.scans = false;
-    return options;
-  }
-  static std::vector<rewrite::Rule> without_changes(std::vector<rewrite::Rule> rules,
-                                                    std::size_t index, const std::string& ns) {
-    add_rule_of(ns, rules, index);
-    for (rewrite::Rule& rule : rules) {
-      if (rule.unique_index == ids::UniqueIndex::create) {
-        rule.unique_index = ids::UniqueIndex::offer;
-      }
-    }
-    return rules;
-  }
-
   const std::string ns_;
   const std::size_t index_;
   const std::string uri_key_;
@@ -353,8 +331,7 @@ ExitCode verify_rule(const VerifyRequest& request, const VerifyRule& rule, Docum
   }
   const VerifyFindings findings = verification.read(run);
   run.took = std::chrono::steady_clock::now() - begun;
-  const bool is_text = request.format == VerifyRequest::Format::text;
-  std::cout << (is_text ? verify_report(run, findings) : verify_json(run, findings));
+  std::cout << (request.as_json ? verify_json(run, findings) : verify_report(run, findings));
   return findings.count() == 0 && run.why.empty() ? ExitCode::ok : ExitCode::findings;
 }
 
@@ -366,12 +343,9 @@ ExitCode verify(const VerifyRequest& request) {
   if (const std::string fault = fault_of_ns(request.ns); !fault.empty()) {
     return end_with(ExitCode::usage, fault);
   }
-  auto file = ConfigFile::open(request.file);
+  auto file = ConfigFile::open(request.file, ConfigFile::Print::findings);
   if (!file) return file.error();
   config::Loaded& loaded = file->loaded;
-  file->look_at_mode();
-  file->print_findings(std::cerr);
-  if (!loaded.ok()) return ExitCode::config;
   const auto servers = file->find_servers(std::cerr);
   if (!servers) return servers.error();
   const auto index = find_rule(request.file, request.ns, request.field, loaded.config.rules);
@@ -380,7 +354,8 @@ ExitCode verify(const VerifyRequest& request) {
       scope_filter(request.scope, loaded.config.rules[*index].strategy->about().sequences.scope);
   if (!among) return end_with(ExitCode::usage, among.error());
   const id_store::Options store = loaded.config.id_store;
-  VerifyRule rule(std::move(loaded.config), *index, request.ns);
+  add_rule_of(request.ns, loaded.config.rules, *index);
+  VerifyRule rule(only_looking(std::move(loaded.config)), *index, request.ns);
   const ExitCode code = verify_rule(request, rule, *std::move(among), store, stop);
   if (rule.stop()) return code;
   // A thread still waits for a server, and the store must not be destroyed.

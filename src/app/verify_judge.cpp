@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "app/process.hpp"
-#include "app/report_lines.hpp"
 #include "app/terminal.hpp"
 #include "app/value_text.hpp"
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 
 namespace idproxy::app {
@@ -64,7 +64,7 @@ std::string sequence_name(const VerifiedSequence& sequence) {
   }
   if (!sequence.period.empty()) bson::append_string(bytes, "p", sequence.period);
   document.close();
-  return json_of(bytes.view());
+  return id_store::mongo::json_of(bytes.view());
 }
 
 /// The kinds of findings that a rule can have.
@@ -113,7 +113,7 @@ std::string type_alias(bson::Type type) {
 
 std::string verify_id_text(Bytes document) {
   const auto id = bson::find(document, "_id");
-  return id ? json_of(as_bytes(document_of("_id", *id))) : "{}";
+  return id ? id_store::mongo::json_of(as_bytes(document_of("_id", *id))) : "{}";
 }
 
 std::string verify_value_text(const bson::Element& value) {
@@ -124,8 +124,9 @@ std::string verify_value_text(const bson::Element& value) {
   constexpr std::size_t kUuidValue = 4 + 1 + 16;  // size, subtype, bytes
   const bool is_written = std::ranges::find(kWritten, value.type) != kWritten.end() ||
                           (value.type == Type::binary && value.value.size() == kUuidValue);
-  const std::string text = is_written ? value_text(value.type, value.value)
-                                      : json_of(as_bytes(document_of("value", value)));
+  const std::string text = is_written
+                               ? value_text(value.type, value.value)
+                               : id_store::mongo::json_of(as_bytes(document_of("value", value)));
   return shortened(printable(text), kMost);
 }
 

@@ -78,7 +78,6 @@ class VerifyJudge {
   void add(VerifyKind kind, VerifyExample example);
   void judge(Bytes document, const bson::Element& value);
   [[nodiscard]] bool enter_scope(Bytes document);
-  void note_type(Bytes document, const bson::Element& value, const std::string& type);
   void compare(const bson::Element& value);
   void judge_number(Bytes document, const bson::Element& value);
   void take(Bytes document, const bson::Element& value, ids::Fit fit);

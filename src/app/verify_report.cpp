@@ -1,13 +1,13 @@
 #include "app/verify_report.hpp"
 
+#include <fmt/chrono.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <ctime>
-#include <optional>
 
 #include "app/progress.hpp"
 #include "app/report_lines.hpp"
@@ -42,11 +42,7 @@ const KindNames& names_of(VerifyKind kind) {
 }
 
 std::string utc_text(std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  std::tm fields{};
-  if (::gmtime_r(&seconds, &fields) == nullptr) return {};
-  std::array<char, 32> text{};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &fields)};
+  return fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
 }
 
 std::chrono::system_clock::time_point end_of(const VerifyRun& run) {

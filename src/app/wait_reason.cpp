@@ -1,7 +1,5 @@
 #include "app/wait_reason.hpp"
 
-#include <vector>
-
 #include "idproxy/base/glob.hpp"
 
 namespace idproxy::app {

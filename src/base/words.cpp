@@ -88,6 +88,22 @@ std::string in_quotes(std::string_view text) {
   return out + '"';
 }
 
+std::string percent_encoded(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string result;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_bare = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                         (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+    if (is_bare) {
+      result += c;
+    } else {
+      result += {'%', kDigits[byte >> 4U], kDigits[byte & 15U]};
+    }
+  }
+  return result;
+}
+
 std::string listed(std::span<const std::string_view> words, std::string_view last) {
   std::string result;
   for (std::size_t i = 0; i < words.size(); ++i) {

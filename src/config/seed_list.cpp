@@ -9,23 +9,6 @@
 namespace idproxy::config {
 namespace {
 
-/// libmongoc decodes percent-encoded text, but has no function that encodes it.
-std::string percent_encoded(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  std::string result;
-  for (const char c : text) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-                       std::string_view("-._~").find(c) != std::string_view::npos;
-    const auto byte = static_cast<unsigned char>(c);
-    if (plain) {
-      result += c;
-    } else {
-      result += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
-    }
-  }
-  return result;
-}
-
 /// The options of the new string.
 class Options {
  public:

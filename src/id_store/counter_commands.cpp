@@ -11,15 +11,8 @@ using mongo::Reply;
 
 namespace {
 
-std::string json_of(const Document& document) {
-  char* text = bson_as_relaxed_extended_json(document.get(), nullptr);
-  std::string result = text != nullptr ? text : "{}";
-  bson_free(text);
-  return result;
-}
-
 std::string quoted(const std::string& text) {
-  const std::string json = json_of(Document().add("a", text));  // { "a" : "…" }
+  const std::string json = mongo::json_of(Document().add("a", text).bytes());  // { "a" : "…" }
   return json.substr(8, json.size() - 10);
 }
 
@@ -34,8 +27,8 @@ void add_key(Document& to, std::string_view field, const ids::CounterPlace& plac
 }  // namespace
 
 std::string key_text(const ids::CounterPlace& place) {
-  if (place.is_scope()) return json_of(identity_of(place));
-  return place.has_document_key() ? json_of(Document(as_bytes(place.key))) : place.key;
+  if (place.is_scope()) return mongo::json_of(identity_of(place).bytes());
+  return place.has_document_key() ? mongo::json_of(as_bytes(place.key)) : place.key;
 }
 
 Document identity_of(const ids::CounterPlace& place) {
@@ -89,13 +82,14 @@ std::string collection_by_hand(const ids::CounterPlace& place) {
 
 std::string index_by_hand(const ids::CounterPlace& place) {
   const Document key = Document().add(place.name_field, 1).add(place.scope_field, 1);
-  return collection_by_hand(place) + ".createIndex(" + json_of(key) + ", {unique: true})";
+  return collection_by_hand(place) + ".createIndex(" + mongo::json_of(key.bytes()) +
+         ", {unique: true})";
 }
 
 std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value) {
   const std::string number = "NumberLong(\"" + std::to_string(value) + "\")";
-  return collection_by_hand(place) + ".updateOne(" + json_of(identity_of(place)) + ", {$set: {" +
-         quoted(place.value_field) + ": " + number + "}}, {upsert: true})";
+  return collection_by_hand(place) + ".updateOne(" + mongo::json_of(identity_of(place).bytes()) +
+         ", {$set: {" + quoted(place.value_field) + ": " + number + "}}, {upsert: true})";
 }
 
 std::string grant(const std::string& user, const std::string& source, const std::string& role,

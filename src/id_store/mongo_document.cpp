@@ -1,3 +1,5 @@
+#include <memory>
+
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/id_store/mongo.hpp"
@@ -63,6 +65,14 @@ Document& Document::add(std::string_view key, bson::Type type, Bytes value) {
 Document& Document::append(const Document& other) {
   bson_concat(get(), other.get());
   return *this;
+}
+
+std::string json_of(Bytes document) {
+  bson_t view;
+  if (!bson_init_static(&view, document.data(), document.size())) return "{}";
+  const std::unique_ptr<char, void (*)(void*)> json(bson_as_relaxed_extended_json(&view, nullptr),
+                                                    bson_free);
+  return json ? json.get() : "{}";
 }
 
 }  // namespace idproxy::id_store::mongo

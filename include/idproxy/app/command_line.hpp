@@ -34,7 +34,7 @@ enum class CheckWith {
 /// An examination of all that a proxy depends on.
 struct DoctorRequest {
   std::string file;  ///< the configuration
-  enum class Format { text, json } format = Format::text;
+  bool as_json = false;
 };
 
 /// A backfill as the command line asks for it.
@@ -54,7 +54,7 @@ struct VerifyRequest {
   std::string ns;     ///< "db.collection"
   std::string field;  ///< which a rule fills; dotted path
   std::string scope;  ///< JSON: only the documents of this scope; empty: all
-  enum class Format { text, json } format = Format::text;
+  bool as_json = false;
 };
 
 /// Which running proxy a command asks.
@@ -70,7 +70,7 @@ struct StatusRequest {
   bool servers = false;
   bool rules = false;
   std::string application;  ///< only its clients; empty: all
-  enum class Format { text, json } format = Format::text;
+  bool as_json = false;
   enum class Repeat { once, each_second } repeat = Repeat::once;
 };
 
@@ -92,7 +92,7 @@ struct CountersRequest {
   std::string name;        ///< as `list` prints it; not of list
   std::int64_t value = 0;  ///< set: the next number
   bool force = false;      ///< set: although numbers beyond it are stored
-  enum class Format { text, json } format = Format::text;
+  bool as_json = false;
 };
 
 /// Which values to show.
@@ -101,7 +101,7 @@ struct IdsRequest {
   std::string ns;     ///< "db.collection"
   std::string field;  ///< which a rule fills; dotted path
   std::uint32_t count = 5;
-  enum class Format { text, json } format = Format::text;
+  bool as_json = false;
 };
 
 /// What to show of a configuration.

@@ -19,6 +19,9 @@ namespace idproxy {
 /// In double quotes, with a backslash before quotes and backslashes, as mongosh writes a string.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
+/// `text` as a part of a URI, with %XX for all but letters, digits and -._~ (RFC 3986 2.3).
+[[nodiscard]] std::string percent_encoded(std::string_view text);
+
 /// "a, b or c".
 [[nodiscard]] std::string listed(std::span<const std::string_view> words,
                                  std::string_view last = " or ");

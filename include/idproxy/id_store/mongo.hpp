@@ -68,6 +68,9 @@ class Document {
   bson_t* bson_;  // its alignment attribute forbids a unique_ptr
 };
 
+/// A document as JSON (relaxed extended JSON), on one line; "{}" if it is malformed.
+[[nodiscard]] std::string json_of(Bytes document);
+
 /// An array: Array().push(1).push("text").
 class Array {
  public:

@@ -28,13 +28,6 @@ TEST(AdminOption, IsNothingElse) {
   }
 }
 
-TEST(PercentEncoded, LeavesOnlyWhatQueriesMayHave) {
-  EXPECT_EQ(percent_encoded("aZ09-._~"), "aZ09-._~");
-  EXPECT_EQ(percent_encoded("a b&c=d#\r\n/?"), "a%20b%26c%3Dd%23%0D%0A%2F%3F");
-  EXPECT_EQ(percent_encoded("é"), "%C3%A9");
-  EXPECT_EQ(percent_encoded(std::string_view("\0", 1)), "%00");
-}
-
 TEST(FetchStatus, SaysWhyThereIsNoAnswer) {
   // Port 1 is reserved, and nothing listens there.
   const auto document = fetch_status({"127.0.0.1", 1, {}});

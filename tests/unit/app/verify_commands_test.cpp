@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "app/report_lines.hpp"
-
 namespace idproxy::app {
 namespace verify_commands_test {
 
@@ -62,7 +60,8 @@ TEST(VerifyFind, ReadsNoMoreThanItNeeds) {
   target.field = "bill.number";
   target.beside = {"bill", "tenant"};
   target.among = Document().add("tenant", "a");
-  EXPECT_EQ(json_of(find_verified(target, {{"tenant", "bill.number"}, "i"}, "majority").bytes()),
+  EXPECT_EQ(id_store::mongo::json_of(
+                find_verified(target, {{"tenant", "bill.number"}, "i"}, "majority").bytes()),
             R"({ "find" : "orders", "filter" : { "tenant" : "a", "bill.number" : )"
             R"({ "$exists" : true } }, "sort" : { "tenant" : 1, "bill.number" : 1 }, )"
             R"("projection" : { "_id" : 1, "bill" : 1, "tenant" : 1 }, "batchSize" : 5000, )"
@@ -75,9 +74,10 @@ TEST(VerifyFind, LooksForTheNumbersOfAGapAsTheyAreWritten) {
   sequence.scope = as_text(Document().add("tenant", "a").bytes());
   sequence.format.output = ids::NumberFormat::Output::string;
   sequence.format.prefix = "R";
-  EXPECT_EQ(json_of(find_numbers(target_of({"tenant"}), sequence, {9, 10}).bytes()),
-            R"({ "find" : "orders", "filter" : { "tenant" : "a", "number" : { "$in" : )"
-            R"([ "R9", "R10" ] } }, "projection" : { "number" : 1 } })");
+  EXPECT_EQ(
+      id_store::mongo::json_of(find_numbers(target_of({"tenant"}), sequence, {9, 10}).bytes()),
+      R"({ "find" : "orders", "filter" : { "tenant" : "a", "number" : { "$in" : )"
+      R"([ "R9", "R10" ] } }, "projection" : { "number" : 1 } })");
 }
 
 }  // namespace verify_commands_test

@@ -31,6 +31,13 @@ TEST(Words, Lists) {
   EXPECT_EQ(listed({}), "");
 }
 
+TEST(Words, PercentEncodesAllButUnreservedCharacters) {
+  EXPECT_EQ(percent_encoded("aZ09-._~"), "aZ09-._~");
+  EXPECT_EQ(percent_encoded("a b&c=d#\r\n/?"), "a%20b%26c%3Dd%23%0D%0A%2F%3F");
+  EXPECT_EQ(percent_encoded("é"), "%C3%A9");
+  EXPECT_EQ(percent_encoded(std::string_view("\0", 1)), "%00");
+}
+
 TEST(Words, ShowsNoCredentials) {
   EXPECT_EQ(shown("mongodb://bob:secret@host/db"), "mongodb://***@host/db");
   EXPECT_EQ(shown("mongodb://bob:s@cr/t@host"), "mongodb://***@host");

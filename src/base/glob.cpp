@@ -1,6 +1,5 @@
 #include "idproxy/base/glob.hpp"
 
-#include <algorithm>
 #include <vector>
 
 #include "idproxy/base/utf8.hpp"

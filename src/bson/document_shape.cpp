@@ -1,7 +1,5 @@
 #include "idproxy/bson/document_shape.hpp"
 
-#include <algorithm>
-
 #include "bson/element_ends.hpp"
 
 namespace idproxy::bson {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <cstdint>
-#include <limits>
 #include <utility>
 
 #include "config/key_values.hpp"

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/outcome.hpp"

@@ -1,7 +1,6 @@
 #include "idproxy/ids/block_cache.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "idproxy/ids/free_values.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <unordered_set>
 

@@ -1,7 +1,6 @@
 #include "ids/number_parameters.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <limits>
 #include <optional>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/counter_spec.hpp"

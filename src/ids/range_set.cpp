@@ -1,7 +1,6 @@
 #include "idproxy/ids/range_set.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "idproxy/ids/wait_list.hpp"

@@ -1,7 +1,5 @@
 #include "net/ending.hpp"
 
-#include <utility>
-
 #include "idproxy/rewrite/command.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/wire/msg_header.hpp"

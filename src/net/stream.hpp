@@ -7,7 +7,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include "idproxy/base/buffer.hpp"
 #include "idproxy/net/tls.hpp"

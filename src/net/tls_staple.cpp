@@ -1,6 +1,5 @@
 #include <openssl/ocsp.h>
 
-#include <array>
 #include <new>
 #include <optional>
 #include <string>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string_view>
-#include <vector>
 
 #include "idproxy/ids/store.hpp"
 #include "idproxy/rewrite/request.hpp"

@@ -10,7 +10,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "idproxy/base/clock.hpp"
 #include "idproxy/ids/error.hpp"

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "idproxy/ids/source.hpp"
 #include "idproxy/ids/wait_list.hpp"

@@ -191,7 +191,8 @@ def test_queries_name_values_that_there_are():
 def test_states_are_those_of_the_program():
     (meaning,) = (meaning for name, meaning, _ in rows_of(METRICS, "Metric") if "idproxy_server_state{" in name)
     code = (ROOT / "src" / "rewrite" / "hello_reply.cpp").read_text()
-    assert set(re.findall(r"`(\w+)`", meaning)) == {"state", "down", *re.findall(r'return "(\w+)";', code)}
+    (names,) = re.findall(r"kNames\{([^}]*)\}", code)
+    assert set(re.findall(r"`(\w+)`", meaning)) == {"state", "down", *re.findall(r'"(\w+)"', names)}
 
 
 def test_prometheus_understands_the_queries_of_the_dashboard(tmp_path):

@@ -322,7 +322,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Form{"short_uuid", "uuid", kUuid, "017f22e2", {{Kind::wrong_form, 1}}},
                     Form{"no_uuid", "uuid", {}, "017f22e2", {{Kind::wrong_type, 1}}},
                     Form{"no_objectid", "objectid", {}, "x", {{Kind::wrong_type, 1}}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& row) { return std::string(row.param.name); });
 
 TEST(VerifyForm, OfNumbers) {
   Case digits("random-digits", {{"digits", "4"}, {"leading_zeros", "false"}});

@@ -69,7 +69,8 @@ struct FreeValuesTest : ::testing::Test {
   }
   std::vector<std::int64_t> take(std::size_t n) {
     Values out;
-    EXPECT_EQ(free->take(n, out), out.size() == n);
+    const bool is_whole = free->take(n, out);
+    EXPECT_EQ(is_whole, out.size() == n);
     return numbers_of(out);
   }
 

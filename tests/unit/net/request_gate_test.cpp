@@ -421,7 +421,7 @@ class OfEachCompressor : public RequestGateTest,
   }
 };
 INSTANTIATE_TEST_SUITE_P(RequestGate, OfEachCompressor, ::testing::ValuesIn(wire::kCompressors),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& row) { return std::string(name_of(row.param)); });
 
 TEST_P(OfEachCompressor, DecidesAsAboutThePlainMessage) {
   for (const Sent& each : kMessages) {

@@ -85,7 +85,7 @@ TEST(ForwardedLog, HasABoundedNumberOfLines) {
   const auto invent = [&](std::size_t first, std::chrono::nanoseconds now) {
     for (std::size_t i = first; i < first + 5000; ++i) {
       const auto count = log.add("db." + std::to_string(i), ForwardReason::reserved, 1, now);
-      lines += count.has_value() ? 1 : 0;
+      lines += count.has_value() ? 1U : 0U;
     }
   };
   invent(0, 1s);

@@ -84,7 +84,7 @@ class OfEachCompressor : public ::testing::TestWithParam<Vector> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Compression, OfEachCompressor, ::testing::ValuesIn(kVectors),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& row) { return row.param.name; });
 
 TEST_P(OfEachCompressor, HasItsName) {
   EXPECT_EQ(name_of(GetParam().compressor), GetParam().name);
@@ -130,7 +130,9 @@ TEST_P(OfEachCompressor, DeflatesWhatItInflates) {
     const auto header = read_header(as_bytes(bytes));
     EXPECT_EQ(header.message_length, static_cast<std::int32_t>(bytes.size()));
     EXPECT_EQ(header.op_code, OpCode::compressed);
-    if (each.size() > kHeaderSize) EXPECT_EQ(inflated(bytes), each);
+    if (each.size() > kHeaderSize) {
+      EXPECT_EQ(inflated(bytes), each);
+    }
   }
   EXPECT_LT(deflated(GetParam().compressor, large).size(), large.size() / 10);
 }
@@ -249,7 +251,7 @@ const Snappy kSnappy[] = {
 
 class OfSnappy : public ::testing::TestWithParam<Snappy> {};
 INSTANTIATE_TEST_SUITE_P(Compression, OfSnappy, ::testing::ValuesIn(kSnappy),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& row) { return row.param.name; });
 
 TEST_P(OfSnappy, DecodesTheBeginning) {
   const Snappy& row = GetParam();

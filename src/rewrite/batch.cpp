@@ -339,8 +339,8 @@ Batch::Next Batch::fetch(std::optional<wire::OpMsgView>& reply, const Step& step
     case BulkResults::Next::done:
       break;
   }
-  if (auto joined = results_.joined()) {
-    reply = std::move(joined);
+  if (const auto joined = results_.joined()) {
+    reply = joined;
     is_joined_ = true;
   }
   return std::nullopt;

@@ -374,6 +374,7 @@ class ReplyMerge::Writer {
   /// The results of a bulkWrite, all in the first batch.
   void cursor(Bytes last) {
     std::vector<std::pair<std::int32_t, Bytes>> results;
+    results.reserve(merge_.successes_.size() + merge_.errors_.size());
     for (const auto& [index, entry] : merge_.successes_) results.emplace_back(index, entry.view());
     for (const auto& [index, entry] : merge_.errors_) results.emplace_back(index, entry.view());
     std::ranges::sort(results, {}, [](const auto& result) { return result.first; });

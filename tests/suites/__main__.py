@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import pathlib
 import signal
 import sys
@@ -21,6 +22,9 @@ from .suites import SUITES, Suite
 # and nothing in them is changed.
 _RULES = {"all": [{"ns": "*.*", "field": "_id", "strategy": "objectid"}], "none": []}
 
+# By these variables the suites are told which compressor their clients ask for.
+_COMPRESSORS = ("COMPRESSORS", "MONGO_GO_DRIVER_COMPRESSOR", "MONGOC_TEST_COMPRESSORS")
+
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/driver-suites", allow_abbrev=False)
@@ -29,6 +33,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--control", action="store_true")
     parser.add_argument("--again", type=int, default=3)
     parser.add_argument("--rules", choices=_RULES, default="all")
+    parser.add_argument("--compressor", choices=["snappy", "zlib", "zstd"])
     parser.add_argument("--results", type=pathlib.Path, required=True)
     return parser.parse_args()
 
@@ -127,6 +132,8 @@ def main() -> None:
     options = _arguments()
     # Servers and their files go also when this is told to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if options.compressor:
+        os.environ.update(dict.fromkeys(_COMPRESSORS, options.compressor))
     names = options.suites or list(SUITES)
     if not all([Comparison(name, options).run(options) for name in names]):
         sys.exit(1)

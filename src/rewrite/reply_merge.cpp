@@ -247,6 +247,7 @@ void ReplyMerge::add_results(const bson::Element& cursor,
                              std::span<const std::int32_t> statements) {
   const auto batch = bson::find(cursor.value, "firstBatch");
   if (!batch) return;
+  has_results_ = true;
   for_each(*batch, [&](const bson::Element& result) {
     const auto ok = bson::find(result.value, "ok");
     if (ok->as_integer() != 1) return;
@@ -348,7 +349,7 @@ class ReplyMerge::Writer {
   void before_ok() {
     if (std::exchange(before_ok_done_, true)) return;
     upserted();
-    if (!merge_.errors_.empty()) write_errors();
+    if (!merge_.errors_.empty() && !merge_.has_results_) write_errors();
     if (merge_.retried_in_order_.empty()) return;
     bson::append_head(out_, bson::Type::array, "retriedStmtIds");
     bson::Scope array(out_);

@@ -129,6 +129,7 @@ class ReplyMerge {
   [[nodiscard]] bool has_written() const;
 
   bool hides_successes_;
+  bool has_results_ = false;  // those of a bulkWrite, which has its errors among them
   std::optional<std::int64_t> n_;
   std::map<std::string, std::int64_t, std::less<>> sums_;  // of the other numbers
   std::map<std::int32_t, Buffer> errors_;

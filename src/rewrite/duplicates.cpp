@@ -1,6 +1,8 @@
 #include "idproxy/rewrite/duplicates.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -73,15 +75,14 @@ bool named_after(std::string_view index, std::string_view field) {
   return index.size() > field.size() && index.starts_with(field) && index[field.size()] == '_';
 }
 
-}  // namespace
-
-std::vector<std::uint16_t> curable(Bytes error, std::string_view ns, const Plan& plan,
-                                   const MayHaveId& may_have_id) {
+/// As curable(), of some assignments only: the plan of a bulkWrite may have thousands.
+std::vector<std::uint16_t> curable_among(std::span<const std::uint16_t> some, Bytes error,
+                                         std::string_view ns, const Plan& plan,
+                                         const MayHaveId& may_have_id) {
   std::vector<std::uint16_t> assignments;
   const auto add = [&](const auto& concerns) {
-    for (std::size_t i = 0; i < plan.size(); ++i) {
-      if (concerns(plan[i].rule->field)) assignments.push_back(static_cast<std::uint16_t>(i));
-    }
+    std::ranges::copy_if(some, std::back_inserter(assignments),
+                         [&](std::uint16_t each) { return concerns(plan[each].rule->field); });
   };
   if (const auto pattern = bson::find(error, "keyPattern")) {
     if (pattern->type != bson::Type::document) return {};
@@ -101,6 +102,15 @@ std::vector<std::uint16_t> curable(Bytes error, std::string_view ns, const Plan&
   return assignments;
 }
 
+}  // namespace
+
+std::vector<std::uint16_t> curable(Bytes error, std::string_view ns, const Plan& plan,
+                                   const MayHaveId& may_have_id) {
+  std::vector<std::uint16_t> all(plan.size());
+  std::iota(all.begin(), all.end(), std::uint16_t{0});
+  return curable_among(all, error, ns, plan, may_have_id);
+}
+
 bool is_on_field_alone(Bytes error, std::string_view field) {
   const auto pattern = bson::find(error, "keyPattern");
   if (!pattern || pattern->type != bson::Type::document) return false;
@@ -113,7 +123,9 @@ Collision TakenValues::collision_of(std::int32_t statement, Bytes error) const {
   Collision collision{statement, {}};
   const auto given = given_.of(statement);
   if (given.empty()) return collision;
-  const auto helped = curable(error, ns_, plan_, [&] { return may_have_id(statement); });
+  std::vector<std::uint16_t> its;
+  std::ranges::transform(given, std::back_inserter(its), &Given::assignment);
+  const auto helped = curable_among(its, error, ns_, plan_, [&] { return may_have_id(statement); });
   for (const Given& each : given) {
     if (std::ranges::find(helped, each.assignment) == helped.end()) continue;
     collision.given.push_back(static_cast<std::size_t>(&each - given_.given.data()));

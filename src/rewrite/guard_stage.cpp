@@ -1,6 +1,8 @@
 #include "idproxy/rewrite/guard_stage.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
@@ -70,7 +72,12 @@ bool GuardStage::is_moved(std::int64_t code) const {
 
 void GuardStage::moved(std::chrono::nanoseconds now) {
   if (!moved_at_) moved_at_ = now;
-  for (const NamedCollection& each : collections_) tell_gone(plan_, each.uuid);
+  std::unordered_map<std::string_view, const ids::CollectionUuid*> named;  // it may be thousands
+  for (const NamedCollection& each : collections_) named.emplace(each.ns, &each.uuid);
+  for (const Assignment& each : plan_) {
+    const auto its = named.find(each.ns);
+    if (each.guard && its != named.end()) each.guard->gone(*its->second);
+  }
 }
 
 void GuardStage::takes_no_uuid() const {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/guard_stage.hpp"
@@ -89,20 +91,19 @@ void PartFrame::body() {
 void PartFrame::ns_info() {
   begin_section("nsInfo");
   Buffer copy;
+  std::unordered_map<std::string_view, const ids::CollectionUuid*> named;
+  for (const NamedCollection& each : part_.named) named.emplace(each.ns, &each.uuid);
   Statements entries(write_.command.ns_info, write_.command.ns_info_in_array);
   while (const auto entry = entries.next()) {
-    const auto ns = bson::find(*entry, "ns");
-    const auto named = std::ranges::find_if(part_.named, [&](const NamedCollection& each) {
-      return ns && ns->type == bson::Type::string && ns->text() == each.ns;
-    });
-    if (named == part_.named.end() || bson::find(*entry, "collectionUUID")) {
+    const auto uuid = named.find(bson::find(*entry, "ns")->text());
+    if (uuid == named.end() || bson::find(*entry, "collectionUUID")) {
       out_.add(*entry);
       continue;
     }
     copy.clear();
     bson::Scope document(copy);
     copy.append(elements_of(*entry));
-    append_uuid(named->uuid, copy);
+    append_uuid(*uuid->second, copy);
     document.close();
     out_.add(copy.view());
   }

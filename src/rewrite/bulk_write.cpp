@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -132,10 +133,8 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
 
 namespace {
 
-/// Counts the command, once, for the rules of a time-series collection.
+/// Counts the command for the rules of a time-series collection.
 void count_past(const Plan& rules, std::vector<Forwarded>& forwarded) {
-  const auto is_known = [&](const Forwarded& each) { return each.assignment == &rules.front(); };
-  if (std::ranges::any_of(forwarded, is_known)) return;
   for (const Assignment& each : rules) {
     forwarded.push_back({.assignment = &each,
                          .reason = ForwardReason::time_series,
@@ -144,11 +143,23 @@ void count_past(const Plan& rules, std::vector<Forwarded>& forwarded) {
   }
 }
 
+/// Reservations name documents of one collection, by their `_id`s. A document's own values are
+/// reserved, too.
+CommandError cannot_reserve(const Plan& plan) {
+  const auto its = std::ranges::find_if(
+      plan, [](const Assignment& each) { return each.reservations != nullptr; });
+  return {ErrorCode::operation_failed,
+          "mongo-idproxy: " + its->ns + " has a field '" + its->rule->field +
+              "' whose values are reserved (reserve), which the command bulkWrite does not get; "
+              "insert with insertMany of the collection"};
+}
+
 /// Scans all operations. Returns false if mongod will refuse the command.
 bool scan_ops(const WriteRequest& write, GivenValues& given, InsertRewriter& documents,
               ScanResult& result) {
   const Bytes message = write.message.message();
   given.wanted.assign(write.plan->size(), 0);
+  std::unordered_set<const Plan*> past;  // each counts once
   Statements ops(write.command);
   std::int32_t index = 0;
   for (; const auto bytes = ops.next(); ++index) {
@@ -167,10 +178,17 @@ bool scan_ops(const WriteRequest& write, GivenValues& given, InsertRewriter& doc
     statement.whole = *bytes;
     if (op->kind == BulkOp::Kind::insert) {
       statement.kind = UpsertStatement::Kind::insert;
+      if (ns.plan && ns.plan->reserves()) {
+        result.kind = ScanResult::Kind::failed;
+        result.error = cannot_reserve(*ns.plan);
+        return true;
+      }
       if (ns.plan && !documents.scan_one(write, ns, op->document, index, given, result)) {
         return false;
       }
-      if (ns.time_series) count_past(*ns.time_series, result.forwarded);
+      if (ns.time_series && past.insert(ns.time_series.get()).second) {
+        count_past(*ns.time_series, result.forwarded);
+      }
     } else if (op->kind == BulkOp::Kind::update) {
       const auto found = UpsertStatement::read(*bytes, WriteKind::bulk_write);
       if (!found) return false;
@@ -188,21 +206,6 @@ bool scan_ops(const WriteRequest& write, GivenValues& given, InsertRewriter& doc
   return !ops.malformed();
 }
 
-/// Reservations name documents of one collection, by their `_id`s.
-bool fails_for_reservations(const Plan& plan, const GivenValues& given, ScanResult& result) {
-  const auto fault = std::ranges::find_if(given.given, [&](const Given& each) {
-    return plan[each.assignment].reservations != nullptr;
-  });
-  if (fault == given.given.end()) return false;
-  const Assignment& its = plan[fault->assignment];
-  result.kind = ScanResult::Kind::failed;
-  result.error = {ErrorCode::operation_failed,
-                  "mongo-idproxy: " + its.ns + " has a field '" + its.rule->field +
-                      "' whose values are reserved (reserve), which the command bulkWrite does not "
-                      "get; insert with insertMany of the collection"};
-  return true;
-}
-
 }  // namespace
 
 ScanResult scan_bulk(const WriteRequest& write, GivenValues& given, InsertRewriter& documents) {
@@ -212,7 +215,6 @@ ScanResult scan_bulk(const WriteRequest& write, GivenValues& given, InsertRewrit
     return {};
   }
   if (result.kind == ScanResult::Kind::failed || fails_for_upserts(result)) return result;
-  if (fails_for_reservations(*write.plan, given, result)) return result;
   if (given.given.empty() && result.refused.empty()) return result;
   number_values(*write.plan, given);
   result.size = write.message.message().size();
@@ -220,9 +222,9 @@ ScanResult scan_bulk(const WriteRequest& write, GivenValues& given, InsertRewrit
   return result;
 }
 
-bool wants_all_results(const WriteRequest& write, const GivenValues& given) {
-  const auto errors_only = bson::find(write.message.body(), "errorsOnly");
-  if (!errors_only || errors_only->as_integer().value_or(0) == 0) return false;
+bool wants_results(const WriteRequest& write, const GivenValues& given) {
+  const auto options = divisible(write.message, given.upserts.size());
+  if (!options || !options->acknowledged) return false;
   return std::ranges::any_of(given.given, [&](const Given& each) {
     const auto& statement = given.upserts[static_cast<std::size_t>(each.statement)];
     const Assignment& its = (*write.plan)[each.assignment];

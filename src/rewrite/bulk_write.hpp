@@ -46,9 +46,9 @@ struct BulkOp {
 /// As InsertRewriter::scan(), of all operations.
 [[nodiscard]] ScanResult scan_bulk(const WriteRequest& write, GivenValues& given,
                                    InsertRewriter& documents);
-/// True if results of successes are wanted beside those that the client wants, as
-/// WriteRequest::all_results says.
-[[nodiscard]] bool wants_all_results(const WriteRequest& write, const GivenValues& given);
+/// True if the proxy must see the results of successes, too: they tell which upserts have inserted
+/// a document.
+[[nodiscard]] bool wants_results(const WriteRequest& write, const GivenValues& given);
 
 // As the functions of the same names for updates.
 [[nodiscard]] std::size_t fitting_bulk(const WriteRequest& write, const GivenValues& given,

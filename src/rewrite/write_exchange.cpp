@@ -189,7 +189,9 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   refused_documents_ = refused_.size();
   assigned_ = given_.given.size();
   size_ = result.size;
-  write_.all_results = is_bulk() && wants_all_results(write_, given_);
+  wants_results_ = is_bulk() && wants_results(write_, given_);
+  const auto errors_only = bson::find(write_.message.body(), "errorsOnly");
+  write_.all_results = wants_results_ && errors_only && errors_only->as_integer().value_or(0) != 0;
   as_batch_ = takes_turns() || reserves_values();
   if (as_batch_) {
     if (auto fault = fault_in_batch()) return fail(*std::move(fault));
@@ -441,7 +443,7 @@ bool WriteExchange::is_relayed() {
 /// give back those of upserts that found a document, to end a row of aborted transactions or of
 /// duplicates, or because the server loses writes.
 bool WriteExchange::wants_every_reply() const {
-  if (write_.all_results) return true;
+  if (wants_results_) return true;
   const auto wants = [&](const std::shared_ptr<ids::Source>& source) {
     return source != nullptr &&
            ((!is_insert() && !is_bulk() && source->lends()) || source->in_a_row());

@@ -89,6 +89,7 @@ class WriteExchange final : public Conversation {
   std::chrono::nanoseconds since_;          // that, or when the last reply was read, monotonic
   bool sent_ = false;
   bool as_batch_ = false;                   // needs numbers in turn, or reservations
+  bool wants_results_ = false;              // of a bulkWrite: needs those of successes, too
   bool has_waited_ = false;                 // the workspace has scanned other messages since
   bool is_too_large_ = false;               // together with its values
   std::optional<GuardStage> guards_;        // nothing: no rule has one

@@ -157,8 +157,8 @@ Action Batch::send(const Step& step) {
     budget_.end();
     repeated_.begin_part();
   }
-  const std::size_t fitting = command_->fitting(progress_.todo());
-  progress_.send(std::min(fitting, most_at_once()));
+  const auto todo = progress_.todo();
+  progress_.send(command_->fitting(todo.first(std::min(todo.size(), most_at_once()))));
   if (turns_) turns_->sent(progress_.out());
   const bool first = progress_.commands() == 1;
   if (!first) request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);

@@ -190,8 +190,10 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   assigned_ = given_.given.size();
   size_ = result.size;
   wants_results_ = is_bulk() && wants_results(write_, given_);
-  const auto errors_only = bson::find(write_.message.body(), "errorsOnly");
-  write_.all_results = wants_results_ && errors_only && errors_only->as_integer().value_or(0) != 0;
+  if (wants_results_) {
+    const auto errors_only = bson::find(write_.message.body(), "errorsOnly");
+    write_.all_results = errors_only && errors_only->as_integer().value_or(0) != 0;
+  }
   as_batch_ = takes_turns() || reserves_values();
   if (as_batch_) {
     if (auto fault = fault_in_batch()) return fail(*std::move(fault));

@@ -322,6 +322,34 @@ def upserts() -> dict[str, bytes]:
             **{name: b"\0" + content for name, content in choices.items()}}
 
 
+def bulk_writes() -> dict[str, bytes]:
+    """bulkWrites of clients, and choices for the model of the server."""
+    def embedded(key: str, *fields: bytes) -> bytes:
+        return element(3, key, doc(*fields))
+
+    update = (embedded("filter", int32("k", 1)),
+              embedded("updateMods", embedded("$set", int32("x", 1))), element(8, "upsert", b"\1"))
+    ops = [
+        *(doc(int32("insert", ns), embedded("document", int32("k", ns))) for ns in range(4)),
+        doc(int32("insert", 3), embedded("document", int32("a", 1))),
+        doc(int32("insert", 1), embedded("document", int32("number", 0))),
+        *(doc(int32("update", ns), *update) for ns in range(4)),
+        doc(int32("delete", 1), embedded("filter")),
+    ]
+    ns_info = [doc(text("ns", ns)) for ns in ("plain.notes", "shop.orders", "crm.people", "raw.a")]
+    fields = (int32("bulkWrite", 1), text("$db", "admin"), element(8, "errorsOnly", b"\1"))
+    any_message = {
+        "sequences": op_msg(b"\0" + doc(*fields), sequence("ops", *ops), sequence("nsInfo", *ns_info)),
+        "turned": op_msg(sequence("nsInfo", *ns_info), b"\0" + doc(*fields), sequence("ops", *ops)),
+        "arrays": op_msg(b"\0" + doc(*fields, array("nsInfo", *ns_info), array("ops", *ops))),
+    }
+    choices = {
+        f"model_{options}_{seed}": bytes([options, *((seed * 37 + i * 11) % 251 for i in range(80))])
+        for options in range(0, 48, 5) for seed in (1, 2)}
+    return {**{name: b"\1" + content for name, content in any_message.items()},
+            **{name: b"\0" + content for name, content in choices.items()}}
+
+
 def compressed() -> dict[str, bytes]:
     """What each compressor makes of small and of large contents, and blocks of snappy by hand."""
     # Of scripts/venv.
@@ -358,7 +386,8 @@ def main() -> None:
     (ROOT / "frame_reader" / "stream").write_bytes(b"\x11" + stream)
     for target, inputs in (
             ("exchange", exchanges()), ("hello", hellos()), ("login", logins()),
-            ("compressed", compressed()), ("next", nexts()), ("reply_merge", merges()), ("upsert", upserts())):
+            ("compressed", compressed()), ("next", nexts()), ("reply_merge", merges()), ("upsert", upserts()),
+            ("bulk_write", bulk_writes())):
         folder = ROOT / target
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in inputs.items():

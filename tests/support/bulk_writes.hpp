@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "support/replies.hpp"
 #include "support/upserts.hpp"
 
 /// Building blocks for the command bulkWrite, and for its replies.

@@ -136,10 +136,11 @@ namespace {
 /// Counts the command for the rules of a time-series collection.
 void count_past(const Plan& rules, std::vector<Forwarded>& forwarded) {
   for (const Assignment& each : rules) {
-    forwarded.push_back({.assignment = &each,
-                         .reason = ForwardReason::time_series,
-                         .upserts = 1,
-                         .past_the_rules = true});
+    count({.assignment = &each,
+           .reason = ForwardReason::time_series,
+           .upserts = 1,
+           .past_the_rules = true},
+          forwarded);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "idproxy/rewrite/given_values.hpp"
@@ -104,31 +105,39 @@ std::size_t DrawStage::bytes() const {
 
 void ValueRenewal::start(std::vector<Collision> collisions, std::vector<std::size_t> doubtful) {
   collisions_ = std::move(collisions);
-  doubtful_ = std::move(doubtful);
-  assignment_ = 0;
+  all_.clear();
+  for (Collision& collision : collisions_) {
+    for (const std::size_t at : collision.given) all_.emplace_back(&collision, at);
+  }
+  for (const std::size_t at : doubtful) all_.emplace_back(nullptr, at);
+  std::ranges::sort(all_, {}, [this](const auto& each) {
+    return std::tuple(given_.given[each.second].assignment, each.first == nullptr, each.second);
+  });
+  next_ = 0;
   asked_ = false;
   want_rule();
 }
 
-/// Moves on to the next rule, from assignment_ on, that has values to renew. NumbersInTurn renews
-/// those of sequences without gaps.
+/// Moves on to the next rule that has values to renew. NumbersInTurn renews those of sequences
+/// without gaps.
 void ValueRenewal::want_rule() {
+  const auto rule_of = [this](const auto& each) {
+    return std::size_t{given_.given[each.second].assignment};
+  };
   wanted_.clear();
-  for (; assignment_ < plan_.size(); ++assignment_) {
-    if (plan_[assignment_].in_turn) continue;
-    for (Collision& collision : collisions_) {
-      if (!collision.again) continue;
-      for (const std::size_t at : collision.given) {
-        if (given_.given[at].assignment == assignment_) wanted_.emplace_back(&collision, at);
-      }
+  while (wanted_.empty() && next_ < all_.size()) {
+    assignment_ = rule_of(all_[next_]);
+    for (; next_ < all_.size() && rule_of(all_[next_]) == assignment_; ++next_) {
+      const Collision* collision = all_[next_].first;
+      if (plan_[assignment_].in_turn || (collision != nullptr && !collision->again)) continue;
+      wanted_.push_back(all_[next_]);
     }
-    for (const std::size_t at : doubtful_) {
-      if (given_.given[at].assignment == assignment_) wanted_.emplace_back(nullptr, at);
-    }
-    if (!wanted_.empty()) break;
   }
   done_ = end_ = 0;
-  if (wanted_.empty()) return;
+  if (wanted_.empty()) {
+    assignment_ = plan_.size();
+    return;
+  }
   if (sources_of(given_, assignment_) > 1) {
     std::ranges::sort(wanted_, {}, [this](const auto& wanted) {
       const std::uint32_t value = given_.given[wanted.second].value;
@@ -224,7 +233,6 @@ void ValueRenewal::leave_behind() {
     collision->ended_by = RetryBound::no_value;
   }
   if (done_ < wanted_.size()) return want_next();
-  ++assignment_;
   want_rule();
 }
 

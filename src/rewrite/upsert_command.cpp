@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -21,18 +22,6 @@ std::int64_t as_signed(std::size_t size) {
 }
 
 // ---- reading ---------------------------------------------------------------------------------
-
-void count(const Forwarded& statement, std::vector<Forwarded>& forwarded) {
-  const auto same = std::ranges::find_if(forwarded, [&](const Forwarded& each) {
-    return each.assignment == statement.assignment && each.reason == statement.reason &&
-           each.brings_value == statement.brings_value;
-  });
-  if (same != forwarded.end()) {
-    ++same->upserts;
-  } else {
-    forwarded.push_back(statement);
-  }
-}
 
 /// Notes which sequence the next value of the assignment comes from, as for a document. judge() has
 /// admitted the statement.
@@ -73,6 +62,19 @@ CommandError refused_upsert(const Forwarded& forwarded) {
 }
 
 }  // namespace
+
+void count(const Forwarded& statement, std::vector<Forwarded>& forwarded) {
+  const auto its = std::ranges::equal_range(forwarded, statement.assignment, std::less<>(),
+                                            &Forwarded::assignment);
+  const auto same = std::ranges::find_if(its, [&](const Forwarded& each) {
+    return each.reason == statement.reason && each.brings_value == statement.brings_value;
+  });
+  if (same != its.end()) {
+    same->upserts += statement.upserts;
+  } else {
+    forwarded.insert(its.end(), statement);
+  }
+}
 
 bool scan_upsert(const UpsertStatement& statement, std::int32_t index, const BulkNamespace& ns,
                  const Plan& all, GivenValues& given, ScanResult& result) {

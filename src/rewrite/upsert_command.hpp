@@ -19,6 +19,8 @@ namespace idproxy::rewrite {
 [[nodiscard]] bool scan_upsert(const UpsertStatement& statement, std::int32_t index,
                                const BulkNamespace& ns, const Plan& all, GivenValues& given,
                                ScanResult& result);
+/// Adds to the counts, which are sorted by assignment: a bulkWrite may have thousands.
+void count(const Forwarded& statement, std::vector<Forwarded>& forwarded);
 /// True if the command fails because a rule refuses upserts that get no value: `result` says so.
 [[nodiscard]] bool fails_for_upserts(ScanResult& result);
 /// Writes the whole message with these values.

@@ -279,10 +279,10 @@ std::optional<Need> WriteExchange::lacks_values() {
   }
 }
 
-bool WriteExchange::too_many_bytes() const {
-  std::size_t size = size_ + drawing_.bytes();
-  for (const ids::Values& values : given_.values) size += values.bytes();
-  return size > kMostWithIds;
+bool WriteExchange::too_many_bytes() {
+  // A bulkWrite may have thousands of rules: those that are drawn are added up once.
+  for (; drawn_ < drawing_.assignment(); ++drawn_) size_ += given_.values[drawn_].bytes();
+  return size_ + drawing_.bytes() > kMostWithIds;
 }
 
 /// True if some statement gets a number without gaps.

@@ -59,7 +59,7 @@ class WriteExchange final : public Conversation {
   std::optional<Need> lacks_values();
   Action ask(const Need& need);
   std::optional<Action> accept(const Need& need);
-  [[nodiscard]] bool too_many_bytes() const;
+  [[nodiscard]] bool too_many_bytes();
   [[nodiscard]] bool is_insert() const { return write_.command.kind == WriteKind::insert; }
   [[nodiscard]] bool is_bulk() const { return write_.command.kind == WriteKind::bulk_write; }
   [[nodiscard]] bool takes_turns() const;
@@ -95,8 +95,9 @@ class WriteExchange final : public Conversation {
   std::optional<GuardStage> guards_;        // nothing: no rule has one
   const Assignment* left_alone_ = nullptr;  // no rule applies after all, as this one's guard says
   GivenValues given_;
-  DrawStage drawing_;     // of the values for the first send
-  std::size_t size_ = 0;  // bytes of the message without its new values
+  DrawStage drawing_;      // of the values for the first send
+  std::size_t size_ = 0;   // bytes of the message with the values of the first assignments
+  std::size_t drawn_ = 0;  // how many assignments that is
   std::size_t statements_ = 0;
   std::size_t assigned_ = 0;
   std::size_t refused_documents_ = 0;

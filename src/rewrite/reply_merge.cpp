@@ -268,8 +268,8 @@ bool ReplyMerge::has_written() const {
 }
 
 /// Writes the merged reply in the order of the last reply's fields. Fields that the last reply
-/// lacks are put where mongod puts them: upserted before nModified, writeErrors and retriedStmtIds
-/// before writeConcernError and ok, errorLabels after ok.
+/// lacks are put where mongod puts them: writeErrors and retriedStmtIds before upserted, and that
+/// before nModified, all of them before writeConcernError and ok, errorLabels after ok.
 class ReplyMerge::Writer {
  public:
   Writer(const ReplyMerge& merge, std::span<const RefusedDocument> refused, Buffer& out)
@@ -290,7 +290,7 @@ class ReplyMerge::Writer {
     } else if (field.key == "$clusterTime") {
       time(merge_.cluster_time_, cluster_time_done_);
     } else if (is_sum(field.key)) {
-      upserted();
+      if (!merge_.has_results_) upserted();
       const auto sum = merge_.sums_.find(field.key)->second;
       bson::append_int32(out_, field.key, static_cast<std::int32_t>(sum));
     } else if (field.key == "nErrors") {
@@ -300,11 +300,11 @@ class ReplyMerge::Writer {
     } else if (field.key == "upserted") {
       upserted();
     } else if (field.key == "writeErrors" || field.key == "retriedStmtIds") {
-      before_ok();
+      errors();
     } else if (field.key == "errorLabels") {
       labels();
     } else {
-      if (field.key == "writeConcernError" || field.key == "ok") before_ok();
+      if (field.key == "writeConcernError" || field.key == "ok") upserted();
       bson::append_copy(out_, field);
       if (field.key == "ok") labels();
     }
@@ -323,6 +323,7 @@ class ReplyMerge::Writer {
   }
 
   void upserted() {
+    errors();
     if (std::exchange(upserted_done_, true) || merge_.upserted_.empty()) return;
     std::size_t i = 0;
     bson::append_inside(out_, bson::Type::array, "upserted", [&] {
@@ -346,9 +347,8 @@ class ReplyMerge::Writer {
     }
   }
 
-  void before_ok() {
-    if (std::exchange(before_ok_done_, true)) return;
-    upserted();
+  void errors() {
+    if (std::exchange(errors_done_, true)) return;
     if (!merge_.errors_.empty() && !merge_.has_results_) write_errors();
     if (merge_.retried_in_order_.empty()) return;
     bson::append_head(out_, bson::Type::array, "retriedStmtIds");
@@ -452,7 +452,7 @@ class ReplyMerge::Writer {
   Buffer& out_;
   std::size_t room_;  // bytes left for texts
   bool upserted_done_ = false;
-  bool before_ok_done_ = false;
+  bool errors_done_ = false;
   bool labels_done_ = false;
   bool op_time_done_ = false;
   bool operation_time_done_ = false;

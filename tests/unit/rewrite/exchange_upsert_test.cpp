@@ -327,8 +327,8 @@ TEST(Upserts, WithMultiNeverGoAgainAfterADuplicateInAnotherIndex) {
              modified(0) + ok())
       .sends(update_sequence(kUnordered, {upsert(1, value(3))}))
       .reply(n(1) + upserted({{0, 11}}) + modified(0) + ok())
-      .replies(n(1) + upserted({{1, 11}}) + modified(0) +
-               write_errors({duplicate(0, {"number", "t"})}) + ok())
+      .replies(n(1) + write_errors({duplicate(0, {"number", "t"})}) + upserted({{1, 11}}) +
+               modified(0) + ok())
       .counts("assigned=2 resent=1 cured=1 given_up=1", "number")
       .play_once();
   ExchangeScript(number)

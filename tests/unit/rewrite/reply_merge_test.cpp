@@ -188,6 +188,15 @@ TEST(ReplyMerge, AddsUpWhatUpdatesDid) {
   // The last reply has no such field.
   EXPECT_EQ(merged({answers[0], answers[1]}),
             n(7) + array_field("upserted", {entry(0, 5), entry(3, 6, more)}) + modified(3) + ok());
+  // Errors come first.
+  const std::string failed = write_errors({write_error(2, 121)});
+  const Answer first{
+      n(1) + failed + retried({7}) + array_field("upserted", {entry(0, 5)}) + modified(0) + ok(),
+      {0, 1, 2}};
+  EXPECT_EQ(merged({first}), first.fields);
+  EXPECT_EQ(
+      merged({first, {n(1) + modified(1) + ok(), {1}}}),
+      n(2) + failed + retried({7}) + array_field("upserted", {entry(0, 5)}) + modified(1) + ok());
   ReplyMerge merge;
   for (const Answer& answer : answers) add(merge, answer);
   EXPECT_TRUE(merge.upserted(0) && merge.upserted(3) && merge.upserted(5));

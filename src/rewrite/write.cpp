@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "idproxy/bson/elements.hpp"
+#include "rewrite/upsert_statement.hpp"
 
 namespace idproxy::rewrite {
 
@@ -99,6 +101,69 @@ std::string_view retry_label(const wire::OpMsgView& write) {
 }
 
 }  // namespace
+
+namespace {
+
+/// Goes into a document or an array, from one to the next; nothing if one is missing.
+std::optional<Bytes> inside(Bytes document, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    const auto found = bson::find(document, key);
+    const bool is_there =
+        found && (found->type == bson::Type::document || found->type == bson::Type::array);
+    if (!is_there) return std::nullopt;
+    document = found->value;
+  }
+  return document;
+}
+
+/// True if a field of this array of a schema, [{path: "a.b"}, …], is `field`, or is around it or
+/// below it.
+bool has_field(Bytes fields, std::string_view field) {
+  bson::Elements all(fields);
+  while (const auto each = all.next()) {
+    if (each->type != bson::Type::document) continue;
+    const auto path = bson::find(each->value, "path");
+    if (path && path->type == bson::Type::string && overlap(path->text(), field)) return true;
+  }
+  return false;
+}
+
+/// As fault_of_encryption(), for the plan of one collection, whose assignments are at `first` among
+/// all. `described`: the document that may have its encryptionInformation.
+std::optional<CommandError> fault_of_encryption(Bytes described, const Plan& plan,
+                                                std::size_t first, const GivenValues& given) {
+  const auto schema = inside(described, {"encryptionInformation", "schema"});
+  if (!schema) return std::nullopt;
+  const auto fields = inside(*schema, {plan.front().ns, "fields"});
+  if (!fields) return std::nullopt;
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const std::string& field = plan[i].rule->field;
+    if (given.wanted[first + i] == 0 || !has_field(*fields, field)) continue;
+    return CommandError{
+        ErrorCode::operation_failed,
+        "mongo-idproxy: no value for field '" + field + "' of " + plan[i].ns +
+            ": the driver encrypts this field, or one around it or below it (Queryable "
+            "Encryption), which the proxy cannot; the rule must name a field that is not "
+            "encrypted"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<CommandError> fault_of_encryption(const WriteRequest& write,
+                                                const GivenValues& given) {
+  if (write.command.kind != WriteKind::bulk_write) {
+    return fault_of_encryption(write.message.body(), *write.plan, 0, given);
+  }
+  Statements collections(write.command.ns_info, write.command.ns_info_in_array);
+  for (const BulkNamespace& its : write.namespaces) {
+    const auto described = collections.next();
+    if (!described || !its.plan) continue;
+    if (auto fault = fault_of_encryption(*described, *its.plan, its.first, given)) return fault;
+  }
+  return std::nullopt;
+}
 
 CommandError no_values(const wire::OpMsgView& write, const Assignment& assignment,
                        const ids::Error& error) {

@@ -185,6 +185,7 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   forwarded_ = std::move(result.forwarded);
   statements_ = result.statements;
   if (result.kind == ScanResult::Kind::unchanged) return action::Relay{};
+  if (auto fault = fault_of_encryption(write_, given_)) return fail(*std::move(fault));
   refused_ = std::move(result.refused);
   refused_documents_ = refused_.size();
   assigned_ = given_.given.size();

@@ -108,6 +108,11 @@ struct ScanResult {
   std::vector<Forwarded> forwarded;  ///< if it is not `failed`
 };
 
+/// Why values cannot be assigned if the driver encrypts one of their fields, or one around or below
+/// it, as the command's encryptionInformation says (Queryable Encryption); nothing if it does not.
+[[nodiscard]] std::optional<CommandError> fault_of_encryption(const WriteRequest& write,
+                                                              const GivenValues& given);
+
 /// The error with which a whole command fails if it cannot get its values.
 [[nodiscard]] CommandError no_values(const wire::OpMsgView& write, const Assignment& assignment,
                                      const ids::Error& error);

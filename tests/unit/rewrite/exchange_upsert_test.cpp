@@ -1,6 +1,7 @@
 // What an exchange does with updates and findAndModifies that have upserts.
 
 #include "idproxy/rewrite/exchange.hpp"
+#include "support/bulk_writes.hpp"
 #include "support/exchange_script.hpp"
 #include "support/fake_store.hpp"
 #include "support/lending_source.hpp"
@@ -676,6 +677,61 @@ TEST(Upserts, GoInPartsIfTheMessageBecomesTooLarge) {
                               {large_upsert(2, last, value(3))}));
   ASSERT_EQ(world.reply_with(n(1) + upserted({{0, 12}}) + modified(0) + ok()), ActionKind::reply);
   EXPECT_EQ(world.body(), doc(n(3) + upserted({{0, 10}, {1, 11}, {2, 12}}) + modified(0) + ok()));
+}
+
+// ---- queryable encryption --------------------------------------------------------------------
+
+/// encryptionInformation of a collection with this encrypted field.
+std::string encrypting(const std::string& path, const std::string& ns = "shop.orders") {
+  const std::string fields =
+      array_field("fields", {doc(string_field("bsonType", "string") + string_field("path", path))});
+  return doc_field("encryptionInformation",
+                   int_field("type", 1) + doc_field("schema", doc_field(ns, fields)));
+}
+
+/// Each write command that inserts a document, with this in its body, or in its entry of nsInfo.
+std::vector<std::string> each_command(const std::string& encryption) {
+  const std::vector<std::string> ns_info = {ns_entry("other.orders", encrypting("number")),
+                                            ns_entry("shop.orders", encryption)};
+  return {client(Form::sequence, encryption, {nth(1)}),
+          client(Form::array, encryption, {nth(1)}),
+          update_sequence(encryption, {upsert(1)}),
+          find_and_modify(encryption),
+          bulk(BulkForm::sequences, "", {insert_op(1, doc(int_field("x", 1)))}, ns_info),
+          bulk(BulkForm::arrays, "", {upsert_op(1, 1)}, ns_info)};
+}
+
+TEST(Encryption, LetsValuesIntoOtherFields) {
+  for (const std::string& encryption :
+       {encrypting("secret"), encrypting("a.number"), encrypting("numbers"),
+        encrypting("number", "shop.others"), int_field("encryptionInformation", 1),
+        doc_field("encryptionInformation", int_field("schema", 1))}) {
+    for (const std::string& command : each_command(encryption)) {
+      ExchangeWorld world(number());
+      EXPECT_EQ(world.request(command), ActionKind::send) << world.body();
+      EXPECT_EQ(world.counts(), "assigned=1");
+    }
+  }
+}
+
+TEST(Encryption, RefusesValuesForEncryptedFields) {
+  const auto nested = [] { return rule_set_of(rule("shop.*", "_id"), rule("shop.*", "a.b")); };
+  const auto refused = [](const auto& rules, const std::string& field, const std::string& path) {
+    for (const std::string& command : each_command(encrypting(path))) {
+      ExchangeWorld world(rules());
+      ASSERT_EQ(world.request(command), ActionKind::reply);
+      EXPECT_NE(world.body().find("no value for field '" + field + "' of shop.orders: the driver"),
+                std::string::npos);
+      EXPECT_EQ(world.counts(), "");
+    }
+  };
+  refused(number, "number", "number");
+  for (const char* path : {"a", "a.b", "a.b.c"}) refused(nested, "a.b", path);
+}
+
+TEST(Encryption, LetsDocumentsPassThatBringTheirValue) {
+  const std::string brings = client(Form::sequence, encrypting("number"), {doc(value(7))});
+  EXPECT_EQ(ExchangeWorld(number()).request(brings), ActionKind::relay);
 }
 
 }  // namespace exchange_upsert_test

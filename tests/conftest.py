@@ -27,7 +27,7 @@ TOPOLOGIES = ["standalone", "replica_set"]
 LONGEST = [f"test_{name}" for name in (
     "duplicates", "counter_store_down", "tls", "inspection", "failover", "topology", "limits",
     "replica_set", "counter_failover", "command_line", "admin", "drain", "cuts", "chaos", "watchdog",
-    "store", "counter", "differential", "upsert_chaos")]
+    "store", "counter", "differential", "upsert_differential", "write_shapes", "upsert_chaos")]
 """The files that take longest. They come first: what begins last of what runs side by side is short."""
 
 

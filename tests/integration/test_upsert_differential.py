@@ -1,35 +1,47 @@
-"""Updates and findAndModifies, valid, odd and malformed, through the proxy and without it.
+"""Updates, findAndModifies and bulkWrites, valid and odd, through the proxy and without it; the first
+two also malformed.
 
-Each generated message goes to both, with the same documents there before. The replies must be the
-same but for assigned fields, and so must the documents be that are there then.
+Each generated message goes to both, with the same documents there before. On its way from the proxy to
+the server, many of the generated values are put into documents of somebody else's. The replies must be
+the same but for assigned fields, and so must the documents be that are there then.
+test_differential.py does this with inserts.
 """
 
 from __future__ import annotations
 
 import copy
 import random
+import re
+import struct
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import bson
 import pytest
 from bson.decimal128 import Decimal128
+from bson.int64 import Int64
 
 from support import elements as el
 from support import wire
+from support.bulk_write_server import BulkWriteServer
+from support.chaos import StepRelay
 from support.elements import Element, document, elements
+from support.fake_server import Request
 from support.full import FULL
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
 from support.servers import has
-from support.upserts import DIRECT, FIELDS, PROXIED, at, bare, is_generated, without_value
+from support.upserts import (
+    DIRECT, FIELDS, PROXIED, at, bare, is_generated, without_quotes, without_value)
 
 COUNT = 10_000 if FULL else 1000
 COMPRESSED = 10_000 if FULL else 150
+OF_BULK = {count: count if FULL else count // 3 for count in (COUNT, COMPRESSED)}
 TIMEOUT = 60.0  # of one command
 RULES = [{"ns": f"{PROXIED}.{kind}", "field": name, "strategy": "random-digits", "digits": 12,
-          "leading_zeros": False} for kind, name in FIELDS.items()]
+          "leading_zeros": False, "retry": {"attempts": 100, "deadline": "120s"}} for kind, name in FIELDS.items()]
 
 EXISTING: list[dict[str, Any]] = [
     {"_id": "old", "k": 1, "x": 5, "number": 5, "reg": {"number": 6, "type": "x"}},
@@ -65,6 +77,14 @@ UPDATES: list[Any] = [
     [{"$set": {"x": 1}, "$unset": "x"}], [{"$match": {"k": 1}}], [{"$set": {"x": {"$bad": 1}}}], [5],
     5, "text", None,
 ]
+READING = [[{"$set": {"z": "$number"}}], [{"$set": {"z": {"$type": "$_id"}}}],
+           {"$set": {"reg.$[].number": 5}}]
+INSERTS: list[dict[str, Any]] = [
+    {"k": 9}, {"k": 9, "x": 4}, {"_id": "new", "k": 9}, {"k": 9, "number": 8, "reg": {"number": 8}},
+    {"k": 9, "reg": {"type": "x"}}, {"_id": "old"}, {"u": 1}, {"refused": 1}, {"_id": [1]}, {"$k": 1},
+    bson.decode(document(*(e for e in el.every_type() if e.name not in (
+        b"not_utf8", b"nan", b"undefined", b"symbol", b"dbPointer", b"when", b"timestamp")))),
+]
 
 
 @dataclass
@@ -78,12 +98,16 @@ class Generated:
     form: str
     flags: int = 0
     replayed: bool = False
+    independent: bool = False  # no statement can see what another one does
+    ending: str = ""  # the command that ends the transaction of which this is all
     damage: int | None = None  # a byte of the last statement that is changed
     description: Any = None
 
     def message(self, db: str, lsid: bytes) -> bytes:
-        options = [el.embedded("lsid", el.element(0x05, "id", bytes([16, 0, 0, 0, 4]) + lsid)),
-                   *self.options, el.string("$db", db)]
+        options = [self._session(lsid), *self.options]
+        if self.command == "bulkWrite":
+            return self._bulk_write([*options, el.string("$db", "admin")], db)
+        options.append(el.string("$db", db))
         name = el.string(self.command, self.kind)
         if self.command == "update":
             last = self.statements[-1]
@@ -96,6 +120,34 @@ class Generated:
         body = document(name, *elements(self.statements[0]), *options)
         begin, own = len(document(name)) - 1, len(self.statements[0]) - 5
         return self._framed([wire.body(self._damaged(body, begin, own))])
+
+    def end(self, lsid: bytes) -> bytes:
+        """What ends the transaction."""
+        return wire.command(document(
+            el.int32(self.ending, 1), self._session(lsid), el.int64("txnNumber", 1),
+            el.boolean("autocommit", False), el.string("$db", "admin")), request_id=99)
+
+    def may_collide(self) -> bool:
+        """Nobody sees documents of somebody else's, or that statements go again after later ones: no
+        statement means all documents, and errors are told, by the proxy too."""
+        told = not self.ending and not any(e.name == b"writeConcern" for e in self.options)
+        in_order = self.independent or not any(
+            e.name == b"ordered" and e.value == b"\0" for e in self.options)
+        return told and in_order and not any(each.get(name, {"k": 1}) in ({}, {"$where": "true"})
+                                for each in self.description for name in ("q", "query", "filter"))
+
+    def _session(self, lsid: bytes) -> Element:
+        return el.embedded("lsid", el.element(0x05, "id", bytes([16, 0, 0, 0, 4]) + lsid))
+
+    def _bulk_write(self, options: list[Element], db: str) -> bytes:
+        name, ops = el.int32("bulkWrite", 1), self.statements
+        collections = [document(el.string("ns", f"{db}.{kind}")) for kind in (self.kind, "plain")]
+        if self.form == "array":
+            return self._framed([wire.body(document(
+                name, el.array("ops", ops), *options, el.array("nsInfo", collections)))])
+        sections = [wire.body(document(name, *options)), wire.sequence("ops", ops),
+                    wire.sequence("nsInfo", collections)]
+        return self._framed(sections if self.form == "sequence" else sections[::-1])
 
     def _framed(self, sections: list[bytes]) -> bytes:
         return wire.op_msg(*sections, flags=self.flags, request_id=99)
@@ -112,23 +164,58 @@ class Generator:
     """Makes commands from a seed."""
 
     choose: random.Random
+    bulk: bool = False
     wrong: list[Any] = field(default_factory=lambda: [5, "text", None, [], {"a": 1}])
 
     def command(self) -> Generated:
         choose = self.choose
-        command = choose.choice(["update", "update", "findAndModify", "findandmodify"])
-        count = choose.choice([1, 1, 1, 2, 3, 5]) if command == "update" else 1
+        command = "bulkWrite" if self.bulk else choose.choice(
+            ["update", "update", "findAndModify", "findandmodify"])
+        count = 1 if command.startswith("find") else choose.choice([1, 1, 1, 2, 3, 5])
         names = ("q", "u") if command == "update" else ("query", "update")
-        described = [self.statement(names) for _ in range(count)]
+        described = [self.op() if self.bulk else self.statement(names) for _ in range(count)]
+        independent = count == 1 or choose.random() < 0.3
+        if count > 1 and independent:
+            described = [self.independent(names, 100 + i) for i in range(count)]
         raw = [self.raw(each) for each in described]
         made = Generated(choose.choice(list(FIELDS)), command, raw, self.options(command, described),
                          choose.choice(["array", "sequence", "sequence_first"]),
                          wire.CHECKSUM_PRESENT if choose.random() < 0.1 else 0)
+        made.independent = independent
         made.replayed = any(e.name == b"txnNumber" for e in made.options) and choose.random() < 0.3
         if choose.random() < 0.05:
+            made.ending = choose.choice(["commitTransaction", "abortTransaction"])
+            made.options = [e for e in made.options if e.name != b"txnNumber"] + [
+                el.int64("txnNumber", 1), el.boolean("startTransaction", True),
+                el.boolean("autocommit", False)]
+        elif not self.bulk and choose.random() < 0.05:
             made.damage = choose.randrange(10_000)
         made.description = described
         return made
+
+    def independent(self, names: tuple[str, str], k: int) -> dict[str, Any]:
+        if self.bulk and self.choose.random() < 0.5:
+            return {"insert": 0, "document": {"k": k}}
+        update = copy.deepcopy(self.choose.choice([
+            {"$set": {"x": 1}}, {"$setOnInsert": {"y": 1}, "$inc": {"x": 1}}, [{"$set": {"x": 1}}]]))
+        if self.bulk:
+            return {"update": 0, "filter": {"k": k}, "updateMods": update, "upsert": True}
+        return {names[0]: {"k": k}, names[1]: update, "upsert": True}
+
+    def op(self) -> dict[str, Any]:
+        """Of a bulkWrite, in the first collection of two as a rule."""
+        choose = self.choose
+        ns = 1 if choose.random() < 0.1 else 0
+        if choose.random() < 0.4:
+            return {"insert": ns, "document": copy.deepcopy(choose.choice(INSERTS))}
+        if choose.random() < 0.15:
+            return {"delete": ns, "filter": copy.deepcopy(choose.choice(FILTERS)),
+                    "multi": choose.random() < 0.3}
+        names = {"q": "filter", "u": "updateMods"}
+        made = {names.get(name, name): value for name, value in self.statement(("q", "u")).items()}
+        if made.get("updateMods") in READING:  # what an insert of the same command has got
+            made["updateMods"] = {"$set": {"x": 1}}
+        return {"update": ns, **made}
 
     def statement(self, names: tuple[str, str]) -> dict[str, Any]:
         choose = self.choose
@@ -170,7 +257,7 @@ class Generator:
     def options(self, command: str, statements: list[dict[str, Any]]) -> list[Element]:
         choose = self.choose
         options: list[Element] = []
-        if command == "update" and choose.random() < 0.6:
+        if command in ("update", "bulkWrite") and choose.random() < 0.6:
             options.append(el.boolean("ordered", choose.random() < 0.5))
         if choose.random() < 0.4:
             options.append(el.int64("txnNumber", 1))
@@ -180,6 +267,7 @@ class Generator:
                 (0.1, el.boolean("bypassDocumentValidation", True)),
                 (0.05, el.embedded("writeConcern", el.int32("w", 0))),
                 (0.05, el.embedded("writeConcern", el.string("w", "majority"))),
+                (0.05, el.boolean("errorsOnly", True) if self.bulk else el.int32("zork", 1)),
                 (0.03, el.int32("zork", 1)), (0.03, el.int32("stmtId", 5))]:
             if choose.random() < chance and element.name not in {e.name for e in options}:
                 options.append(element)
@@ -191,23 +279,11 @@ def readable(reply: wire.Message | None) -> Any:
     return None if reply is None else without_quotes(bare(reply.body))
 
 
-def without_quotes(value: Any) -> Any:
-    """A reply whose error texts end where they quote the update, with the value in it."""
-    if isinstance(value, list):
-        return [without_quotes(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return {name: each.partition("{")[0] if name == "errmsg" else without_quotes(each)
-            for name, each in value.items()}
-
-
-def alike(one: list[dict[str, Any]], other: list[dict[str, Any]], kind: str) -> tuple[Any, Any]:
-    """The documents of the two collections, those of the first one without assigned values."""
-    stripped = []
-    for mine, theirs in zip(one, other):
-        has_value = is_generated(at(mine, FIELDS[kind]))
-        stripped.append(without_value(mine, kind) if has_value and kind != "id" else mine)
-    return bare([*stripped, *one[len(other):]]), bare(other)
+def alike(documents: list[dict[str, Any]], kind: str) -> list[Any]:
+    """Without assigned values, in an order that does not depend on what was sent again."""
+    stripped = [without_value(each, kind) if kind != "id" and is_generated(at(each, FIELDS[kind]))
+                else each for each in documents]
+    return sorted(bare(stripped), key=repr)
 
 
 def of_modify(reply: Any, kind: str) -> Any:
@@ -221,55 +297,113 @@ def of_modify(reply: Any, kind: str) -> Any:
     return reply
 
 
-@pytest.mark.timeout(3600 if FULL else 300)
-@pytest.mark.parametrize("compressor, count", [
-    (None, COUNT), *((name, COMPRESSED) for name in wire.COMPRESSORS)])
-def test_the_same_as_without_the_proxy(
-        replica_set: Mongod, compressor: str | None, count: int):
-    """compressor: in which the proxy is sent its commands."""
-    seed = f" {compressor}" if compressor else ""  # the server remembers sessions
-    generator = Generator(random.Random("updates" + seed))
-    lsid = random.Random("lsid" + seed)
-    collections = {}
+class Collider:
+    """For a relay: puts generated values that come by into documents of its own.
+
+    kind: of the collection; while it is empty, values pass. planted: how many did not.
+    """
+
+    def __init__(self, server: Mongod, seed: str):
+        self._database, self._choose = server.client[PROXIED], random.Random(seed)
+        self.kind, self.planted = "", 0
+
+    def __call__(self, write: Request) -> None:
+        if not self.kind or self._choose.random() < 0.5:
+            return
+        found = [struct.unpack_from("<q", write.raw + bytes(8), each.end())[0]
+                 for each in re.finditer(rb"\x12[^\0]*\0", write.raw)]
+        for value in {each for each in map(Int64, found) if is_generated(each)}:
+            made: Any = value
+            for name in reversed(FIELDS[self.kind].split(".")):
+                made = {name: made}
+            if not self._database[self.kind].count_documents({FIELDS[self.kind]: value}, limit=1):
+                self._database[self.kind].insert_one({**made, "stolen": True})
+                self.planted += 1
+
+
+@pytest.fixture
+def collections(replica_set: Mongod) -> dict[tuple[str, str], Any]:
+    """By database and kind: alike, with indexes, a validator, and a document to collide with."""
+    found = {}
     for db in (PROXIED, DIRECT):
         replica_set.client.drop_database(db)
-        for kind, name in FIELDS.items():
+        for kind, name in {**FIELDS, "plain": "number"}.items():
             made = replica_set.client[db].create_collection(
                 kind, validator={"refused": {"$exists": False}})
             made.create_index("u", unique=True, sparse=True)
+            if name != "_id":
+                made.create_index(name, unique=True, sparse=True)
             made.insert_one({"_id": "u", "u": 1})
-            collections[db, kind] = made
-    direct, tally = wire.Reconnecting(replica_set.address, TIMEOUT), Counter[str]()
-    with Proxy(configuration(replica_set, RULES)) as proxy:
+            found[db, kind] = made
+    return found
+
+
+@pytest.mark.timeout(3600 if FULL else 300)
+@pytest.mark.parametrize("bulk", [False, pytest.param(
+    True, marks=pytest.mark.needs("retried_stmt_ids", "collection_uuid"))], ids=["single", "bulk"])
+@pytest.mark.parametrize("compressor, count", [
+    (None, COUNT), *((name, COMPRESSED) for name in wire.COMPRESSORS)])
+def test_the_same_as_without_the_proxy(
+        replica_set: Mongod, collections: dict[tuple[str, str], Any], compressor: str | None,
+        count: int, bulk: bool):
+    """compressor: in which the proxy is sent its commands. bulk: they are bulkWrites."""
+    seed = (f" {compressor}" if compressor else "") + (" bulk" if bulk else "")
+    generator = Generator(random.Random("updates" + seed), bulk)
+    lsid = random.Random("lsid" + seed)  # the server remembers sessions
+    count = OF_BULK[count] if bulk else count
+    collider = Collider(replica_set, seed)
+    tally = Counter[str]()
+    with ExitStack() as stack:
+        relay = stack.enter_context(StepRelay(replica_set.address, before=collider))
+        front = (stack.enter_context(BulkWriteServer(replica_set, relay)) if bulk else relay)
+        proxy = stack.enter_context(Proxy(configuration(front, RULES, replica_set)))
+        direct = wire.Reconnecting(front.address if bulk else replica_set.address, TIMEOUT)
         proxied = wire.Reconnecting(proxy.address, TIMEOUT, compressor)
         for number in range(count):
             this = generator.command()
             there = generator.choose.sample(EXISTING, generator.choose.randrange(3))
             for db in (PROXIED, DIRECT):
-                collections[db, this.kind].delete_many({"_id": {"$ne": "u"}})
-                if there:
-                    collections[db, this.kind].insert_many(copy.deepcopy(there))
+                for kind in (this.kind, *(["plain"] if bulk else [])):
+                    collections[db, kind].delete_many({"_id": {"$ne": "u"}})
+                    if there:
+                        collections[db, kind].insert_many(copy.deepcopy(there))
             lsids = lsid.randbytes(16), lsid.randbytes(16)
             for _ in range(1 + this.replayed):
-                one = readable(proxied.call(this.message(PROXIED, lsids[0])))
                 other = readable(direct.call(this.message(DIRECT, lsids[1])))
-                told = (number, this, this.description, there)
+                collider.kind, collider.planted = this.kind if this.may_collide() else "", 0
+                one = readable(proxied.call(this.message(PROXIED, lsids[0])))
+                collider.kind = ""
+                told = (number, other, this, there)
                 assert of_modify(one, this.kind) == other, told
-                stored = [list(collections[db, this.kind].find()) for db in (PROXIED, DIRECT)]
-                mine, theirs = alike(stored[0], stored[1], this.kind)
-                assert mine == theirs, told
-                tally_of(other, stored[0], this.kind, tally)
+                if this.ending:
+                    ends = [readable(way.call(this.end(lsids[place]))) for place, way in
+                            enumerate((proxied, direct))]
+                    assert ends[0] == ends[1], told
+                if collider.planted and other and other["ok"] == 0:
+                    # mongod reads pipelines again after it has carried out the statements: of an
+                    # unknown stage it makes an error of the whole command, in place of the duplicate.
+                    break
+                for kind in (this.kind, *(["plain"] if bulk else [])):
+                    stored = [list(collections[db, kind].find({"stolen": {"$exists": False}}))
+                              for db in (PROXIED, DIRECT)]
+                    assert alike(stored[0], this.kind) == alike(stored[1], this.kind), told
+                    tally_of(other, stored[0], this.kind, tally)
         proxied.close()
+        direct.close()
         with proxy.client() as client:
             rules = client.admin.command({"idproxy": "status"})["rules"]
-    direct.close()
+        proxy.stop()
+        stopped = proxy.wait_event("stopped")
     # What was to be tested did happen.
     forwarded = Counter[str]()
     for rule in rules:
         forwarded.update(rule["upsertsForwarded"])
     assert tally["values"] > count / 40, tally
+    assert stopped["duplicates_cured"] > count / 50, stopped
+    assert stopped["duplicates_given_up"] == 0, stopped
     retried = ["retried"] if has("retried_stmt_ids") else []
-    for what in ("error", "writeErrors", *retried, "upserted"):
+    of_single = [] if bulk else ["writeErrors", "upserted"]
+    for what in ("error", *retried, *of_single):
         assert tally[what] >= 3 or count < COUNT, (what, tally)
     for reason in ("replacement", "replacement_loses_field", "empty_update", "filter_names_field",
                    "update_names_field", "pipeline_replaces", "filter_fixes_id", "unknown_form"):

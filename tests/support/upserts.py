@@ -35,6 +35,16 @@ def bare(value: Any) -> Any:
     return value.replace(PROXIED, DIRECT) if isinstance(value, str) else value
 
 
+def without_quotes(value: Any) -> Any:
+    """A reply whose error texts end where they quote the update, with the value in it."""
+    if isinstance(value, list):
+        return [without_quotes(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: each.partition("{")[0] if name == "errmsg" else without_quotes(each)
+            for name, each in value.items()}
+
+
 def at(document: dict[str, Any], path: str) -> Any:
     """The value at this path, or None."""
     for name in path.split("."):

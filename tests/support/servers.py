@@ -27,6 +27,7 @@ FEATURES = {
     "collection_uuid": (6, 0),
     "clustered": (5, 3),
     "time_series": (5, 0),
+    "queryable_encryption": (6, 0),  # in its first form
 }
 
 

@@ -399,7 +399,7 @@ BulkResults::Next BulkResults::add(const wire::OpMsgView& reply) {
   if (is_first) {
     first_.clear();
     results_.clear();
-    count_ = 0;
+    count_ = batches_ = 0;
   }
   const auto ok = bson::find(reply.body(), "ok");
   if (!ok || ok->as_integer() != 1) return is_first ? Next::done : Next::malformed;
@@ -408,7 +408,8 @@ BulkResults::Next BulkResults::add(const wire::OpMsgView& reply) {
   if (is_first && cursor->id == 0) return Next::done;
   if (is_first) first_.append(reply.message());
   if (!is_first && cursor->id != 0 && cursor->id != cursor_) return Next::malformed;
-  if (!append(cursor->batch)) return Next::malformed;
+  // One that is empty could follow another for ever.
+  if (!append(cursor->batch) || ++batches_ > kMaxBatch) return Next::malformed;
   cursor_ = cursor->id;
   return cursor_ == 0 ? Next::done : Next::more;
 }

@@ -80,6 +80,7 @@ class BulkResults {
 
   std::int64_t cursor_ = 0;  // not 0: its results are incomplete
   std::size_t count_ = 0;    // of results
+  std::size_t batches_ = 0;  // that they came in
   Buffer first_;             // the reply to the command; empty: none is incomplete
   Buffer results_;           // elements of an array
   Buffer joined_;

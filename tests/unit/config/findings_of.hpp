@@ -24,10 +24,14 @@ class StoppedClock : public Clock {
   }
 };
 
-/// parse() with sources that strategies can be made of.
-inline Loaded load(const std::string& text) {
+/// Sources that strategies can be made of.
+inline ids::Sources test_sources() {
   static const StoppedClock clock;
-  return parse(text, {clock, system_random()});
+  return {clock, system_random()};
+}
+
+inline Loaded load(const std::string& text) {
+  return parse(text, test_sources());
 }
 
 /// Each as "LINE:COLUMN: error: MESSAGE"; "error: MESSAGE" for what concerns the file as a whole.

@@ -235,6 +235,12 @@ class ExchangeScript {
     return *this;
   }
 
+  /// The server's maxWireVersion; 6.0 without it.
+  ExchangeScript& of_server(std::int32_t wire_version) {
+    wire_version_ = wire_version;
+    return *this;
+  }
+
   /// `stride`: for large messages, tries only every stride-th fault, different ones at each reply.
   void play(std::size_t stride = 1) const {
     play_once(false);
@@ -251,6 +257,7 @@ class ExchangeScript {
   /// Runs the script without faults.
   void play_once(bool owned = false) const {
     ExchangeWorld world(rules_(), random_);
+    world.memory.wire_version = wire_version_;
     std::set<std::int32_t> ids;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       SCOPED_TRACE("step " + std::to_string(i));
@@ -348,6 +355,7 @@ class ExchangeScript {
       const Fault& fault = all[next];
       SCOPED_TRACE("step " + std::to_string(failing) + ": " + fault.name);
       ExchangeWorld world(rules_(), random_);
+      world.memory.wire_version = wire_version_;
       for (std::size_t i = 0; i < failing; ++i) run(world, steps_[i], false);
       world.clock.advance(steps_[failing].pass);
       const std::string bytes = addressed(fault.bytes, 4711, world.exchange->request_id());
@@ -429,6 +437,7 @@ class ExchangeScript {
   std::string counts_;
   std::optional<std::string> given_up_;
   bool in_parts_ = false;
+  std::int32_t wire_version_ = 17;
 };
 
 }  // namespace idproxy::test

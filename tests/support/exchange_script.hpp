@@ -45,6 +45,30 @@ inline const std::string kUnordered = bool_field("ordered", false);
 inline const std::string kTxnNumber = long_field("txnNumber", 5);
 inline const std::string kTransaction = kTxnNumber + bool_field("autocommit", false);
 
+/// The update by which the proxy asks a server before 6.0 which of the statements with these
+/// numbers it has executed.
+inline std::string asks_about(const std::vector<std::int32_t>& numbers,
+                              const std::string& more = {}) {
+  const std::string statement = doc(doc_field("q", doc_field("_id", array_field("$in", {}))) +
+                                    doc_field("u", doc_field("$set", int_field("_", 0))));
+  return op_msg(
+      body(doc(string_field("update", "orders") +
+               array_field("updates", std::vector<std::string>(numbers.size(), statement)) +
+               numbers_field("stmtIds", numbers) + bool_field("ordered", false) +
+               doc_field("writeConcern", int_field("w", 1)) + more + kTxnNumber +
+               string_field("$db", "shop"))));
+}
+
+/// The answer: these of them, by position, have been executed.
+inline std::string executed(const std::vector<std::int32_t>& positions) {
+  if (positions.empty()) return n(0) + ok();
+  std::vector<std::string> entries;
+  for (const std::int32_t each : positions) {
+    entries.push_back(doc(int_field("index", each) + int_field("_id", 1)));
+  }
+  return n(static_cast<std::int32_t>(positions.size())) + array_field("upserted", entries) + ok();
+}
+
 /// Document i, with a value from the proxy as its `_id`, or without `_id`.
 inline std::string nth(std::int32_t i) {
   return doc(int_field("x", i));

@@ -21,28 +21,6 @@ std::shared_ptr<const RuleSet> only_id() {
   return rule_set_of(rule("shop.*", "_id"));
 }
 
-/// The update by which the proxy asks what became of statements with these numbers.
-std::string asks_about(const std::vector<std::int32_t>& numbers, const std::string& more = {}) {
-  const std::string statement = doc(doc_field("q", doc_field("_id", array_field("$in", {}))) +
-                                    doc_field("u", doc_field("$set", int_field("_", 0))));
-  return op_msg(
-      body(doc(string_field("update", "orders") +
-               array_field("updates", std::vector<std::string>(numbers.size(), statement)) +
-               numbers_field("stmtIds", numbers) + bool_field("ordered", false) +
-               doc_field("writeConcern", int_field("w", 1)) + more + kTxnNumber +
-               string_field("$db", "shop"))));
-}
-
-/// The answer: these of them, by position, have been executed.
-std::string executed(const std::vector<std::int32_t>& positions) {
-  if (positions.empty()) return n(0) + ok();
-  std::vector<std::string> entries;
-  for (const std::int32_t each : positions) {
-    entries.push_back(doc(int_field("index", each) + int_field("_id", 1)));
-  }
-  return n(static_cast<std::int32_t>(positions.size())) + array_field("upserted", entries) + ok();
-}
-
 const std::string kLost =
     ok(0) +
     string_field("errmsg",

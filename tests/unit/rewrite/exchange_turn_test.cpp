@@ -215,6 +215,54 @@ TEST_F(InTurn, TriesTheFirstDocumentOfARetryableBatchAlone) {
       .play();
 }
 
+TEST_F(InTurn, AsksAnOldServerWhatItHasExecuted) {
+  constexpr std::int32_t k5_0 = 13;
+  const auto asked = [&](const std::string& answer) {
+    ExchangeScript script(rules());
+    script.of_server(k5_0)
+        .request(client(Form::sequence, kTxnNumber, all(0, 4)))
+        .sends(asks_about({0, 1, 2, 3}))
+        .told(answer);
+    return script;
+  };
+  asked(executed({}))
+      .sends_as_the_client(in_turn(kTxnNumber, all(0, 4, 1), {0, 1, 2, 3}))
+      .reply(n(4) + ok())
+      .relays()
+      .counts("assigned=4")
+      .play_once();
+  // The number of the first document goes to the next one.
+  asked(executed({0}))
+      .sends_as_the_client(in_turn(kTxnNumber, all(0, 1, 1), {0}, kPrimary))
+      .reply(n(1) + ok())
+      .sends(in_turn(kTxnNumber, {numbered(1, 1)}, {1}))
+      .reply(n(1) + ok())
+      .sends(in_turn(kTxnNumber, all(2, 4, 2), {2, 3}))
+      .reply(n(2) + ok())
+      .replies(n(4) + ok())
+      .counts("assigned=4")
+      .play_once();
+  // It does not tell: the next number is known again after a look at the collection.
+  asked(failure(13, "not authorized"))
+      .sends_as_the_client(in_turn(kTxnNumber, all(0, 1, 1), {0}, kPrimary))
+      .reply(n(1) + ok())
+      .asks(3)
+      .granted(2)
+      .sends(in_turn(kTxnNumber, {numbered(1, 2)}, {1}))
+      .reply(n(1) + ok())
+      .asks(2)
+      .granted(2)
+      .sends(in_turn(kTxnNumber, {numbered(2, 2)}, {2}))
+      .reply(n(1) + ok())
+      .asks(1)
+      .granted(3)
+      .sends(in_turn(kTxnNumber, {numbered(3, 3)}, {3}))
+      .reply(n(1) + ok())
+      .replies(n(4) + ok())
+      .counts("assigned=4")
+      .play_once();
+}
+
 TEST_F(InTurn, GivesTheNumberOfAFailedDocumentToTheNext) {
   const std::string invalid = write_error(1, 121);
   ExchangeScript(rules())

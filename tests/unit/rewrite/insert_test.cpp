@@ -209,6 +209,45 @@ TEST_F(Insert, MakesMongodRefuseADocumentThatCannotTakeItsValue) {
   EXPECT_EQ(outcome.exchange->refused(), 3U);
 }
 
+TEST_F(Insert, NamesTheTypeThatIsInTheWay) {
+  using bson::Type;
+  rules(rule("shop.*", "a.b"));
+  const std::string eight(8, '\0');
+  const struct {
+    std::string a;
+    const char* name;
+  } rows[] = {
+      {element(Type::array, "a", doc()), "array"},
+      {string_field("a", "s"), "string"},
+      {element(Type::null, "a", ""), "null"},
+      {element(Type::object_id, "a", std::string(12, '\0')), "objectId"},
+      {bool_field("a", true), "bool"},
+      {element(Type::date, "a", eight), "date"},
+      {element(Type::binary, "a", i32(0) + '\0'), "binData"},
+      {double_field("a", 1.5), "number"},
+      {long_field("a", 1), "number"},
+      {element(Type::decimal128, "a", eight + eight), "number"},
+      {element(Type::timestamp, "a", eight), "scalar"},
+  };
+  for (const auto& row : rows) {
+    const auto outcome = request(insert_sequence({doc(row.a), doc(kX)}));
+    const std::string refused = op_msg(
+        body(doc(int_field("n", 0) +
+                 array_field("writeErrors", {doc(int_field("index", 0) + int_field("code", 53) +
+                                                 string_field("errmsg", "no array"))}) +
+                 int_field("ok", 1))),
+        0, 7);
+    ASSERT_EQ(kind_of(outcome.exchange->reply(as_bytes(refused), context(), workspace_)),
+              ActionKind::reply)
+        << row.name;
+    EXPECT_NE(text_of(workspace_.reply.view())
+                  .find("cannot create field 'a.b': 'a' is of type " + std::string(row.name) +
+                        ", not object"),
+              std::string::npos)
+        << row.name;
+  }
+}
+
 TEST_F(Insert, ReplacesTheErrorsOfRefusedDocuments) {
   rules(rule("shop.*", "a.b"));
   const auto unordered = [&] {

@@ -69,6 +69,12 @@ inline std::string executed(const std::vector<std::int32_t>& positions) {
   return n(static_cast<std::int32_t>(positions.size())) + array_field("upserted", entries) + ok();
 }
 
+/// {idproxy: "next"} for a field of shop.orders.
+inline std::string next_value_of(std::string_view field) {
+  return op_msg(body(doc(string_field("idproxy", "next") + string_field("ns", "shop.orders") +
+                         string_field("field", field) + string_field("$db", "admin"))));
+}
+
 /// Document i, with a value from the proxy as its `_id`, or without `_id`.
 inline std::string nth(std::int32_t i) {
   return doc(int_field("x", i));

@@ -213,5 +213,35 @@ TEST_F(GuardedExchange, KeysThatTheServerMustSeeAreNotHidden) {
   EXPECT_NE(world.body().find(int_field("code", 96)), std::string::npos);
 }
 
+// ---- {idproxy: "next"} -------------------------------------------------------------------------
+
+TEST_F(GuardedExchange, HandsOutValuesWhileTheIndexIsThere) {
+  world.memory.rights.add("shop.orders", world.clock.monotonic());
+  EXPECT_EQ(world.request(next_value_of("_id")), ActionKind::ask_store);
+  EXPECT_EQ(world.last<action::AskStore>().strategy, guard.get());
+  EXPECT_EQ(look(kOne), ActionKind::reply);
+  EXPECT_EQ(world.counts(), "handed_out=1");
+  EXPECT_EQ(world.request(next_value_of("_id")), ActionKind::reply);
+  EXPECT_EQ(world.counts(), "handed_out=2");
+}
+
+TEST_F(GuardedExchange, HandsOutNoValuesWithoutTheIndex) {
+  const auto now = world.clock.monotonic();
+  world.memory.rights.add("shop.orders", now);
+  const auto answer_says = [&](std::string_view text) {
+    return world.body().find(text) != std::string::npos;
+  };
+  EXPECT_EQ(world.request(next_value_of("_id")), ActionKind::ask_store);
+  EXPECT_EQ(world.answer(ids::Error{ids::Errc::unavailable, "the reason"}), ActionKind::reply);
+  EXPECT_TRUE(answer_says("no value for field '_id'") && answer_says("the reason"));
+  guard->set({State::unguarded, {ids::Errc::unguarded, "no unique index"}}, now);
+  EXPECT_EQ(world.request(next_value_of("_id")), ActionKind::reply);
+  EXPECT_TRUE(answer_says("no unique index"));
+  guard->set({State::left_alone}, now);
+  EXPECT_EQ(world.request(next_value_of("_id")), ActionKind::reply);
+  EXPECT_TRUE(answer_says("no rule applies to shop.orders"));
+  EXPECT_EQ(world.counts(), "");
+}
+
 }  // namespace exchange_guard_test
 }  // namespace idproxy::rewrite

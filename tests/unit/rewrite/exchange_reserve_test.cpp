@@ -348,5 +348,13 @@ TEST_F(Reserve, TouchesNothingWhereTheReservationsAre) {
   EXPECT_TRUE(plan[1].implied && plan[1].is_id());
 }
 
+TEST_F(Reserve, HandsOutNoValuesWithoutADocument) {
+  ExchangeWorld world(rules());
+  world.memory.rights.add("shop.orders", world.clock.monotonic());
+  EXPECT_EQ(world.request(next_value_of("number")), ActionKind::reply);
+  EXPECT_NE(world.body().find("the rule reserves each value for one"), std::string::npos);
+  EXPECT_EQ(world.counts(), "");
+}
+
 }  // namespace exchange_reserve_test
 }  // namespace idproxy::rewrite

@@ -231,9 +231,7 @@ TEST_F(ExchangeSequences, ServeAFindAndModifyThatFixesItsField) {
 }
 
 TEST_F(ExchangeSequences, GiveNoValuesBeforeThereIsADocument) {
-  const std::string ask =
-      op_msg(body(doc(string_field("idproxy", "next") + string_field("ns", "shop.orders") +
-                      string_field("field", "n") + string_field("$db", "admin"))));
+  const std::string ask = next_value_of("n");
   ExchangeWorld world(rules(9)());
   world.memory.rights.add("shop.orders", world.clock.monotonic());
   ASSERT_EQ(world.request(ask), ActionKind::reply);

@@ -263,6 +263,16 @@ TEST_F(InTurn, AsksAnOldServerWhatItHasExecuted) {
       .play_once();
 }
 
+TEST_F(InTurn, HandsOutNoNumbersWithoutADocument) {
+  ExchangeWorld world(rules()());
+  world.memory.rights.add("shop.orders", world.clock.monotonic());
+  EXPECT_EQ(world.request(next_value_of("number")), ActionKind::reply);
+  EXPECT_NE(world.body().find("its numbers are for documents that are being stored"),
+            std::string::npos);
+  EXPECT_EQ(world.counts(), "");
+  EXPECT_EQ(turns->calls, "");
+}
+
 TEST_F(InTurn, GivesTheNumberOfAFailedDocumentToTheNext) {
   const std::string invalid = write_error(1, 121);
   ExchangeScript(rules())

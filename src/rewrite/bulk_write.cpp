@@ -243,7 +243,8 @@ std::size_t fitting_bulk(const WriteRequest& write, const GivenValues& given,
   constexpr std::size_t kAround = 512;    // of a value: new documents, and stages of a pipeline
   const Bytes message = write.message.message();
   std::size_t size = message.size() - write.command.statements.size();
-  for (const BulkNamespace& each : write.namespaces) size += std::size_t{each.plan ? 64U : 0U};  // with UUIDs
+  for (const BulkNamespace& each : write.namespaces)
+    size += std::size_t{each.plan ? 64U : 0U};  // with UUIDs
   std::size_t fit = 0;
   for (; fit < statements.size(); ++fit) {
     const auto index = static_cast<std::size_t>(statements[fit]);

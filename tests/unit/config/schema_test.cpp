@@ -150,7 +150,7 @@ TEST(Schema, RequiresWhatEveryRuleMustHave) {
 
 struct Form {
   const char* key;  ///< of the file, or STRATEGY/KEY
-  const char* schema;
+  std::string schema;
 };
 
 class FormTest : public testing::TestWithParam<Form> {};
@@ -166,47 +166,48 @@ TEST_P(FormTest, IsThatOfTheKeysType) {
       << json::serialize(*found->second);
 }
 
-#define VARIABLE R"({"$ref": "#/$defs/variable"})"
-#define TEXT R"("type": ["string", "number", "boolean"])"
-#define DURATION R"({"type": "string", "pattern": "^(0|[1-9][0-9]*)(ms|s|m|h)$"})"
+const std::string kVariable = R"({"$ref": "#/$defs/variable"})";
+const std::string kText = R"("type": ["string", "number", "boolean"])";
+const std::string kDuration = R"({"type": "string", "pattern": "^(0|[1-9][0-9]*)(ms|s|m|h)$"})";
 
 INSTANTIATE_TEST_SUITE_P(
     Schema, FormTest,
     testing::Values(
-        Form{"listen.address", "{" TEXT R"(, "default": "127.0.0.1"})"},
+        Form{"listen.address", "{" + kText + R"(, "default": "127.0.0.1"})"},
         Form{"listen.advertise",
              R"({"type": ["string", "number", "boolean", "null"], "minLength": 1,
                  "default": null})"},
-        Form{"listen.port",
-             R"({"anyOf": [{"type": "integer", "minimum": 0, "maximum": 65535}, )" VARIABLE
-             R"(], "default": 27117})"},
+        Form{"listen.port", R"({"anyOf": [{"type": "integer", "minimum": 0, "maximum": 65535}, )" +
+                                kVariable + R"(], "default": 27117})"},
         Form{"listen.members", R"({"type": "object", "additionalProperties": {"anyOf": [
-                 {"type": "integer", "minimum": 1, "maximum": 65535}, )" VARIABLE "]}}"},
-        Form{"listen.compression",
-             R"({"anyOf": [{"enum": ["relay", "off"]}, )" VARIABLE R"(], "default": "relay"})"},
-        Form{"admin.hosts", R"({"type": "array", "items": {)" TEXT R"(}, "default": []})"},
-        Form{
-            "limits.buffered_messages",
-            R"({"anyOf": [{"type": "string", "pattern": "^(0|[1-9][0-9]*)(B|KiB|MiB|GiB)$"}, )" VARIABLE
-            R"(], "default": "256MiB"})"},
-        Form{"limits.drain", R"({"anyOf": [)" DURATION ", " VARIABLE R"(], "default": "25s"})"},
+                 {"type": "integer", "minimum": 1, "maximum": 65535}, )" +
+                                   kVariable + "]}}"},
+        Form{"listen.compression", R"({"anyOf": [{"enum": ["relay", "off"]}, )" + kVariable +
+                                       R"(], "default": "relay"})"},
+        Form{"admin.hosts", R"({"type": "array", "items": {)" + kText + R"(}, "default": []})"},
+        Form{"limits.buffered_messages",
+             R"({"anyOf": [{"type": "string", "pattern": "^(0|[1-9][0-9]*)(B|KiB|MiB|GiB)$"}, )" +
+                 kVariable + R"(], "default": "256MiB"})"},
+        Form{"limits.drain",
+             R"({"anyOf": [)" + kDuration + ", " + kVariable + R"(], "default": "25s"})"},
         Form{"threads", R"({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 256},
-                 {"enum": ["auto"]}, )" VARIABLE R"(], "default": "auto"})"},
+                 {"enum": ["auto"]}, )" +
+                            kVariable + R"(], "default": "auto"})"},
         Form{"rules", R"({"type": ["array", "null"], "items": {"$ref": "#/$defs/rule"},
                  "maxItems": 1000})"},
-        Form{"uuid/ns", "{" TEXT R"(, "minLength": 1})"},
+        Form{"uuid/ns", "{" + kText + R"(, "minLength": 1})"},
         Form{"uuid/report",
-             R"({"anyOf": [{"type": "boolean"}, )" VARIABLE R"(], "default": false})"},
-        Form{"uuid/version", R"({"anyOf": [{"enum": [7, 4, 1]}, )" VARIABLE R"(], "default": 7})"},
+             R"({"anyOf": [{"type": "boolean"}, )" + kVariable + R"(], "default": false})"},
+        Form{"uuid/version",
+             R"({"anyOf": [{"enum": [7, 4, 1]}, )" + kVariable + R"(], "default": 7})"},
         Form{"random-digits/warn_fill",
-             R"({"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, )" VARIABLE
-             R"(], "default": 0.1})"},
-        Form{"counter/max", R"({"anyOf": [{"type": "integer"}, )" VARIABLE "]}"},
-        Form{"counter/scan", R"({"anyOf": [)" DURATION R"(, {"enum": ["off"]}, )" VARIABLE
-                             R"(], "default": "1m"})"},
-        Form{"counter/on_missing_scope",
-             R"({"anyOf": [{"enum": ["error", "null", null]}, )" VARIABLE
-             R"(], "default": "error"})"},
+             R"({"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, )" + kVariable +
+                 R"(], "default": 0.1})"},
+        Form{"counter/max", R"({"anyOf": [{"type": "integer"}, )" + kVariable + "]}"},
+        Form{"counter/scan", R"({"anyOf": [)" + kDuration + R"(, {"enum": ["off"]}, )" + kVariable +
+                                 R"(], "default": "1m"})"},
+        Form{"counter/on_missing_scope", R"({"anyOf": [{"enum": ["error", "null", null]}, )" +
+                                             kVariable + R"(], "default": "error"})"},
         Form{"counter/store.filter",
              R"({"type": ["object", "null"], "propertyNames": {"pattern": "^[^.$][^.]*$"},
                  "additionalProperties": {"type": ["string", "integer", "boolean", "null"]},
@@ -218,10 +219,6 @@ INSTANTIATE_TEST_SUITE_P(
       }
       return name;
     });
-
-#undef DURATION
-#undef TEXT
-#undef VARIABLE
 
 TEST(Schema, TellsBoundsThatItsPatternsDoNot) {
   const auto told = [](const char* key) {

@@ -541,8 +541,8 @@ void Batch::settle(std::vector<Collision> collisions, const Step& step) {
     collision.again = !bound;
     if (bound) collision.ended_by = *bound;
   }
-  std::vector<std::size_t> others = doubtful(collisions);
-  renewal_.start(std::move(collisions), std::move(others));
+  const std::vector<std::size_t> others = doubtful(collisions);
+  renewal_.start(std::move(collisions), others);
 }
 
 /// With `multi: true`, a duplicate may come from a document that the statement has found and

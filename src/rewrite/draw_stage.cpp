@@ -103,7 +103,8 @@ std::size_t DrawStage::bytes() const {
       [](std::size_t sum, const ids::Values& part) { return sum + part.bytes(); });
 }
 
-void ValueRenewal::start(std::vector<Collision> collisions, std::vector<std::size_t> doubtful) {
+void ValueRenewal::start(std::vector<Collision> collisions,
+                         const std::vector<std::size_t>& doubtful) {
   collisions_ = std::move(collisions);
   all_.clear();
   for (Collision& collision : collisions_) {

@@ -331,7 +331,9 @@ def test_the_primary_is_cut_off_under_load(three, cables, start_proxy, connect, 
     if how == "frozen":
         table = Table(f"frozen.{coll}", "_id", uuid7)
     table.prepare(three.client)
-    proxy = start_proxy(behind(three, cables, RULES, connect_timeout="500ms"))
+    config = behind(three, cables, RULES, connect_timeout="500ms")
+    config["limits"] = {"message": "1s"}
+    proxy = start_proxy(config)
     client = connect(proxy, event_listeners=[told], **IMPATIENT)
     audit = Audit(three.uri, table.db, [coll], table.assigned)
     with Writers([Writer("through", client, table)] * 4, how) as load:
@@ -342,9 +344,9 @@ def test_the_primary_is_cut_off_under_load(three, cables, start_proxy, connect, 
             with cut_off(three, cable, old, how):
                 load.await_progress()
                 if how != "reset":
-                    # The driver has closed what it had there, and so has the proxy, but for
-                    # attempts to connect: the driver's monitor has two connections, and the
-                    # proxy makes one of its own.
+                    # The driver has closed what it had there. Within limits.message so has the
+                    # proxy, but for attempts to connect: the driver's monitor has two connections,
+                    # and the proxy makes one of its own.
                     eventually(lambda: sockets_to(proxy, cable.address) <= 3, 15, "it is let go")
             three.await_health()
             three.step_up(three.secondaries[-1])

@@ -60,7 +60,7 @@ class ValueRenewal {
 
   /// Starts to draw values for the collisions whose `again` is true, and in place of the values
   /// `doubtful`, indexes in GivenValues::given, which keep theirs if the store has no better ones.
-  void start(std::vector<Collision> collisions, std::vector<std::size_t> doubtful = {});
+  void start(std::vector<Collision> collisions, const std::vector<std::size_t>& doubtful = {});
   /// Draws values. Returns nothing once it is done, or what to ask the store for; then call
   /// answered().
   [[nodiscard]] std::optional<Need> draw();

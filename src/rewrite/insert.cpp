@@ -70,8 +70,10 @@ void InsertRewriter::begin(const WriteRequest& write, const std::shared_ptr<cons
 
 ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) {
   begin(insert, insert.plan, 0);
+  given.wanted.assign(insert.plan->size(), 0);
+  if (plan_->has_sequences) given.sequences.resize(insert.plan->size());
   ScanResult result;
-  if (!scan_documents(insert.command, result, given)) {
+  if (!scan_documents(Statements(insert.command), 0, result, given)) {
     given = {};
     return {};
   }
@@ -84,47 +86,42 @@ ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) 
   return result;
 }
 
-/// Returns false if the documents are malformed or too many, which mongod refuses.
-bool InsertRewriter::scan_documents(const WriteCommand& command, ScanResult& result,
+/// `first`: the index of the first document. Returns false if they are malformed or too many, which
+/// mongod refuses.
+bool InsertRewriter::scan_documents(Statements documents, std::int32_t first, ScanResult& result,
                                     GivenValues& values) {
-  values.wanted.assign(assignments_->size(), 0);
-  if (plan_->has_sequences) values.sequences.resize(assignments_->size());
-  Statements documents(command);
-  std::int32_t index = 0;
+  std::int32_t index = first;
   Bytes document;
   while (documents.next(document)) {
     if (static_cast<std::size_t>(index) == kMaxBatch) return false;
-    if (!scan_document(document, index++, result, values)) return false;
-    if (result.kind == ScanResult::Kind::failed) return true;
+    const std::size_t first_edit = edits_.size();
+    Record record{narrow(offset(document.data())), narrow(document.size())};
+    if (!look_at(document, record)) return false;
+    if (refusal_) {
+      refusal_->index = index;
+      result.refused.push_back(*std::exchange(refusal_, std::nullopt));
+    }
+    if (record.missing != 0 || edits_.size() > first_edit) {
+      record.edits = narrow(edits_.size());
+      records_.push_back(record);
+      give(index, record.missing, first_edit, values);
+      if (values.given.size() > kMostValues) {
+        result.kind = ScanResult::Kind::failed;
+        result.error = too_large();
+        return true;
+      }
+    }
+    ++index;
   }
   if (documents.malformed()) return false;
   plain_keys_ = documents.plain_keys();
-  result.statements = static_cast<std::size_t>(index);
+  result.statements = static_cast<std::size_t>(index - first);
   for (std::size_t i = 0; i < assignments_->size(); ++i) {
-    if (index > 0 && driver_made_[i] == result.statements) result.driver_made = &(*assignments_)[i];
+    if (index > first && driver_made_[i] == result.statements) {
+      result.driver_made = &(*assignments_)[i];
+    }
   }
-  result.leaves_zero = leaves_zero_;
-  return true;
-}
-
-/// Returns false if the document is malformed.
-inline bool InsertRewriter::scan_document(Bytes document, std::int32_t index, ScanResult& result,
-                                          GivenValues& values) {
-  const std::size_t first_edit = edits_.size();
-  Record record{narrow(offset(document.data())), narrow(document.size())};
-  if (!look_at(document, record)) return false;
-  if (refusal_) {
-    refusal_->index = index;
-    result.refused.push_back(*std::exchange(refusal_, std::nullopt));
-  }
-  if (record.missing == 0 && edits_.size() == first_edit) return true;
-  record.edits = narrow(edits_.size());
-  records_.push_back(record);
-  give(index, record.missing, first_edit, values);
-  if (values.given.size() > kMostValues) {
-    result.kind = ScanResult::Kind::failed;
-    result.error = too_large();
-  }
+  if (leaves_zero_ != nullptr) result.leaves_zero = leaves_zero_;
   return true;
 }
 
@@ -132,12 +129,7 @@ bool InsertRewriter::scan_one(const WriteRequest& write, const BulkNamespace& ns
                               std::int32_t statement, GivenValues& given, ScanResult& result) {
   begin(write, ns.plan, ns.first);
   if (plan_->has_sequences) given.sequences.resize(write.plan->size());
-  if (!scan_document(document, statement, result, given)) return false;
-  for (std::size_t i = 0; i < driver_made_.size(); ++i) {
-    if (driver_made_[i] > 0) result.driver_made = &(*assignments_)[i];
-  }
-  if (leaves_zero_ != nullptr) result.leaves_zero = leaves_zero_;
-  return true;
+  return scan_documents(Statements(document, false), statement, result, given);
 }
 
 /// Notes which values the document gets.

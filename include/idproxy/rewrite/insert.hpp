@@ -103,10 +103,8 @@ class InsertRewriter {
 
   // insert.cpp: reading
   void begin(const WriteRequest& write, const std::shared_ptr<const Plan>& plan, std::size_t first);
-  [[nodiscard]] bool scan_documents(const WriteCommand& command, ScanResult& result,
+  [[nodiscard]] bool scan_documents(Statements documents, std::int32_t first, ScanResult& result,
                                     GivenValues& values);
-  [[nodiscard]] bool scan_document(Bytes document, std::int32_t index, ScanResult& result,
-                                   GivenValues& values);
   [[nodiscard]] bool plan_edits(Bytes document);
   [[nodiscard]] bool look_at(Bytes document, Record& record);
   [[nodiscard]] const bson::Element* common_parent(std::uint32_t below) const;

@@ -343,6 +343,15 @@ def collections(replica_set: Mongod) -> dict[tuple[str, str], Any]:
     return found
 
 
+def without_modified(reply: Any) -> Any:
+    """The reply to a bulkWrite without any nModified."""
+    if isinstance(reply, list):
+        return [without_modified(each) for each in reply]
+    if isinstance(reply, dict):
+        return {k: without_modified(v) for k, v in reply.items() if k != "nModified"}
+    return reply
+
+
 @pytest.mark.timeout(3600 if FULL else 300)
 @pytest.mark.parametrize("bulk", [False, pytest.param(
     True, marks=pytest.mark.needs("retried_stmt_ids", "collection_uuid"))], ids=["single", "bulk"])
@@ -379,6 +388,9 @@ def test_the_same_as_without_the_proxy(
                 one = readable(proxied.call(this.message(PROXIED, lsids[0])))
                 collider.kind = ""
                 told = (number, other, this, there)
+                if bulk and any(b"$unset" in each for each in this.statements):
+                    # It may take away the value that an operation before it got.
+                    one, other = without_modified(one), without_modified(other)
                 assert of_modify(one, this.kind) == other, told
                 if this.ending:
                     ends = [readable(way.call(this.end(lsids[place]))) for place, way in

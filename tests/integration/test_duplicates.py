@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +27,8 @@ from support.middleman import Cut
 from support.mongod import Mongod
 from support.process import eventually
 from support.servers import check_retried, has
-from support.thief import (ALWAYS, Hold, Passed, Robbed, fresh, insert_message, robbing,
-                           session)
+from support.thief import (ALWAYS, Hold, Passed, Robbed, fresh, insert_message, robbing, session,
+                           slow_replies)
 
 _DIGITS = {"strategy": "random-digits"}
 # For small spaces that tests fill.
@@ -916,35 +915,12 @@ class TestBody:
 class TestMaxTime:
     """maxTimeMS is for the whole command, however often it is sent."""
 
-    @contextmanager
-    def slow(self, ns: str, place: Place, seconds: float) -> Iterator[None]:
-        """Each reply takes this long; mongod itself does not mind the time."""
-        asked: set[int] = set()
-
-        def hook(message: Passed) -> bytes:
-            if message.ns == ns:
-                asked.add(message.request_id)
-            elif message.direction == "to_client" and message.response_to in asked:
-                time.sleep(seconds)
-            return message.raw
-
-        def never_time_out(mode: str) -> None:
-            place.server.client.admin.command(
-                "configureFailPoint", "maxTimeNeverTimeOut", mode=mode)
-
-        never_time_out("alwaysOn")
-        try:
-            with place.thief.hook(hook):
-                yield
-        finally:
-            never_time_out("off")
-
     @pytest.mark.parametrize("number", [5000, bson.Int64(5000), 5000.0], ids=["int32", "int64",
                                                                              "double"])
     def test_is_charged(self, place, coll, number, ordered):
         ns = fresh(place, "field", coll, "made")
         place.thief.steal(ns, "made", {1: 2})
-        with self.slow(ns, place, 0.05):
+        with slow_replies(place.thief, place.server, lambda sent: sent.ns == ns, 0.05):
             reply = place.insert(ns, numbered(3), ordered=ordered, more={"maxTimeMS": number})
         assert reply["n"] == 3
         sent = [m.body["maxTimeMS"] for m in place.thief.inserts(ns)]
@@ -961,7 +937,7 @@ class TestMaxTime:
         """The last duplicate is the answer, as mongod wrote it."""
         ns = fresh(place, "field", coll, "made")
         place.thief.steal(ns, "made", {1: ALWAYS})
-        with self.slow(ns, place, 2.5):
+        with slow_replies(place.thief, place.server, lambda sent: sent.ns == ns, 2.5):
             reply = place.insert(ns, numbered(3), ordered=ordered, more={"maxTimeMS": 2000})
         assert (reply["ok"], reply["n"], errors(reply)) == (1, 1 if ordered else 2, [(1, 11000)])
         assert len(place.thief.inserts(ns)) == 1
@@ -974,7 +950,7 @@ class TestMaxTime:
         ns = fresh(place, "field", coll, "made")
         sent = [document(int32("k", i)) for i in range(20_001)]
         message = place.message(ns, sent, ordered=False, more={"maxTimeMS": 2000})
-        with self.slow(ns, place, 2.5):
+        with slow_replies(place.thief, place.server, lambda sent: sent.ns == ns, 2.5):
             reply = place.call(message, timeout=60).body
         assert (reply["ok"], reply["code"], reply["codeName"]) == (0, 50, "MaxTimeMSExpired")
         assert len(place.thief.inserts(ns)) == 1

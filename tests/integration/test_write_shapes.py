@@ -7,9 +7,7 @@ The proxy stands before a server of 8.0 as far as bulkWrite goes (support/bulk_w
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +21,7 @@ from support.bulk_write_server import message as bulk_message
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
 from support.servers import has
-from support.thief import Passed, Robbed, Thief, session
+from support.thief import Passed, Robbed, Thief, session, slow_replies
 from support.upserts import DIRECT, PROXIED, bare, without_quotes
 
 TAKEN = 3  # how many values are
@@ -337,36 +335,14 @@ def concerns(message: Passed, name: str) -> bool:
             and message.body[message.command] == name)
 
 
-@contextmanager
-def slow(place: Place, name: str, seconds: float) -> Iterator[None]:
-    """Each reply takes this long; mongod itself does not mind the time."""
-    asked: set[int] = set()
-
-    def hook(message: Passed) -> bytes:
-        if concerns(message, name):
-            asked.add(message.request_id)
-        elif message.direction == "to_client" and message.response_to in asked:
-            time.sleep(seconds)
-        return message.raw
-
-    def never_time_out(mode: str) -> None:
-        place.server.client.admin.command("configureFailPoint", "maxTimeNeverTimeOut", mode=mode)
-
-    never_time_out("alwaysOn")
-    try:
-        with place.thief.hook(hook):
-            yield
-    finally:
-        never_time_out("off")
-
-
 def with_time(place: Place, command: str, name: str, milliseconds: int,
               seconds: float) -> tuple[Fields, list[int]]:
     """The reply, and the maxTimeMS of each send. The first values are taken."""
     collection = place.server.client[PROXIED][name]
     collection.create_index("number", unique=True, sparse=True)
     place.take(collection.full_name, "number")
-    with slow(place, name, seconds), wire.client(place.proxy.address) as client:
+    with (slow_replies(place.thief, place.server, lambda sent: concerns(sent, name), seconds),
+          wire.client(place.proxy.address) as client):
         reply = client.call(built(Shape(count=1), command, PROXIED, name,
                                   {"maxTimeMS": milliseconds}))
     return reply, [int(m.body["maxTimeMS"]) for m in list(place.thief.messages)

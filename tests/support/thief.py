@@ -344,3 +344,27 @@ def fresh(robbed: Robbed, db: str, coll: str, *unique: str) -> str:
         robbed.collection(ns).create_index(
             name, unique=True, partialFilterExpression={name: {"$exists": True}})
     return ns
+
+
+@contextmanager
+def slow_replies(thief: Thief, server: Mongod, concerns: Callable[[Passed], bool],
+                 seconds: float) -> Iterator[None]:
+    """Each reply to what it concerns takes this long; mongod itself does not mind the time."""
+    asked: set[int] = set()
+
+    def hook(message: Passed) -> bytes:
+        if concerns(message):
+            asked.add(message.request_id)
+        elif message.direction == "to_client" and message.response_to in asked:
+            time.sleep(seconds)
+        return message.raw
+
+    def never_time_out(mode: str) -> None:
+        server.client.admin.command("configureFailPoint", "maxTimeNeverTimeOut", mode=mode)
+
+    never_time_out("alwaysOn")
+    try:
+        with thief.hook(hook):
+            yield
+    finally:
+        never_time_out("off")

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import bson
@@ -24,13 +24,16 @@ from support.full import FULL
 from support.process import eventually, free_ports
 from support.proxy import Proxy, Server, configuration
 from support.replica_set import PASSIVE, Member, ReplicaSet
+from support.wire import COMPRESSORS
 
 # The first test of a driver may have to fetch its tool chain.
 pytestmark = pytest.mark.timeout(600)
 
 STEP_DOWNS = 10 if FULL else 2
 # What drivers report when they lose the primary, they report without a proxy too.
-DIRECT_IN_FULL = [pytest.param("direct", marks=pytest.mark.full), "proxy"]
+COMPRESSED_IN_FULL = [pytest.param(each, marks=pytest.mark.full) for each in COMPRESSORS]
+STEP_DOWN_WAYS = ["proxy", "zstd", *(pytest.param(each, marks=pytest.mark.full)
+                                     for each in ("direct", "snappy", "zlib"))]
 
 DRIVERS = ["pymongo", "node", "go", "java", "libmongoc"]
 
@@ -54,10 +57,12 @@ class Way:
     seed: str
     address: dict[str, str]
     access: Access
+    compressor: str = ""
 
     @property
     def uri(self) -> str:
-        return self.access.uri(self.seed, "replicaSet=rs0")
+        compressed = [f"compressors={self.compressor}"] if self.compressor else []
+        return self.access.uri(self.seed, "replicaSet=rs0", *compressed)
 
     @property
     def addresses(self) -> set[str]:
@@ -112,10 +117,14 @@ def proxy_of_one(three, new_proxy) -> Iterator[Way]:
         yield through("proxy_of_one", running)
 
 
-@pytest.fixture(scope="module", params=["proxy"])
+@pytest.fixture(scope="module", params=["proxy", *COMPRESSED_IN_FULL])
 def way(request) -> Way:
-    """A test can ask for others by `@pytest.mark.parametrize("way", […], indirect=True)`."""
-    return request.getfixturevalue(request.param)
+    """A test can ask for others by `@pytest.mark.parametrize("way", […], indirect=True)`. With the name of
+    a compressor this is the proxy, with a driver that asks for it."""
+    name = request.param
+    if name in COMPRESSORS:
+        return replace(request.getfixturevalue("proxy"), name=name, compressor=name)
+    return request.getfixturevalue(name)
 
 
 @pytest.fixture(scope="module", params=DRIVERS)
@@ -135,11 +144,19 @@ def program(request, driver, db, way) -> Iterator[Steps]:
         yield running
 
 
+def compressed_bytes(member: Member, compressor: str) -> int:
+    """So many have come to this member."""
+    network = member.client.admin.command("serverStatus")["network"]
+    return network["compression"][compressor]["decompressor"]["bytesIn"]
+
+
 @pytest.fixture
 def client(program, way, three) -> Iterator[Steps]:
     """The driver's program, which has met nobody that it should not when the test is over."""
+    before = [compressed_bytes(m, way.compressor) for m in three.members if way.compressor]
     yield program
     three.heal()
+    assert not before or any(compressed_bytes(m, way.compressor) > n for m, n in zip(three.members, before))
     assert program.peers <= way.addresses
     # PyMongo's events come half a second later.
     eventually(lambda: {*program("topology")["ever"]} == way.addresses)
@@ -346,7 +363,7 @@ class Lives:
         assert self._lived == {k: stored[k] for k in self._lived}
 
 
-@pytest.mark.parametrize("way", DIRECT_IN_FULL, indirect=True)
+@pytest.mark.parametrize("way", STEP_DOWN_WAYS, indirect=True)
 def test_step_downs(client, way, three, documents):
     """The application hears of none, or what the server says of it: nothing of the proxy's own."""
     lives = Lives(client, documents, lambda codes: bool(codes) and codes <= STEP_DOWN)
@@ -356,7 +373,7 @@ def test_step_downs(client, way, three, documents):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("way", ["direct", "proxy"], indirect=True)
+@pytest.mark.parametrize("way", ["direct", "proxy", *COMPRESSORS], indirect=True)
 def test_the_primary_dies(client, way, three, documents):
     """Here connections are lost as well."""
     lives = Lives(client, documents, lambda codes: codes <= STEP_DOWN)

@@ -79,10 +79,8 @@ def test_the_callback_runs_again(replica_set, standalone, start_proxy, driver, f
     assert transactions.stopped["transactions_transient"] == result["calls"] - 12
 
 
-@pytest.mark.parametrize("driver, compressor", [
-    ("node", "snappy"), ("node", "zlib"),
-    *((driver, compressor) for driver in ("go", "java") for compressor in COMPRESSORS),
-], indirect=["driver"])
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+@pytest.mark.parametrize("driver", DRIVERS, indirect=True)
 def test_compressed(replica_set, standalone, start_proxy, driver, compressor):
     transactions = Transactions(replica_set, start_proxy, "number", 3, 400, standalone,
                                 retry={"attempts": 100})

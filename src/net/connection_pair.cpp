@@ -326,7 +326,7 @@ void ConnectionPair::answer_hello_late() {
   reply_gate_.ledger().answered();
   load_.ended(waiting_);
   requests_ended_ = true;
-  reply(answer.view());
+  reply(thread_.inflation.deflate(exchange_->about.compressor, answer.view()));
   if (!closed_) end_exchange();
 }
 

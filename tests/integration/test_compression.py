@@ -212,6 +212,33 @@ class TestPlain:
             assert proxy.wait_event("compressed_message")["level"] == "warning"
 
 
+@compressors
+class TestHello:
+    """Monitors of the Node.js driver compress it, though they should not, and mongod answers them."""
+
+    def test_names_the_proxy(self, own: Proxy, compressor):
+        with wire.client(own.address, compressor) as client:
+            assert client.call({"hello": 1, "$db": "admin"})["me"] == own.address
+
+    def test_a_stream(self, replica_set: Mongod, compressor):
+        """Which ends when the proxy stops."""
+        with Proxy(configuration(replica_set, RULES)) as proxy, wire.client(proxy.address, compressor) as client:
+            version = client.call({"hello": 1, "$db": "admin"})["topologyVersion"]
+            request = wire.command({"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 10,
+                                    "$db": "admin"}, flags=wire.EXHAUST_ALLOWED)
+            client.send(request)
+            (previous,) = struct.unpack_from("<i", request, 4)
+            replies = [client.receive() for _ in range(5)]
+            for each in replies:
+                assert (each.body["me"], each.response_to) == (proxy.address, previous)
+                assert each.flags & wire.MORE_TO_COME
+                previous = each.request_id
+            proxy.stop()
+            while (last := client.receive().body)["ok"]:
+                pass
+            assert last["code"] == 91
+
+
 # Bad input: A1 to A5 of what an attacker may try.
 
 def agreed(proxy: Proxy, compressor: str) -> wire.WireClient:
@@ -317,7 +344,7 @@ class TestBadInput:
             check_refused(own, compressor, wire.deflated(plain, compressor))
 
     @pytest.mark.parametrize("command", [
-        {"hello": 1, "$db": "admin"}, {"isMaster": 1, "$db": "admin"},
+        {"isMaster": 1, "$db": "admin"},
         {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b"n,,n=a,r=b", "$db": "admin"},
         {"saslContinue": 1, "conversationId": 1, "payload": b"", "$db": "admin"},
         {"authenticate": 1, "mechanism": "MONGODB-X509", "$db": "$external"},

@@ -379,10 +379,11 @@ std::optional<TransactionStep> transaction_step(const wire::MsgHeader& header, B
 }
 
 bool stays_plain(const wire::MsgHeader& header, Bytes front) {
-  // Without hello, which the specification names, too: monitors of Node.js (6.21) compress it.
-  constexpr std::array<std::string_view, 11> kPlain{
-      "isMaster",     "ismaster",   "saslStart",       "saslContinue",   "getnonce", "authenticate",
-      "createUser",   "updateUser", "copydbSaslStart", "copydbgetnonce", "copydb"};
+  // The specification names hello and isMaster, too. But monitors of Node.js (6.21) compress hello,
+  // and Go (2.8) an application's isMaster.
+  constexpr std::array<std::string_view, 9> kPlain{
+      "saslStart",  "saslContinue",    "getnonce",       "authenticate", "createUser",
+      "updateUser", "copydbSaslStart", "copydbgetnonce", "copydb"};
   const auto length = static_cast<std::size_t>(header.message_length);
   const BodySection body = find_body(front, length);
   if (body.kind != BodySection::Kind::found) return false;

@@ -214,11 +214,13 @@ class TestPlain:
 
 @compressors
 class TestHello:
-    """Monitors of the Node.js driver compress it, though they should not, and mongod answers them."""
+    """Monitors of Node.js compress it, and Go an application's isMaster, though they should not; mongod
+    answers them."""
 
-    def test_names_the_proxy(self, own: Proxy, compressor):
+    @pytest.mark.parametrize("name", ["hello", "isMaster", "ismaster"])
+    def test_names_the_proxy(self, own: Proxy, compressor, name):
         with wire.client(own.address, compressor) as client:
-            assert client.call({"hello": 1, "$db": "admin"})["me"] == own.address
+            assert client.call({name: 1, "$db": "admin"})["me"] == own.address
 
     def test_a_stream(self, replica_set: Mongod, compressor):
         """Which ends when the proxy stops."""
@@ -344,7 +346,6 @@ class TestBadInput:
             check_refused(own, compressor, wire.deflated(plain, compressor))
 
     @pytest.mark.parametrize("command", [
-        {"isMaster": 1, "$db": "admin"},
         {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b"n,,n=a,r=b", "$db": "admin"},
         {"saslContinue": 1, "conversationId": 1, "payload": b"", "$db": "admin"},
         {"authenticate": 1, "mechanism": "MONGODB-X509", "$db": "$external"},

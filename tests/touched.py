@@ -120,6 +120,8 @@ def touched(paths: Iterable[str]) -> set[pathlib.Path]:
             tests.add(_TESTS / f"test_{found[1]}.py")
         elif path.endswith(".md") or path.startswith("config/"):
             tests.add(_TESTS / "test_documented.py")
+        if re.match(r"\.github/|[A-Z]+\.md|scripts/(test|lint)$|docs/compatibility", path):
+            tests.add(_TESTS / "test_repository.py")
         if re.match(r"dashboards/|prometheus/|docs/", path):
             tests.add(_TESTS / "test_monitoring.py")
         if re.match(r"tests/bench/.*\.py|scripts/bench|docs/performance|.*README\.md", path):

@@ -27,7 +27,7 @@ LOGINS = ROOT / "docs" / "tls-and-logins.md"
 METRICS = ROOT / "docs" / "metrics.md"
 TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
 SHIPPED = ROOT / "config" / "mongo-idproxy.yaml"
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "src" / "README.md", *PAGES]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "src" / "README.md", *PAGES]
 
 # A level, or two of them to choose from, and what is behind it: an event's name, or two of them.
 _ONE_OF = r"(?:[^,;{{}}\"]*\?\s*)?{0}(?:\s*:\s*{0})?"

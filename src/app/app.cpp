@@ -163,8 +163,14 @@ ExitCode serve(const std::string& file, const std::string& version) {
       return exit_code_for(error);
     }
   }
+  auto sockets = passed_sockets();
+  if (!sockets) {
+    log::event(log::Level::error, "cannot_listen", sockets.error());
+    return ExitCode::unavailable;
+  }
   std::string seed_list = opened->await_servers();
   if (!loaded.ok()) return ExitCode::config;
+  loaded.config.net.sockets = *std::move(sockets);
   return run({file, std::move(loaded.config), std::move(seed_list), {}}, version, control);
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -148,6 +149,22 @@ void reserve_standard_descriptors() {
     // open() uses the lowest free descriptor, which is this one.
     if (::fcntl(descriptor, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);
   }
+}
+
+boost::system::result<std::vector<net::PassedSocket>, std::string> passed_sockets() {
+  char** names = nullptr;
+  const int count = ::sd_listen_fds_with_names(1, &names);
+  if (count < 0) {
+    return "$LISTEN_FDS and $LISTEN_FDNAMES: " +
+           std::error_code(-count, std::generic_category()).message();
+  }
+  std::vector<net::PassedSocket> sockets;
+  for (int i = 0; i < count; ++i) {
+    sockets.push_back({SD_LISTEN_FDS_START + i, names[i]});
+    std::free(names[i]);
+  }
+  std::free(names);
+  return sockets;
 }
 
 std::uint64_t needed_descriptors(const net::Options& options) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <boost/system/result.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "idproxy/ids/source.hpp"
 #include "idproxy/net/options.hpp"
@@ -36,6 +38,10 @@ void adopt_environment(int pid);
 /// Opens /dev/null as standard input, output and error if they are closed. Otherwise a socket could
 /// become standard error, and a server would receive log lines. Call it before anything is opened.
 void reserve_standard_descriptors();
+
+/// The sockets that systemd passes on to this process ($LISTEN_FDS), for no child of it. Call it
+/// once. Returns an error if the variables contradict each other.
+[[nodiscard]] boost::system::result<std::vector<net::PassedSocket>, std::string> passed_sockets();
 
 /// The number of file descriptors that options.max_connections clients need: two for each, plus
 /// those of the proxy itself.

@@ -60,6 +60,10 @@ Listener::Listener(std::span<const std::unique_ptr<IoThread>> threads,
 
 std::string Listener::open() {
   Endpoint& listen = upstream_->route.listen;
+  if (upstream_->route.socket >= 0) {
+    socket_ = FileDescriptor(upstream_->route.socket);
+    return {};
+  }
   const bool local = !listen.unix_path.empty();
   if (local) remove_stale_socket(listen.unix_path);
   auto socket = listen_at(listen);
@@ -82,7 +86,8 @@ void Listener::stop() {
   socket_.close();
   pause_.cancel();
   const std::string& path = upstream_->route.listen.unix_path;
-  if (!path.empty()) ::unlink(path.c_str());
+  // Clients find a passed socket before the next process has it, and wait in its queue.
+  if (!path.empty() && upstream_->route.socket < 0) ::unlink(path.c_str());
 }
 
 void Listener::accept() {

@@ -15,6 +15,7 @@
 #include "net/client_list.hpp"
 #include "net/connection_pair.hpp"
 #include "net/io_thread.hpp"
+#include "net/passed_sockets.hpp"
 #include "net/upstreams.hpp"
 
 namespace idproxy::net {
@@ -199,6 +200,7 @@ Server::~Server() = default;
 
 boost::system::result<std::unique_ptr<Server>, std::string> Server::open(
     Options options, const std::shared_ptr<const rewrite::RuleSet>& rules, const Clock& clock) {
+  if (std::string error = hand_out_sockets(options); !error.empty()) return error;
   auto impl = std::make_unique<Impl>(std::move(options), rules, clock);
   if (std::string error = impl->upstreams.open(); !error.empty()) return error;
   return std::unique_ptr<Server>(new Server(std::move(impl)));

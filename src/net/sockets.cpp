@@ -48,6 +48,11 @@ bool is_tcp(const SocketAddress& address) {
   return family == AF_INET || family == AF_INET6;
 }
 
+Endpoint tcp_name(const SocketAddress& address) {
+  const tcp::endpoint endpoint = tcp_endpoint(address);
+  return {endpoint.address().to_string(), endpoint.port(), {}};
+}
+
 void append_big_u16(std::string& to, std::uint16_t number) {
   to += static_cast<char>(number >> 8);
   to += static_cast<char>(number & 0xff);
@@ -87,11 +92,19 @@ std::uint16_t own_port(int fd) {
   return is_tcp(own) ? tcp_endpoint(own).port() : std::uint16_t{0};
 }
 
+Endpoint own_endpoint(int fd) {
+  const SocketAddress own = asked(::getsockname, fd);
+  if (is_tcp(own)) return tcp_name(own);
+  if (own.protocol().family() != AF_UNIX) return {};
+  boost::asio::local::stream_protocol::endpoint local;
+  local.resize(own.size());
+  std::memcpy(local.data(), own.data(), own.size());
+  return {{}, 0, local.path()};
+}
+
 std::string peer_name(int fd) {
   const SocketAddress peer = asked(::getpeername, fd);
-  if (!is_tcp(peer)) return {};
-  const tcp::endpoint from = tcp_endpoint(peer);
-  return Endpoint{from.address().to_string(), from.port(), {}}.text();
+  return is_tcp(peer) ? tcp_name(peer).text() : std::string();
 }
 
 std::optional<std::string> proxy_header(int client) {

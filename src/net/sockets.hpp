@@ -26,6 +26,8 @@ using SocketAddress = boost::asio::generic::stream_protocol::endpoint;
 [[nodiscard]] boost::asio::ip::address plain(const boost::asio::ip::address& of);
 /// The port that a socket is bound to; 0 for Unix sockets and lost connections.
 [[nodiscard]] std::uint16_t own_port(int fd);
+/// The address that a TCP or Unix socket is bound to; all empty for others.
+[[nodiscard]] Endpoint own_endpoint(int fd);
 /// The peer's address for logs, "10.0.0.7:50122"; "" for Unix sockets and lost connections.
 [[nodiscard]] std::string peer_name(int fd);
 

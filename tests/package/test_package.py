@@ -73,7 +73,8 @@ def default_of(key: str) -> str:
 
 def test_files(prefix):
     """All of them, so that none is forgotten and none comes along by mistake."""
-    documents = {f"share/doc/mongo-idproxy/docs/{path.name}" for path in (ROOT / "docs").iterdir()}
+    documents = {f"share/doc/mongo-idproxy/{path.relative_to(ROOT)}" for directory in ("docs", "examples")
+                 for path in (ROOT / directory).rglob("*") if path.is_file()}
     assert "share/doc/mongo-idproxy/docs/operations.md" in documents
     assert {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()} == {
         "bin/mongo-idproxy",

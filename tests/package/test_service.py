@@ -160,6 +160,41 @@ def test_a_unix_socket_for_a_group(service):
     assert not (service.systemd.root / SOCKET).exists()
 
 
+def commands_of(page: str) -> list[str]:
+    """Of its first block, without sudo and what is to be edited by hand."""
+    block = re.search(r"(?s)```sh\n(.*?)```", (ROOT / "docs" / page).read_text())[1]
+    lines = [line.split("#")[0].strip().removeprefix("sudo ") for line in block.splitlines()]
+    return [line for line in lines if not line.startswith("sudoedit")]
+
+
+def test_socket_activation(service, coll):
+    """As docs/socket-activation.md describes it."""
+    systemd, unit = service.systemd, service.systemd.root / "etc/systemd/system/mongo-idproxy.socket"
+    service.start(rules=rule(coll, 9))
+    copy, *commands = commands_of("socket-activation.md")
+    systemd.run(*copy.split())
+    unit.write_text(unit.read_text().replace("27117", str(service.port)))
+    for command in commands:
+        systemd.run(*command.split())
+    assert service.show("TriggeredBy") == "mongo-idproxy.socket"
+    with ThreadPoolExecutor() as pool:
+        restart = pool.submit(systemd.run, "systemctl", "restart", "mongo-idproxy")
+        connected = 0
+        while not restart.done():
+            socket.create_connection(("127.0.0.1", service.port), 30).close()
+            connected += 1
+        restart.result()
+    assert connected and digits_of_next(service, coll) > 5
+    service.stop()
+    assert digits_of_next(service, coll) > 5  # it has been started again
+    systemd.run("systemctl", "stop", "mongo-idproxy.socket", "mongo-idproxy")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", service.port), 30)
+    systemd.run("systemctl", "disable", "mongo-idproxy.socket")
+    unit.unlink()
+    systemd.run("systemctl", "daemon-reload")
+
+
 def test_secrets_by_credentials(service, coll, tmp_path):
     """Which only root may read."""
     authority = Authority(tmp_path, "authority")

@@ -98,7 +98,7 @@ class Proxy(StoppedOrKilled):
 
     def __init__(self, config: dict[str, Any] | pathlib.Path, environment: dict[str, str] = {},
                  ready_timeout: float = 30.0, within: Sequence[str] = (),
-                 await_ready: bool = True, access: Access = OPEN):
+                 await_ready: bool = True, access: Access = OPEN, pass_fds: Sequence[int] = ()):
         self.access = access
         self.lines: list[str] = []
         self.events: list[dict[str, Any]] = []
@@ -117,7 +117,7 @@ class Proxy(StoppedOrKilled):
         try:
             self.process = start(
                 [*within, binary(), "--config", str(config)],
-                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=pass_fds,
                 env={**_SANITIZER_OPTIONS, **os.environ, **environment})
         except OSError:
             self._remove_config()

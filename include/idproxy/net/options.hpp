@@ -31,6 +31,13 @@ struct Endpoint {
 struct Route {
   Endpoint listen;  ///< port 0: any free port
   Endpoint upstream;
+  int socket = -1;  ///< one of Options::sockets, to listen with; -1: one of the listener's own
+};
+
+/// A listening socket that the process was started with (sd_listen_fds(3)), and must close.
+struct PassedSocket {
+  int fd;
+  std::string name;  ///< FileDescriptorName= of the unit; "unknown" if it has none
 };
 
 /// Bounds on the memory and time that peers can take up.
@@ -52,6 +59,8 @@ struct Options {
   std::vector<Route> routes;
   /// False (directConnection=true): replies to hello pass unchanged, and no listener is added.
   bool map_members = true;
+  /// Each has the address of a listener of `routes`, which the server then need not open.
+  std::vector<PassedSocket> sockets;
   /// Host name or IP address to tell clients instead of the listeners' address; empty: none.
   std::string advertise;
   Pins pins;  ///< for added members; `routes` already follow them

@@ -261,10 +261,15 @@ class StatusWriter {
   // ---- clients
 
   json::value clients_object(const net::ClientList& clients) const {
+    using net::Counted;
+    const auto& counted = snapshot_.net.counted;
     return json::object{
         {"total", snapshot_.net.connections_open},
         {"matching", clients.matching},
         {"complete", clients.complete},
+        {"requests_compressed", json::object{{"snappy", counted[Counted::requests_snappy]},
+                                             {"zlib", counted[Counted::requests_zlib]},
+                                             {"zstd", counted[Counted::requests_zstd]}}},
         {"list", array_of(clients.clients, [&](const auto& each) { return client(each); })}};
   }
 

@@ -567,13 +567,27 @@ class Page {
       out_ += escaped("; the " + std::to_string(shown.size()) + " with the most requests");
     }
     if (clients["complete"].is_false()) out_ += "; a thread did not answer in time";
-    out_ += "</p>" + table(
-                         "clients", client_columns(), shown,
-                         [](const JsonView& row) {
-                           return "client-" + std::to_string(static_cast<std::uint64_t>(
-                                                  row["id"].number().value_or(0)));
-                         },
-                         now_);
+    out_ += "</p>";
+    compressed(clients["requests_compressed"]);
+    out_ += table(
+        "clients", client_columns(), shown,
+        [](const JsonView& row) {
+          return "client-" +
+                 std::to_string(static_cast<std::uint64_t>(row["id"].number().value_or(0)));
+        },
+        now_);
+  }
+
+  void compressed(const JsonView& requests) {
+    std::string counts;
+    for (const char* each : {"snappy", "zlib", "zstd"}) {
+      const Number count = requests[each].number();
+      if (count.value_or(0) == 0) continue;
+      counts += (counts.empty() ? "" : ", ") + std::string(each) + " " + count_text(count);
+    }
+    if (counts.empty()) return;
+    out_ +=
+        "<p class=\"note\">" + escaped("Compressed requests since the start: " + counts) + "</p>";
   }
 
   void limits() {

@@ -252,7 +252,7 @@ def test_panels_have_data_of_a_running_proxy(replica_set, coll, start_proxy, pro
         chosen = text.replace("$__rate_interval", "30s").replace("$job", ".+").replace("$instance", ".+")
         return bool(query(chosen))
 
-    with proxy.client() as client:
+    with proxy.client(compressors="zlib") as client:
         left = {f"{panel['title']} {target['refId']}": target["expr"]
                 for panel in with_queries() for target in panel["targets"]}
         assert without <= set(left)

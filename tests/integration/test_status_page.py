@@ -124,6 +124,15 @@ class TestPage:
         sizes = [len(admin.get(path).text) for path in ("/status.css", "/status.js")]
         assert sum(sizes) + len(admin.get("/").text) < 40 * 1024
 
+    def test_compressed_requests(self, standalone):
+        with Proxy(configuration(standalone, [], admin={"listen": "127.0.0.1:0"})) as proxy:
+            with proxy.client(compressors="zstd") as client:
+                client.admin.command("ping")
+            admin = Admin(proxy)
+            compressed = status(admin)["clients"]["requests_compressed"]
+            assert compressed["zstd"] > 0 and compressed["snappy"] == compressed["zlib"] == 0
+            assert re.search(r"Compressed requests since the start: zstd [1-9]\d*<", admin.get("/").text)
+
     def test_filters(self, admin):
         assert status(admin, "?clients=app:shop")["clients"]["matching"] > 0
         assert status(admin, "?clients=app:other")["clients"]["matching"] == 0

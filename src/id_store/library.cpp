@@ -1,5 +1,20 @@
 #include "id_store/library.hpp"
 
+#include <sys/mman.h>
+
+#include <cerrno>
+
+/// libmongoc's constructor would keep figures of its own in /dev/shm, which nobody reads, and leave
+/// the file there when the process is killed. MONGOC_DISABLE_SHM=1 keeps it from that, but would
+/// have to be in the environment that this process is started with. This program and its other
+/// libraries share no memory by names, so libmongoc is told that the system has none, and takes
+/// memory of its own.
+extern "C" [[gnu::visibility("default")]] int shm_open(const char* /*name*/, int /*flags*/,
+                                                       mode_t /*mode*/) {
+  errno = ENOSYS;
+  return -1;
+}
+
 namespace idproxy::id_store::mongo {
 namespace {
 
@@ -10,9 +25,9 @@ void silence(int /*argc*/, char** /*argv*/, char** /*environment*/) {
 }
 
 // libmongoc has a constructor that initialises it, before main() and all constructors of a program,
-// and may write a first message ("Falling back to malloc for counters", if a killed process with
-// the same number left its file in /dev/shm, as in containers). Only functions in this section come
-// before that. A change of the environment would be too early there: libc has none yet.
+// and writes a first message ("Falling back to malloc for counters"). Only functions in this
+// section come before that. A change of the environment would be too early there: libc has none
+// yet.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**,
                                                                              char**) = silence;
 

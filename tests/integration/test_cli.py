@@ -457,9 +457,21 @@ class TestFiles:
             assert run("--config", path).returncode == 77
 
 
+def test_nothing_is_left_in_shared_memory(config):
+    """By libmongoc, which has figures of its own there, from before main() begins."""
+    environment = {key: value for key, value in os.environ.items() if key != "MONGOC_DISABLE_SHM"}
+    process = subprocess.Popen([binary(), "--config", config(GOOD)], stderr=subprocess.PIPE,
+                               env=environment, text=True)
+    try:
+        assert any(json.loads(line)["event"] == "ready" for line in process.stderr)
+        assert not pathlib.Path(f"/dev/shm/mongoc-{process.pid}").exists()
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_every_line_is_the_logs_own(config):
-    """libmongoc has a message if a killed process with the same number left a file behind, as in
-    containers, and writes it before main() begins."""
+    """libmongoc has a message when it gets no memory to share, and writes it before main() begins."""
     path = config(GOOD.replace("address: 127.0.0.1", "address: 192.0.2.1"))
 
     def leave_a_file() -> None:

@@ -171,7 +171,12 @@ ExitCode serve(const std::string& file, const std::string& version) {
   std::string seed_list = opened->await_servers();
   if (!loaded.ok()) return ExitCode::config;
   loaded.config.net.sockets = *std::move(sockets);
-  return run({file, std::move(loaded.config), std::move(seed_list), {}}, version, control);
+  return run({.file = file,
+              .config = std::move(loaded.config),
+              .seed_list = std::move(seed_list),
+              .files = std::move(loaded.files),
+              .rules = {}},
+             version, control);
 }
 
 }  // namespace idproxy::app

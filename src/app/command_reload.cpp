@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kReloadWithin = 10s;
 constexpr std::chrono::milliseconds kLookEvery = 100ms;
 constexpr std::chrono::milliseconds kAnswerWithin = 2s;
 constexpr const char* kOtherWays =
-    "use systemctl reload mongo-idproxy, or in its container kill -HUP 1";
+    "use systemctl reload mongo-idproxy, or in its container mongo-idproxy reload";
 
 /// Whether this process may send the proxy signals, after it has seen that it is there.
 ExitCode look_at_process(pid_t pid) {

@@ -141,10 +141,15 @@ ExitCode end_with(ExitCode code, const std::string& why) {
 
 boost::system::result<ConfigFile, std::string> ConfigFile::read(const std::string& name,
                                                                 const std::string& seed_list) {
+  std::string state = config::state_of_file(name);
   auto text = read_file(name);
   if (!text) return "cannot read " + name + ": " + text.error().message();
-  config::Loaded loaded = config::parse(*text, process_sources(), seed_list);
-  return ConfigFile(name, *std::move(text), std::move(loaded));
+  return ConfigFile(name, std::move(state), *std::move(text), seed_list);
+}
+
+void ConfigFile::parse(const std::string& seed_list) {
+  loaded = config::parse(text, process_sources(), seed_list);
+  loaded.files.emplace(name_, state_);
 }
 
 boost::system::result<ConfigFile, ExitCode> ConfigFile::open(const std::string& name) {
@@ -171,7 +176,8 @@ void ConfigFile::look_at_mode() {
          {},
          key + ": contains a password, and this file is open to every user of this host: put the "
                "store's string into a file of its own, id_store.uri_file, which systemd passes on "
-               "with LoadCredential=, or write the password as a variable, ${NAME}. (chmod o-rwx "
+               "with LoadCredential= and Kubernetes as a Secret, or write the password as a "
+               "variable, ${NAME}. (chmod o-rwx "
                "is enough if the proxy's user owns the file; the systemd unit's user does not.)"});
   }
 }
@@ -197,7 +203,7 @@ boost::system::result<std::string, ExitCode> ConfigFile::find_servers(std::ostre
     out << "\ncannot look up the servers of upstream.uri: " << seed_list.error() << '\n';
     return ExitCode::unavailable;
   }
-  loaded = config::parse(text, process_sources(), *seed_list);
+  parse(*seed_list);
   if (loaded.ok()) return *std::move(seed_list);
   print_findings(out);
   return ExitCode::config;
@@ -206,7 +212,7 @@ boost::system::result<std::string, ExitCode> ConfigFile::find_servers(std::ostre
 std::string ConfigFile::await_servers() {
   if (loaded.config.srv_uri.empty()) return "";
   std::string seed_list = await_seed_list(loaded.config.srv_uri, system_random());
-  loaded = config::parse(text, process_sources(), seed_list);
+  parse(seed_list);
   log_findings();
   return seed_list;
 }

@@ -48,13 +48,18 @@ class ConfigFile {
   [[nodiscard]] std::string await_servers();
 
   std::string text;
-  config::Loaded loaded;
+  config::Loaded loaded;  ///< its files: with this one
 
  private:
-  ConfigFile(std::string name, std::string its_text, config::Loaded its_loaded)
-      : text(std::move(its_text)), loaded(std::move(its_loaded)), name_(std::move(name)) {}
+  ConfigFile(std::string name, std::string state, std::string its_text,
+             const std::string& seed_list)
+      : text(std::move(its_text)), name_(std::move(name)), state_(std::move(state)) {
+    parse(seed_list);
+  }
+  void parse(const std::string& seed_list);
 
   std::string name_;
+  std::string state_;  // before it was read
   std::set<std::string> logged_;
 };
 

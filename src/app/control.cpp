@@ -30,6 +30,7 @@ using boost::system::error_code;
 using namespace std::chrono_literals;
 
 constexpr std::chrono::microseconds kTick = 1s;
+constexpr std::chrono::seconds kLookAtFiles = 2s;   // with `reload: watch`
 constexpr std::chrono::seconds kHousekeeping = 5s;  // the log, and what systemd shows
 
 Watchdog::Time now() {
@@ -149,6 +150,14 @@ void Control::reload() {
   tell_status(true);
 }
 
+/// Reads the files themselves: a ConfigMap is renewed by a symbolic link that comes to lead
+/// elsewhere.
+void Control::look_at_files() {
+  if (phase_ != Phase::serving || now() - looked_at_files_ < kLookAtFiles) return;
+  looked_at_files_ = now();
+  if (reload_->sees_change()) reload();
+}
+
 // ---- from time to time -----------------------------------------------------------------------
 
 void Control::await_tick() {
@@ -173,6 +182,7 @@ void Control::look() {
   }
   tell_readiness();
   look_at_servers();
+  look_at_files();
   if (now() - housekept_ >= kHousekeeping) housekeep();
 }
 

@@ -33,7 +33,7 @@ inline constexpr std::chrono::seconds kLogFlushTimeout{1};
 ///
 /// Only this thread receives signals; block_signals() blocks them in all others. SIGTERM and SIGINT
 /// drain the server, and a second one stops it at once; before there is a server, they end the
-/// process. SIGHUP reloads.
+/// process. SIGHUP reloads, and with `reload: watch` a changed file.
 class Control {
  public:
   /// Blocks the signals until a Control exists. Call it first in the process.
@@ -69,6 +69,7 @@ class Control {
   void end();
   [[noreturn]] static void leave();
   void reload();
+  void look_at_files();
   void await_tick();
   void look();
   [[nodiscard]] bool all_well() const;
@@ -106,6 +107,7 @@ class Control {
   std::optional<Snapshot> last_;      // once the server has ended
   std::optional<Watchdog> watchdog_;  // while the server runs
   Watchdog::Time housekept_{};
+  Watchdog::Time looked_at_files_{};
   std::string reported_;  // to systemd
   std::thread thread_;
 };

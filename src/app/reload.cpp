@@ -198,7 +198,8 @@ Reload::Reload(Start start, id_store::Store& store, net::Server& server)
       seed_list_(std::move(start.seed_list)),
       store_(store),
       server_(server),
-      rules_(std::move(start.rules)) {
+      rules_(std::move(start.rules)),
+      read_(std::move(start.files)) {
   running_.rules.clear();
   note_success();
 }
@@ -242,9 +243,20 @@ void Reload::refuse(std::string_view fault) noexcept {
   }
 }
 
+bool Reload::sees_change() {
+  if (!running_.watch) return false;
+  std::map<std::string, std::string> now;
+  for (const auto& [path, state] : read_) now.emplace(path, config::state_of_file(path));
+  const bool rests = now == looked_;
+  looked_ = std::move(now);
+  return rests && looked_ != read_;
+}
+
 std::string Reload::attempt() {
+  read_ = {{file_, config::state_of_file(file_)}};
   auto read = ConfigFile::read(file_, seed_list_);
   if (!read) return read.error();
+  read_ = read->loaded.files;
   // Probably somebody is writing it just now. An empty configuration would remove all rules.
   if (read->text.find_first_not_of(" \t\r\n") == std::string::npos) return file_ + " is empty";
   read->look_at_mode();
@@ -288,6 +300,7 @@ void Reload::bring_into_force(config::Config& next) {
   net.client_tls = next.net.client_tls;
   net.server_tls = next.net.server_tls;
   net.pins = next.net.pins;
+  running_.watch = next.watch;
   server_.apply({rules.set, net.client_tls, net.server_tls, net.pins});
   rules_ = std::move(rules);
   // Log the reload at the more verbose of both levels, so that a change of the level is logged.
@@ -310,6 +323,7 @@ std::string Reload::changes_of(const config::Config& next) const {
     keys.emplace_back("certificates of upstream.uri");
   }
   if (next.log.level != running_.log.level) keys.emplace_back("log.level");
+  if (next.watch != running_.watch) keys.emplace_back("reload");
   if (next.net.pins != running_.net.pins) keys.emplace_back("listen.members");
   return boost::algorithm::join(keys, ", ");
 }

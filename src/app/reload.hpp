@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -63,6 +64,7 @@ class Reload {
     std::string file;
     config::Config config;  ///< the rules are not used
     std::string seed_list;  ///< found for a mongodb+srv string; not looked up again
+    std::map<std::string, std::string> files;  ///< as config::Loaded has them, with `file`
     RulesInForce rules;
   };
   enum class Result { applied, refused };
@@ -72,6 +74,10 @@ class Reload {
 
   /// Reads the file again. If it cannot be applied, logs why and keeps the old configuration.
   Result reload() noexcept;
+  /// With `reload: watch`: true if the files are not what the last reload, or the start, has read,
+  /// and are the same as at the last call, so that nobody is writing them just now. Never true
+  /// twice for the same contents once reload() has read them, applied or not.
+  [[nodiscard]] bool sees_change();
 
   [[nodiscard]] const ReloadStatistics& statistics() const { return statistics_; }
   [[nodiscard]] const std::string& file() const { return file_; }
@@ -100,6 +106,8 @@ class Reload {
   id_store::Store& store_;
   net::Server& server_;
   RulesInForce rules_;
+  std::map<std::string, std::string> read_;    // states of the files, by path, as last read
+  std::map<std::string, std::string> looked_;  // the same at the last look
   ReloadStatistics statistics_;
   std::string changed_;  // by the last reload
 };

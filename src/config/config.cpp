@@ -140,6 +140,24 @@ bool is_written_out(std::string_view password) {
   return password.find("${") == std::string_view::npos;
 }
 
+/// Puts the default in place of each ${NAME:-default}, unless it is empty.
+std::string with_defaults(std::string_view written) {
+  std::string text;
+  while (true) {
+    const std::size_t start = written.find("${");
+    const std::size_t end = written.find('}', start);
+    text += written.substr(0, start);
+    if (end == std::string_view::npos) {
+      return text.append(written.substr(std::min(start, written.size())));
+    }
+    const std::string_view variable = written.substr(start, end - start);
+    const std::size_t mark = std::min(variable.find(":-"), variable.size());
+    const std::string_view fallback = variable.substr(std::min(mark + 2, variable.size()));
+    text += fallback.empty() ? written.substr(start, end + 1 - start) : fallback;
+    written.remove_prefix(end + 1);
+  }
+}
+
 /// True if the string contains a password itself, and not a variable.
 bool has_password(const UriParts& uri) {
   const std::size_t colon = uri.user_info.find(':');
@@ -152,7 +170,7 @@ bool has_password(const UriParts& uri) {
 }
 
 void note_password(std::string_view key, const Parameters& reader, Written& written) {
-  const std::string_view uri = reader.as_written(key);
+  const std::string uri = with_defaults(reader.as_written(key));
   if (!uri.starts_with(kScheme) && !uri.starts_with(kSrvScheme)) return;
   if (!has_password(split_uri(uri))) return;
   written.password_keys.push_back(reader.path() + "." + std::string(key));
@@ -286,6 +304,7 @@ Config read_file(Parameters& file, ids::Sources sources, const std::string& seed
   config.net.threads = threads
                            ? static_cast<std::uint32_t>(*threads)
                            : std::max(1U, std::thread::hardware_concurrency() / kCoresPerThread);
+  config.watch = file.choice("reload", {"signal", "watch"}) == 1;
   config.rules = read_rules(file, config.id_store.db, sources);
   file.finish();
   return config;
@@ -320,6 +339,7 @@ Loaded parse(const std::string& text, ids::Sources sources, const std::string& s
     if (look) look(file, loaded.config);
   }
   loaded.findings = findings.in_file_order();
+  loaded.files = findings.files();
   return loaded;
 }
 

@@ -16,15 +16,17 @@ using From = KeyInUse::From;
 using NodeKind = TreeNode::Kind;
 using Type = KeySpec::Type;
 
-/// The variables in a text of the file: "${A}, ${B}".
+/// The variables in a text of the file, without their defaults: "${A}, ${B}".
 std::string variables_in(std::string_view written) {
   std::string names;
   while (true) {
     const std::size_t start = written.find("${");
     if (start == std::string_view::npos) return names;
-    const std::size_t end = std::min(written.find('}', start), written.size() - 1) + 1;
-    names += (names.empty() ? "" : ", ") + std::string(written.substr(start, end - start));
-    written.remove_prefix(end);
+    const std::size_t end = std::min(written.find('}', start), written.size() - 1);
+    const std::string_view variable = written.substr(start, end - start);
+    names +=
+        (names.empty() ? "" : ", ") + std::string(variable.substr(0, variable.find(':'))) + "}";
+    written.remove_prefix(end + 1);
   }
 }
 

@@ -363,7 +363,7 @@ json::value json_schema(ids::Sources sources) {
                      {"variable",
                       {{"description", "An environment variable"},
                        {"type", "string"},
-                       {"pattern", "\\$\\{[A-Za-z_][A-Za-z0-9_]*\\}"}}}};
+                       {"pattern", "\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}"}}}};
   return schema;
 }
 

@@ -6,8 +6,10 @@
 #include <cerrno>
 #include <system_error>
 
+#include "idproxy/base/digest.hpp"
 #include "idproxy/base/input_file.hpp"
 #include "idproxy/base/words.hpp"
+#include "idproxy/config/config.hpp"
 
 namespace idproxy::config {
 namespace {
@@ -30,7 +32,8 @@ std::string refusal(const boost::system::result<InputFile>& file, Access access)
   if (status.st_size > static_cast<off_t>(kMaxSecretBytes)) return kTooLarge;
   if (access == Access::secret && (status.st_mode & (S_IROTH | S_IWOTH)) != 0) {
     return "is open to every user of this host: change that with chmod o-rwx, and if the service's "
-           "user then cannot read the file, let systemd pass it on with LoadCredential=";
+           "user then cannot read the file, let systemd pass it on with LoadCredential=, or in "
+           "Kubernetes set defaultMode: 0440 for the volume and fsGroup for the pod";
   }
   return {};
 }
@@ -52,7 +55,17 @@ void report(const std::string& path, std::string_view key, const std::string& fa
 
 }  // namespace
 
-std::string fault_of_file(const std::string& path, Access access) {
+std::string state_of_file(const std::string& path) {
+  auto file = open_file(path);
+  if (const std::string fault = refusal(file, Access::any); !fault.empty()) return fault;
+  std::string content;
+  if (const std::string fault = read_all(*file, content); !fault.empty()) return fault;
+  const bool is_open = refusal(file, Access::secret) != refusal(file, Access::any);
+  return sha256(content) + (is_open ? " open" : "");
+}
+
+std::string fault_of_file(const std::string& path, Access access, Parameters& reader) {
+  reader.note_file(path, state_of_file(path));
   return refusal(open_file(path), access);
 }
 
@@ -67,7 +80,7 @@ std::string shown_path(const std::string& path, std::string_view key, const Para
 std::optional<std::string> read_path(std::string_view key, Access access, Parameters& reader) {
   auto path = reader.optional_text(key);
   if (!path) return path;
-  const std::string fault = fault_of_file(*path, access);
+  const std::string fault = fault_of_file(*path, access, reader);
   if (fault.empty()) return path;
   report(*path, key, fault, reader);
   return std::nullopt;
@@ -77,6 +90,7 @@ std::optional<std::string> read_named_file(std::string_view key, Access access,
                                            Parameters& reader) {
   const auto path = reader.optional_text(key);
   if (!path) return std::nullopt;
+  reader.note_file(*path, state_of_file(*path));
   auto file = open_file(*path);
   std::string fault = refusal(file, access);
   std::string content;

@@ -14,8 +14,8 @@ enum class Access {
   any,
 };
 
-/// Why this file cannot be used, or "".
-[[nodiscard]] std::string fault_of_file(const std::string& path, Access access);
+/// Why this file cannot be used, or "". Notes the file.
+[[nodiscard]] std::string fault_of_file(const std::string& path, Access access, Parameters& reader);
 
 /// The path at `key` as messages show it: "'/a/b'", or "'${NAME}/b' (/a/b)" if it contains a
 /// variable. The expanded form is shown only if it is an absolute path; anything else may be a

@@ -101,7 +101,7 @@ void report(const Fault& fault, const std::string& path, std::string_view key, P
 /// Also keeps OpenSSL from opening a pipe, which would block it.
 bool can_be_used(const std::string& path, Access access, Fault::File file, std::string_view key,
                  Parameters& reader) {
-  const std::string fault = path.empty() ? "" : fault_of_file(path, access);
+  const std::string fault = path.empty() ? "" : fault_of_file(path, access, reader);
   if (!fault.empty()) report({file, fault}, path, key, reader);
   return fault.empty();
 }

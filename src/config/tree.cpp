@@ -216,6 +216,8 @@ std::string hint_for(std::string_view text, const YAML::Mark& mark) {
 constexpr std::string_view kLetters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
 
+constexpr std::string_view kDefaultMark = ":-";  // as a shell has it
+
 bool is_name(std::string_view text) {
   return !text.empty() && (text[0] < '0' || text[0] > '9') &&
          text.find_first_not_of(kLetters) == std::string_view::npos;
@@ -228,11 +230,17 @@ std::string_view hint_for(std::string_view name) {
          "that the files are in";
 }
 
-/// Appends the variable's value. Returns an error text, or "".
-std::string append_variable(std::string_view name, std::string& out) {
+/// Appends the variable's value, or `fallback` if there is one and the variable is not defined or
+/// empty. Returns an error text, or "".
+std::string append_variable(std::string_view name, std::optional<std::string_view> fallback,
+                            std::string& out) {
   const std::string zero_terminated(name);
   // Safe during a reload, too: no thread of this process ever sets a variable.
   const char* value = std::getenv(zero_terminated.c_str());  // NOLINT(concurrency-mt-unsafe)
+  if (fallback && (value == nullptr || *value == '\0')) {
+    out += *fallback;
+    return {};
+  }
   const std::string variable = "environment variable '" + shown(name) + "' is ";
   if (value == nullptr) return variable + "not defined" + std::string(hint_for(name));
   const std::string_view text(value);
@@ -247,11 +255,19 @@ std::string expand(std::string_view text, std::string& out) {
     out += text.substr(0, start);
     if (start == std::string_view::npos) return {};
     const std::size_t end = text.find('}', start);
-    if (end == std::string_view::npos || !is_name(text.substr(start + 2, end - start - 2))) {
-      return "'${' must begin the name of an environment variable, as in ${NAME}";
+    const std::string_view inside = text.substr(start + 2, end - start - 2);
+    const std::size_t colon = inside.find(kDefaultMark);
+    const std::string_view name = inside.substr(0, colon);
+    if (end == std::string_view::npos || !is_name(name)) {
+      return "'${' must begin the name of an environment variable, as in ${NAME} or "
+             "${NAME:-default}";
     }
-    if (auto fault = append_variable(text.substr(start + 2, end - start - 2), out); !fault.empty())
-      return fault;
+    std::optional<std::string_view> fallback;
+    if (colon != std::string_view::npos) fallback = inside.substr(colon + kDefaultMark.size());
+    if (fallback && fallback->find("${") != std::string_view::npos) {
+      return "the default of '" + shown(name) + "' must not contain another variable";
+    }
+    if (auto fault = append_variable(name, fallback, out); !fault.empty()) return fault;
     text.remove_prefix(end + 1);
   }
 }

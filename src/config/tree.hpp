@@ -21,9 +21,10 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;
 /// Returns nothing if the text is not YAML; it is then not read beyond the fault.
 [[nodiscard]] std::optional<TreeNode> parse_tree(const std::string& text, Findings& findings);
 
-/// Replaces each ${NAME} in scalar values, but not in keys, by that environment variable; does not
-/// expand the variable's value again. An undefined variable, or a "${" that does not begin ${NAME},
-/// is an error.
+/// Replaces each ${NAME} in scalar values, but not in keys, by that environment variable, and each
+/// ${NAME:-default} by the default, up to the next '}', if the variable is not defined or empty.
+/// Does not expand what it has put there again. An undefined variable without a default, a "${" in
+/// a default, and one that does not begin ${NAME}, is an error.
 void substitute_environment(TreeNode& node, Findings& findings);
 
 /// A text that is equal for two values if and only if they mean the same: keys are sorted, and

@@ -262,7 +262,9 @@ class TestAPasswordInTheFile:
         ("${URI}", False), ("mongodb://proxy:${WORD}@${HOST}", False),
         ("mongodb://${HOST}/?tlsCertificateKeyFilePassword=${WORD}", False),
         ("mongodb://proxy:under-lock@${HOST}", True),
-        ("mongodb://${HOST}/?tlsCertificateKeyFilePassword=under-lock", True)])
+        ("mongodb://${HOST}/?tlsCertificateKeyFilePassword=under-lock", True),
+        ("mongodb://proxy:${WORD:-under-lock}@${HOST}", True),
+        ("mongodb://${NOBODY:-proxy}:${WORD:-}@${HOST:-127.0.0.1}", False)])
     def test_may_be_a_variable(self, config, uri, warned):
         path = config(f'upstream: {{uri: "{uri}"}}\nrules: []\n')
         path.chmod(0o644)

@@ -633,3 +633,111 @@ def test_reloads_under_load(
     assert gaps(each["n"] for each in found) == 0 and min(each["n"] for each in found) == 2
     reloading.proxy.stop()
     assert counter(replica_set.client, ns)["COUNT"] == max(each["n"] for each in found) + 1
+
+
+# --- Without a signal ---
+
+class Watched:
+    """A directory that a symbolic link leads to, as Kubernetes renews a volume: all of its files at once."""
+
+    def __init__(self, directory: pathlib.Path):
+        self._directory = directory
+        self._versions = itertools.count()
+        self.link = directory / "volume"
+
+    def put(self, **files: str) -> None:
+        version = self._directory / f"version{next(self._versions)}"
+        version.mkdir()
+        for name, content in files.items():
+            (version / name).write_text(content)
+            (version / name).chmod(0o440)
+        beside = self._directory / "next"
+        beside.symlink_to(version.name)
+        beside.replace(self.link)
+
+
+class TestWatch:
+    """reload: watch."""
+
+    @pytest.fixture
+    def namespace(self, coll: str) -> str:
+        return f"{coll}.a"
+
+    @pytest.fixture
+    def volume(self, tmp_path: pathlib.Path) -> Watched:
+        return Watched(tmp_path)
+
+    @pytest.fixture
+    def start(self, start_proxy: Callable[..., Proxy], replica_set: Mongod, volume: Watched,
+              certificates: Certificates) -> Callable[..., Proxy]:
+        """start(rules, **more of the configuration); write() has the same parameters."""
+        self._more = {"upstream": {"uri": f"mongodb://{replica_set.address}"},
+                      "admin": LISTEN, "listen": {"address": "127.0.0.1", "port": 0},
+                      "log": {"format": "json"}, "reload": "watch"}
+
+        def made(rules: list[dict[str, Any]], **more: Any) -> Proxy:
+            volume.put(config=self.text(rules, **more), **self.files)
+            return start_proxy(volume.link / "config")
+        self.files: dict[str, str] = {}
+        return made
+
+    def text(self, rules: list[dict[str, Any]], **more: Any) -> str:
+        return json.dumps({**self._more, "rules": rules, **more})
+
+    def test_a_changed_file_comes_into_force(
+            self, start: Callable[..., Proxy], volume: Watched, namespace: str) -> None:
+        proxy = start([])
+        volume.put(config=self.text([numbered(namespace)]))
+        assert namespace in proxy.wait_event("reloaded")["changed"]
+        with closing(wire.WireClient(proxy.address, 30)) as client:
+            assert number(client, namespace) == 1
+
+    def test_a_mistake_is_said_once(
+            self, start: Callable[..., Proxy], volume: Watched, namespace: str) -> None:
+        """As after a signal; looking again finds the same mistake, and says nothing."""
+        proxy = start([])
+        volume.put(config=self.text([numbered(namespace, block=0)]))
+        failed = proxy.wait_event("reload_failed")
+        assert failed["failed"] == 1 and proxy.find_events("config_error")
+        # Several looks later.
+        looks = time.monotonic() + 5
+        while time.monotonic() < looks:
+            time.sleep(0.5)
+            assert len(proxy.find_events("reload_failed")) == 1
+            assert len(proxy.find_events("config_error")) == 1
+        volume.put(config="rules: [")
+        proxy.wait_event("reload_failed", failed=2)
+        volume.put(config=self.text([numbered(namespace)]))
+        assert namespace in proxy.wait_event("reloaded")["changed"]
+
+    def test_certificates_and_the_stores_string_are_watched(
+            self, start: Callable[..., Proxy], volume: Watched, replica_set: Mongod,
+            certificates: Certificates) -> None:
+        store = f"mongodb://{replica_set.address}"
+        self.files = {"server": certificates.servers.file.read_text(), "store": store}
+        config = {"listen": {"address": "127.0.0.1", "port": 0, "tls": {
+                      "mode": "require", "certificate_key_file": str(volume.link / "server")}},
+                  "id_store": {"uri_file": str(volume.link / "store")}}
+        proxy = start([], **config)
+        text = self.text([], **config)
+        volume.put(config=text, server=certificates.proxy.file.read_text(), store=store)
+        assert "certificates of listen.tls" in proxy.wait_event("reloaded")["changed"]
+        volume.put(config=text, server=certificates.proxy.file.read_text(), store=store + "/?appName=x")
+        assert proxy.wait_event("restart_needed")["keys"] == "id_store.uri_file"
+        volume.put(config=text, server="", store=store)
+        assert proxy.wait_event("reload_failed")["failed"] == 1
+
+    def test_by_default_only_a_signal_counts(
+            self, start: Callable[..., Proxy], volume: Watched, namespace: str) -> None:
+        """A reload switches it on and off."""
+        proxy = start([], reload="signal")
+        volume.put(config=self.text([numbered(namespace)], reload="signal"))
+        time.sleep(5)
+        assert not proxy.find_events("reloaded")
+        proxy.process.send_signal(signal.SIGHUP)
+        assert namespace in proxy.wait_event("reloaded")["changed"]
+        volume.put(config=self.text([]))
+        proxy.process.send_signal(signal.SIGHUP)
+        proxy.wait_event("reloaded", changed=f"rules: removed {namespace}.n, reload")
+        volume.put(config=self.text([], reload="signal"))
+        proxy.wait_event("reloaded", changed="reload")

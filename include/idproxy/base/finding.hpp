@@ -29,7 +29,8 @@ struct Finding {
   }
 };
 
-/// Collects errors and warnings, so that one run reports all of them.
+/// Collects errors and warnings, so that one run reports all of them, and the other files that the
+/// configuration names.
 class Findings {
  public:
   void error(Place place, std::string message) {
@@ -39,6 +40,12 @@ class Findings {
   void warning(Place place, std::string message) {
     add({Finding::Severity::warning, place, std::move(message)});
   }
+
+  /// Notes a file before it is read, with a text that changes when it does.
+  void note_file(const std::string& path, std::string state) {
+    files_.emplace(path, std::move(state));
+  }
+  [[nodiscard]] const std::map<std::string, std::string>& files() const { return files_; }
 
   /// The number of errors so far. A check that needs valid values compares it before and after
   /// reading them.
@@ -65,6 +72,7 @@ class Findings {
 
   std::multimap<std::pair<int, int>, Finding> all_;  // by line and column
   std::size_t errors_ = 0;
+  std::map<std::string, std::string> files_;  // states by path
 };
 
 }  // namespace idproxy

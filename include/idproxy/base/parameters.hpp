@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -146,6 +147,10 @@ class Parameters {
   /// Records an error or a warning at the key's place, or at the mapping's if the key is absent.
   void error(std::string_view key, std::string_view reason);
   void warning(std::string_view key, std::string_view reason);
+  /// As Findings::note_file().
+  void note_file(const std::string& path, std::string state) {
+    findings_.note_file(path, std::move(state));
+  }
   /// A key of an earlier release, with any value: warns that it has no effect.
   void gone(std::string_view key);
   /// Makes finish() accept every key of this mapping.

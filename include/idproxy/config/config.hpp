@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,7 @@ struct Config {
   id_store::Options id_store;            ///< rules never apply to its database
   std::optional<net::Endpoint> admin;    ///< the HTTP endpoint, if any; port 0: any free port
   std::vector<std::string> admin_hosts;  ///< names, beside its address, by which it may be asked
+  bool watch = false;                    ///< reload when the content of a file has changed
   std::vector<rewrite::Rule> rules;      ///< in file order
   Written written;
 };
@@ -45,6 +47,9 @@ struct Loaded {
   Config config;  ///< valid only if ok()
   std::vector<Finding> findings;
   bool is_mapping = false;  ///< false: the text has no keys that could be read
+  /// The files that it names, each with its state_of_file() just before it was read; also after
+  /// errors.
+  std::map<std::string, std::string> files;
   [[nodiscard]] bool ok() const;
 };
 
@@ -57,6 +62,11 @@ using Look = std::function<void(const Parameters& file, const Config& config)>;
 /// unless the text is not YAML.
 [[nodiscard]] Loaded parse(const std::string& text, ids::Sources sources,
                            const std::string& seed_list = {}, const Look& look = {});
+
+/// A text that stays the same as long as the content of this file does, and whether every user of
+/// the host can read or write it; for a file that cannot be read, why. A path that is no regular
+/// file has its own, and is not read.
+[[nodiscard]] std::string state_of_file(const std::string& path);
 
 /// The keys whose changes from `running` to `next` need a restart and must not be applied, in the
 /// order of the default file; names only, no values. A reload can change everything else: rules,

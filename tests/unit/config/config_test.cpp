@@ -150,8 +150,7 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
       {"section", "lisen: {}", "1:1: error: unknown key 'lisen', did you mean 'listen'?"},
       {"unknown_section", "metrics: {}",
        "1:1: error: unknown key 'metrics'; known here: admin, id_store, limits, listen, log, "
-       "rules, "
-       "threads, upstream"},
+       "reload, rules, threads, upstream"},
       {"case_matters", "Listen: {}", "1:1: error: unknown key 'Listen', did you mean 'listen'?"},
       {"section_is_list", "limits: [1]",
        "1:1: error: limits: must be a mapping of keys to values, is a list"},

@@ -150,13 +150,13 @@ TEST(Keys, NameTheVariablesInTheirValues) {
   ::setenv("IDPROXY_TEST_A", "7000", 1);
   ::setenv("IDPROXY_TEST_B", "y", 1);
   const std::string text =
-      "listen:\n  port: ${IDPROXY_TEST_A}\n"
+      "listen:\n  port: ${IDPROXY_TEST_A:-12}\n"
       "admin: {hosts: [a, 'x${IDPROXY_TEST_A}${IDPROXY_TEST_B}', '${IDPROXY_TEST_B}']}\n";
   const KeyInUse port = key_in(text, "listen.port");
   EXPECT_EQ(text_of(port), "listen.port = 7000 instead of 27117");
   EXPECT_EQ(port.from, From::variable);
   EXPECT_EQ(port.line, 2);
-  EXPECT_EQ(port.source, "${IDPROXY_TEST_A}");
+  EXPECT_EQ(port.source, "${IDPROXY_TEST_A}") << "without its default";
   const KeyInUse hosts = key_in(text, "admin.hosts");
   EXPECT_EQ(text_of(hosts), R"(admin.hosts = ["a","x7000y","y"] instead of [])");
   EXPECT_EQ(hosts.source, "${IDPROXY_TEST_A}, ${IDPROXY_TEST_B}, ${IDPROXY_TEST_B}");

@@ -193,6 +193,8 @@ INSTANTIATE_TEST_SUITE_P(
         Form{"threads", R"({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 256},
                  {"enum": ["auto"]}, )" +
                             kVariable + R"(], "default": "auto"})"},
+        Form{"reload", R"({"anyOf": [{"enum": ["signal", "watch"]}, )" + kVariable +
+                           R"(], "default": "signal"})"},
         Form{"rules", R"({"type": ["array", "null"], "items": {"$ref": "#/$defs/rule"},
                  "maxItems": 1000})"},
         Form{"uuid/ns", "{" + kText + R"(, "minLength": 1})"},

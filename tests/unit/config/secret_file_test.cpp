@@ -55,6 +55,7 @@ TEST_F(SecretFile, FailsIfEverybodyCanReadOrWriteIt) {
     EXPECT_THAT(
         found_,
         ElementsAre(HasSubstr("is open to every user of this host: change that with chmod o-rwx")));
+    EXPECT_THAT(found_, ElementsAre(HasSubstr("in Kubernetes set defaultMode: 0440")));
   }
   EXPECT_EQ(read(write("x", 0644), Access::any), "x");
 }
@@ -70,6 +71,41 @@ TEST_F(SecretFile, FailsIfItCannotBeRead) {
   EXPECT_THAT(found_, ElementsAre(HasSubstr("is not a regular file")));
   EXPECT_EQ(read(write(std::string(1024 * 1024 + 1, 'x'), 0600)), std::nullopt);
   EXPECT_THAT(found_, ElementsAre(HasSubstr("is larger than 1 MiB")));
+}
+
+TEST_F(SecretFile, HasAStateThatChangesWithItsContentAndItsReaders) {
+  const std::string path = write("one", 0600);
+  const std::string one = state_of_file(path);
+  EXPECT_EQ(state_of_file(write("one", 0440)), one) << "nobody else reads it";
+  EXPECT_NE(state_of_file(write("one", 0644)), one);
+  EXPECT_NE(state_of_file(write("two", 0600)), one);
+  std::filesystem::remove(path);
+  EXPECT_EQ(state_of_file(path), "No such file or directory");
+  EXPECT_EQ(state_of_file(directory_), "is not a regular file");
+  std::filesystem::create_directory(directory_ + "/first");
+  std::filesystem::create_directory(directory_ + "/second");
+  std::ofstream(directory_ + "/first/file") << "one";
+  std::ofstream(directory_ + "/second/file") << "two";
+  std::filesystem::create_symlink("first", directory_ + "/link");
+  ::chmod((directory_ + "/first/file").c_str(), 0600);
+  EXPECT_EQ(state_of_file(directory_ + "/link/file"), one);
+  std::filesystem::remove(directory_ + "/link");
+  std::filesystem::create_symlink("second", directory_ + "/link");
+  EXPECT_NE(state_of_file(directory_ + "/link/file"), one) << "as Kubernetes renews a volume";
+}
+
+TEST_F(SecretFile, IsNotedWithItsStateAlsoIfItCannotBeUsed) {
+  const std::string path = write("mongodb://bob:secret@h\n", 0600);
+  const std::string text = "id_store:\n  uri_file: " + path + "\n";
+  EXPECT_THAT(load(text).files, ElementsAre(testing::Pair(path, state_of_file(path))));
+  ::chmod(path.c_str(), 0644);
+  EXPECT_THAT(load(text).files, ElementsAre(testing::Pair(path, HasSubstr(" open"))));
+  std::filesystem::remove(path);
+  EXPECT_THAT(load(text).files,
+              ElementsAre(testing::Pair(path, HasSubstr("No such file or directory"))));
+  const std::string uri = "mongodb://h/?tls=true&tlsCAFile=" + path;
+  EXPECT_THAT(load("upstream:\n  uri: " + uri + "\n").files,
+              ElementsAre(testing::Pair(path, HasSubstr("No such file"))));
 }
 
 TEST_F(SecretFile, HoldsTheConnectionStringOfTheStore) {

@@ -184,13 +184,50 @@ TEST_F(Environment, ReportsWhatCannotBeReplaced) {
   EXPECT_THAT(findings_without_rules("log:\n  level: ${IDPROXY_TEST_NOWHERE}\n  format: x${}\n"),
               ElementsAre("2:10: error: environment variable 'IDPROXY_TEST_NOWHERE' is not defined",
                           "3:11: error: '${' must begin the name of an environment variable, as in "
-                          "${NAME}"));
+                          "${NAME} or ${NAME:-default}"));
   EXPECT_THAT(findings_without_rules("log:\n  level: '${UNFINISHED'\n"),
               ElementsAre("2:10: error: '${' must begin the name of an environment variable, as in "
-                          "${NAME}"));
+                          "${NAME} or ${NAME:-default}"));
   EXPECT_THAT(
       findings_without_rules("log:\n  level: ${IDPROXY_TEST_LATIN1}\n"),
       ElementsAre("2:10: error: environment variable 'IDPROXY_TEST_LATIN1' is not UTF-8 text"));
+}
+
+TEST_F(Environment, TakesTheDefaultOfWhatIsNotDefinedOrEmpty) {
+  ::setenv("IDPROXY_TEST_EMPTY", "", 1);
+  struct Case {
+    const char* written;
+    const char* text;
+  };
+  constexpr Case kCases[] = {
+      {"${IDPROXY_TEST_HOST:-other}", "db1.internal"},
+      {"${IDPROXY_TEST_NOWHERE:-other}", "other"},
+      {"${IDPROXY_TEST_EMPTY:-other}", "other"},
+      {"${IDPROXY_TEST_EMPTY}", ""},
+      {"'${IDPROXY_TEST_NOWHERE:-}'", ""},
+      {"${IDPROXY_TEST_NOWHERE:-a:-b}", "a:-b"},
+      {"${IDPROXY_TEST_NOWHERE:-$a{b}c}", "$a{bc}"},
+      {"mongodb://${IDPROXY_TEST_NOWHERE:-h}:${IDPROXY_TEST_PORT:-1}/", "mongodb://h:27200/"},
+  };
+  for (const Case& each : kCases) {
+    Findings findings;
+    auto root = parse_tree(std::string("a: ") + each.written, findings);
+    substitute_environment(*root, findings);
+    EXPECT_EQ(root->children[0].text, each.text) << each.written;
+    EXPECT_EQ(findings.errors(), 0U) << each.written;
+  }
+  EXPECT_EQ(
+      load("listen:\n  port: ${IDPROXY_TEST_NOWHERE:-27300}\n").config.net.routes[0].listen.port,
+      27300);
+}
+
+TEST_F(Environment, ReportsDefaultsThatCannotBeUsed) {
+  EXPECT_THAT(findings_without_rules("log:\n  level: ${A:-${B}}\n  format: ${1:-x}\n"),
+              ElementsAre("2:10: error: the default of 'A' must not contain another variable",
+                          "3:11: error: '${' must begin the name of an environment variable, as in "
+                          "${NAME} or ${NAME:-default}"));
+  EXPECT_THAT(findings_without_rules("log:\n  level: ${IDPROXY_TEST_NOWHERE:-loud}\n"),
+              ElementsAre(testing::HasSubstr("'${IDPROXY_TEST_NOWHERE:-loud}'")));
 }
 
 TEST_F(Environment, DoesNotLookIntoWhatAVariableHolds) {

@@ -10,6 +10,8 @@ import zlib
 
 import pytest
 
+from support.schema import keys, of_rules, schema
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RELEASE = pathlib.Path(
     os.environ.get("IDPROXY_BINARY", ROOT / "build/release/bin/mongo-idproxy")).parents[1]
@@ -84,6 +86,8 @@ def test_files(prefix):
         "share/bash-completion/completions/mongo-idproxy",
         "share/fish/vendor_completions.d/mongo-idproxy.fish",
         "share/zsh/site-functions/_mongo-idproxy",
+        "share/man/man1/mongo-idproxy.1",
+        "share/man/man5/mongo-idproxy.yaml.5",
         "share/doc/mongo-idproxy/CHANGELOG.md",
         "share/doc/mongo-idproxy/CONTRIBUTING.md",
         "share/doc/mongo-idproxy/LICENSE",
@@ -135,6 +139,48 @@ def test_shells_complete_its_arguments(prefix):
 def test_editors_have_a_schema(prefix):
     schema = (prefix / "share/mongo-idproxy/mongo-idproxy.schema.json").read_text()
     assert schema == run(prefix / "bin" / "mongo-idproxy", "config", "--schema")
+
+
+PAGES = ("man1/mongo-idproxy.1", "man5/mongo-idproxy.yaml.5")
+
+
+def shown(page: pathlib.Path) -> str:
+    """As a reader sees it, without bold and underlined letters."""
+    return re.sub(".\b", "", run("mandoc", "-T", "utf8", "-O", "width=200", page))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_manual_pages_are_correct(prefix, page):
+    """To mandoc, which is stricter than groff."""
+    done = subprocess.run(["mandoc", "-T", "lint", prefix / "share/man" / page], capture_output=True,
+                          text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_a_manual_page_has_all_that_help_says(prefix):
+    """Each line, or each half of one that has two columns; the page breaks lines elsewhere."""
+    program = prefix / "bin" / "mongo-idproxy"
+    page = shown(prefix / "share/man" / PAGES[0])
+    words = " ".join(page.split())
+    # EXIT STATUS has the table of docs/troubleshooting.md in place of one line.
+    own = re.sub(r"(?s)Exit codes:.*\nSignals:", "", run(program, "--help"))
+    commands = re.findall(r"(?m)^  ([a-z]+)  ", own.partition("Subcommands:")[2].partition("\n\n")[0])
+    assert re.findall(r"(?m)^   ([a-z]+)$", page) == commands and "status" in commands
+    for said in [own, *(run(program, command, "--help") for command in commands)]:
+        said = re.sub(r"(?s)^mongo-idproxy:|Positionals:.*?\n\n|(?m:^(?:Options|Subcommands|Usage|Examples):)|`", "", said)
+        for line in re.sub(r"(-\w),--", r"\1, --", said).splitlines():
+            for text in re.split(" {2,}", line.strip()):
+                assert text in words, line
+    assert re.findall(r"(?m)^([A-Z][A-Z ]+)$", page) == [
+        "NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "SIGNALS", "EXIT STATUS", "ENVIRONMENT",
+        "FILES", "EXAMPLES", "SEE ALSO"]
+
+
+def test_a_manual_page_has_every_key(prefix):
+    page = shown(prefix / "share/man" / PAGES[1])
+    at_its_margin = set(re.findall(r"(?m)^ {7}([a-z_.]+)(?= |$)", page))
+    every = set(keys(schema())) | {key for rule in of_rules().values() for key in keys(rule)}
+    assert every <= at_its_margin
 
 
 def sections(program: pathlib.Path) -> set[str]:

@@ -1,11 +1,51 @@
 """Where root may not do what a systemd of its own takes, as in most containers, the tests that need
-one are not there at all, rather than skipped: test_package.py has what can be said without."""
+one are not there at all, rather than skipped: test_package.py and test_debian.py have what can be said
+without."""
 
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from debian_package import DEPENDENCIES, ROOT, Package
 from nested_systemd import why_impossible
+from support.cache import cached
 
 _REASON = why_impossible()
-collect_ignore = ["test_service.py"] if _REASON else []
+collect_ignore = ["test_service.py", "test_debian_service.py"] if _REASON else []
 
 
 def pytest_report_header() -> str:
     return f"systemd of its own: {_REASON or 'yes'}"
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory) -> Package:
+    """Built now, by scripts/package."""
+    directory = tmp_path_factory.mktemp("package")
+    subprocess.run([ROOT / "scripts/package", "--output", directory], check=True, stdout=subprocess.DEVNULL)
+    return Package(directory)
+
+
+@pytest.fixture(scope="session")
+def clean_root(package) -> pathlib.Path:
+    """A Debian as small as it can be that has systemd, what autopkgtest wants, and what the package depends
+    on. Not to be changed: it is made once, and then again when the dependencies change."""
+    release = dict(re.findall(r'(?m)^(\w+)="?(.*?)"?$', pathlib.Path("/etc/os-release").read_text()))
+    sources = [path for path in ("/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources")
+               if pathlib.Path(path).exists()]
+
+    packages = ",".join(["systemd", "apt-utils", *package.depends_on()])
+
+    def fill(directory: pathlib.Path) -> None:
+        shutil.rmtree(directory / "root", ignore_errors=True)
+        subprocess.run(
+            ["mmdebstrap", "--quiet", "--variant=apt", "--dpkgopt=force-unsafe-io",
+             f"--include={packages}",
+             release["VERSION_CODENAME"], directory / "root", *sources], check=True)
+
+    return cached("debian", fill, release["VERSION_CODENAME"], packages, *map(package.field, DEPENDENCIES)) / "root"

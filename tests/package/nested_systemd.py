@@ -38,16 +38,18 @@ class Cgroup:
 
 
 class NestedSystemd:
-    """Runs from construction until close(). Shares this machine's network, and its files as they
-    are; what it changes in them, nobody else sees."""
+    """Runs from construction until close(), over the files of this machine and in its network, or over
+    those of another root directory and in a network of its own. Nobody else sees what it changes in the
+    files."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: pathlib.Path = pathlib.Path("/")) -> None:
+        namespaces = [*NAMESPACES, *(["--net"] if files != pathlib.Path("/") else [])]
         self._cgroup = Cgroup()
         self._directory = pathlib.Path(tempfile.mkdtemp(prefix="idproxy-systemd-"))
         self._init = 0
         join = f'echo $$ >"{self._cgroup.path}/cgroup.procs" && exec "$@"'
         self._process = start(
-            ["bash", "-c", join, "bash", "unshare", *NAMESPACES, str(SCRIPT), str(self._directory)],
+            ["bash", "-c", join, "bash", "unshare", *namespaces, str(SCRIPT), str(self._directory), str(files)],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
             eventually(self._has_started, 60, "systemd is up")
@@ -83,10 +85,14 @@ class NestedSystemd:
                 pass  # has ended meanwhile
         raise ProcessLookupError(pid)
 
+    def in_its_network(self, *command: str) -> list[str]:
+        """The command line that runs a program of this machine there."""
+        return ["nsenter", f"--net=/proc/{self._init}/ns/net", *command]
+
     def attempt(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Runs it there."""
         enter = ["nsenter", f"--target={self._init}", "--mount", "--pid", "--uts", "--ipc",
-                 "--cgroup", "--root", "--wd"]
+                 "--cgroup", "--net", "--root", "--wd"]
         return subprocess.run([*enter, *command], capture_output=True, text=True, timeout=60,
                               check=False)
 

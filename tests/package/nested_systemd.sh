@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # Becomes process 1 of a systemd of its own: with its own processes, mounts and services, over a view
-# of this machine's files that takes all changes along when it ends. Nothing else is shared but the
-# network. nested_systemd.py starts it, in new namespaces.
+# of a system's files that takes all changes along when it ends. nested_systemd.py starts it, in new
+# namespaces.
 #
-#   nested_systemd.sh DIRECTORY      an empty directory, for the mounts
+#   nested_systemd.sh DIRECTORY FILES     DIRECTORY: an empty one, for the mounts; FILES: the system's root
 
 set -euo pipefail
 
 directory=$1
+files=$2
 root=$directory/root
 
 mount -t tmpfs tmpfs "$directory"
 mkdir "$directory"/{changes,work,root}
 mount -t overlay overlay \
-  -o "lowerdir=/,upperdir=$directory/changes,workdir=$directory/work" "$root"
+  -o "lowerdir=$files,upperdir=$directory/changes,workdir=$directory/work" "$root"
 
 mount -t proc proc "$root/proc"
 mount --bind "$root/proc/sys" "$root/proc/sys"

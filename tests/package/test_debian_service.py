@@ -1,0 +1,134 @@
+"""The Debian package where systemd runs: what it starts, restarts and stops."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from debian_package import CONFIGURATION, ROOT
+from nested_systemd import NestedSystemd
+from support.mongod import mongod_path
+from support.process import eventually, start
+
+pytestmark = pytest.mark.timeout(1800)
+
+INSERT = """
+import pymongo
+client = pymongo.MongoClient("mongodb://127.0.0.1:27117/", directConnection=True)
+client.shop.orders.insert_one({"_id": 1})
+print(client.shop.orders.find_one({"_id": 1}).get("number"))
+client.shop.orders.drop()
+"""
+
+
+@pytest.fixture
+def host(clean_root) -> Iterator[NestedSystemd]:
+    running = NestedSystemd(clean_root)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture
+def mongod(host, tmp_path) -> Iterator[None]:
+    """Where the configuration of the package expects it."""
+    process = start(host.in_its_network(
+        mongod_path(), "--dbpath", str(tmp_path), "--port", "27017", "--bind_ip", "127.0.0.1",
+        "--nounixsocket", "--logpath", str(tmp_path / "mongod.log"), "--wiredTigerCacheSizeGB", "0.25"))
+    log = tmp_path / "mongod.log"
+    try:
+        eventually(lambda: log.exists() and "Waiting for connections" in log.read_text(), 60, "mongod listens")
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def documented(section: str) -> str:
+    """The commands of a section of docs/installation.md, for root."""
+    page = (ROOT / "docs/installation.md").read_text()
+    (commands,) = re.findall(rf"(?s)\n## {section}\n\n```sh\n(.*?)```", page)
+    return re.sub(r"(?m)^sudo ", "", commands)
+
+
+def do(host: NestedSystemd, commands: str) -> str:
+    """Keeps the configuration, if it is asked."""
+    return host.run("bash", "-ec", f"yes N | {{\n{commands}}}")
+
+
+def apt(host: NestedSystemd, action: str, package: str | pathlib.Path) -> None:
+    if isinstance(package, pathlib.Path):
+        shutil.copy(package, host.root / "root")
+        package = f"/root/{package.name}"
+    host.run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "-o",
+             "Dpkg::Options::=--force-confold", action, package)
+
+
+def state(host: NestedSystemd) -> tuple[str, str]:
+    return tuple(host.attempt("systemctl", question, "mongo-idproxy").stdout.strip()
+                 for question in ("is-enabled", "is-active"))
+
+
+def number_of_insert(host: NestedSystemd) -> str:
+    """Through the proxy."""
+    return subprocess.run(host.in_its_network(sys.executable, "-c", INSERT), check=True, timeout=60,
+                          stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def test_serves_from_installation_to_removal(host, mongod, package, tmp_path):
+    output = host.root / "build/package"
+    output.mkdir(parents=True)
+    shutil.copy(package.program, output)
+    install = documented("The package")
+    assert install.startswith("scripts/package ")
+    do(host, install.partition("\n")[2])
+    assert state(host) == ("enabled", "active")
+    host.run("mongo-idproxy", "wait")
+    assert "127.0.0.1:27017" in do(host, documented("Start"))
+    assert number_of_insert(host) == "None"
+
+    configuration = host.root / CONFIGURATION
+    configuration.write_text(configuration.read_text().replace(
+        "\nrules: []\n", "\nrules: [{ns: shop.orders, field: number, strategy: counter}]\n"))
+    assert "shop.orders" in host.run("mongo-idproxy", "reload")
+    host.run("mongo-idproxy", "wait")
+    assert number_of_insert(host) == "1"
+
+    pid = host.run("systemctl", "show", "--property=MainPID", "mongo-idproxy")
+    shutil.copy(package.newer(tmp_path), host.root / "mongo-idproxy_2.0.0_amd64.deb")
+    do(host, documented("Upgrade"))
+    assert state(host) == ("enabled", "active")
+    assert host.run("systemctl", "show", "--property=MainPID", "mongo-idproxy") != pid
+    host.run("mongo-idproxy", "wait")
+    assert int(number_of_insert(host)) > 1  # by the rule, which is in the changed configuration
+
+    apt(host, "remove", "mongo-idproxy")
+    assert not host.attempt("pidof", "mongo-idproxy").stdout
+    apt(host, "purge", "mongo-idproxy")
+    assert state(host) == ("", "inactive")
+
+
+def test_a_masked_service_is_not_started(host, package):
+    """docs/installation.md: to configure it before its first start."""
+    host.run("systemctl", "mask", "mongo-idproxy")
+    apt(host, "install", package.program)
+    assert state(host) == ("masked", "inactive")
+    host.run("systemctl", "unmask", "mongo-idproxy")
+    host.run("systemctl", "enable", "--now", "mongo-idproxy")
+    assert state(host) == ("enabled", "active")
+
+
+def test_a_bad_configuration_does_not_stop_an_upgrade(host, package, tmp_path):
+    """Only the service fails, and says why."""
+    apt(host, "install", package.program)
+    (host.root / CONFIGURATION).write_text("rules: {}\n")
+    apt(host, "install", package.newer(tmp_path))
+    assert state(host) == ("enabled", "failed")
+    assert "rules: must be a list" in host.run("journalctl", "--unit=mongo-idproxy", "--output=cat", "--no-pager")

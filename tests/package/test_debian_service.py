@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import shutil
@@ -15,6 +16,7 @@ from debian_package import CONFIGURATION, ROOT
 from nested_systemd import NestedSystemd
 from support.mongod import mongod_path
 from support.process import eventually, start
+from test_package import RELEASE
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -51,11 +53,11 @@ def mongod(host, tmp_path) -> Iterator[None]:
         process.wait()
 
 
-def documented(section: str) -> str:
+def documented(section: str, block: int = 0) -> str:
     """The commands of a section of docs/installation.md, for root."""
     page = (ROOT / "docs/installation.md").read_text()
-    (commands,) = re.findall(rf"(?s)\n## {section}\n\n```sh\n(.*?)```", page)
-    return re.sub(r"(?m)^sudo ", "", commands)
+    text = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return re.findall(r"(?s)```sh\n(.*?)```", text)[block].replace("sudo ", "")
 
 
 def do(host: NestedSystemd, commands: str) -> str:
@@ -113,6 +115,25 @@ def test_serves_from_installation_to_removal(host, mongod, package, tmp_path):
     assert not host.attempt("pidof", "mongo-idproxy").stdout
     apt(host, "purge", "mongo-idproxy")
     assert state(host) == ("", "inactive")
+
+
+def test_takes_over_from_an_installation_from_source(host, package):
+    subprocess.run(["cmake", "--install", RELEASE], check=True, stdout=subprocess.DEVNULL,
+                   env={**os.environ, "DESTDIR": str(host.root)})
+    (host.root / "build/release").mkdir(parents=True)
+    shutil.copy(RELEASE / "install_manifest.txt", host.root / "build/release")
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "enable", "--now", "mongo-idproxy")
+    configuration = host.root / "usr/local" / CONFIGURATION
+    own = configuration.read_text().replace("level: info ", "level: debug ")
+    configuration.write_text(own)
+
+    do(host, documented("From source", block=1))
+    assert not host.attempt("which", "mongo-idproxy").stdout
+    apt(host, "install", package.program)
+    assert state(host) == ("enabled", "active")
+    assert (host.root / CONFIGURATION).read_text() == own
+    assert "/usr/local" not in host.run("systemctl", "show", "--property=FragmentPath,ExecStart", "mongo-idproxy")
 
 
 def test_a_masked_service_is_not_started(host, package):

@@ -71,6 +71,15 @@ def test_versions_are_the_same(package):
     assert run("dpkg-parsechangelog", "--file", ROOT / "debian/changelog", "--show-field", "Version").strip() == version
 
 
+def test_two_versions_are_refused(tmp_path):
+    for name in ("scripts", "debian"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    (tmp_path / "CMakeLists.txt").write_text("project(mongo-idproxy VERSION 99.0.0 LANGUAGES CXX\n")
+    done = subprocess.run([tmp_path / "scripts/package"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and not (tmp_path / "build").exists()
+    assert re.search(r"debian/changelog begins with version \S+, CMakeLists.txt has 99.0.0", done.stderr)
+
+
 def test_lintian_has_no_objection(package):
     """Errors and warnings fail it."""
     done = subprocess.run(["lintian", "--allow-root", "--fail-on", "error,warning", package.changes],

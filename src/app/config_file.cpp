@@ -22,6 +22,7 @@
 #include "app/terminal.hpp"
 #include "idproxy/base/input_file.hpp"
 #include "idproxy/base/owned.hpp"
+#include "idproxy/config/secret_file.hpp"
 #include "idproxy/config/seed_list.hpp"
 #include "idproxy/observability/log.hpp"
 

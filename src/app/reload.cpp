@@ -14,6 +14,7 @@
 #include "app/readiness.hpp"
 #include "idproxy/base/digest.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/config/secret_file.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/values.hpp"
 #include "idproxy/observability/log.hpp"

@@ -1,4 +1,4 @@
-#include "config/secret_file.hpp"
+#include "idproxy/config/secret_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,6 @@
 #include "idproxy/base/digest.hpp"
 #include "idproxy/base/input_file.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/config/config.hpp"
 
 namespace idproxy::config {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "config/secret_file.hpp"
+#include "idproxy/config/secret_file.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::config {

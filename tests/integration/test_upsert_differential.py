@@ -174,6 +174,9 @@ class Generator:
         count = 1 if command.startswith("find") else choose.choice([1, 1, 1, 2, 3, 5])
         names = ("q", "u") if command == "update" else ("query", "update")
         described = [self.op() if self.bulk else self.statement(names) for _ in range(count)]
+        for each in described:
+            if count > 1 and each.get(names[1]) in READING:  # what an upsert of the same command has got
+                each[names[1]] = {"$set": {"x": 1}}
         independent = count == 1 or choose.random() < 0.3
         if count > 1 and independent:
             described = [self.independent(names, 100 + i) for i in range(count)]
@@ -226,6 +229,8 @@ class Generator:
                 [True] * 12 + [False, 1, 0, 0.5, -0.0, None, "true", Decimal128("1"), Decimal128("0")])
         if names[0] == "q" and choose.random() < 0.15:
             found["multi"] = choose.random() < 0.8
+            if found[names[1]] == {"$currentDate": {"number": False}}:  # a duplicate, but for a millisecond
+                found[names[1]] = {"$set": {"x": 1}}
         if names[0] == "query":
             if choose.random() < 0.5:
                 found["new"] = True

@@ -63,11 +63,6 @@ using Look = std::function<void(const Parameters& file, const Config& config)>;
 [[nodiscard]] Loaded parse(const std::string& text, ids::Sources sources,
                            const std::string& seed_list = {}, const Look& look = {});
 
-/// A text that stays the same as long as the content of this file does, and whether every user of
-/// the host can read or write it; for a file that cannot be read, why. A path that is no regular
-/// file has its own, and is not read.
-[[nodiscard]] std::string state_of_file(const std::string& path);
-
 /// The keys whose changes from `running` to `next` need a restart and must not be applied, in the
 /// order of the default file; names only, no values. A reload can change everything else: rules,
 /// log.level, the files of listen.tls and its client_certificate, the files that upstream.uri

@@ -1,4 +1,4 @@
-#include "config/secret_file.hpp"
+#include "idproxy/config/secret_file.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>

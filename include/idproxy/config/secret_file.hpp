@@ -14,6 +14,11 @@ enum class Access {
   any,
 };
 
+/// A text that stays the same as long as the content of this file does, and whether every user of
+/// the host can read or write it; for a file that cannot be read, why. A path that is no regular
+/// file has its own, and is not read.
+[[nodiscard]] std::string state_of_file(const std::string& path);
+
 /// Why this file cannot be used, or "". Notes the file.
 [[nodiscard]] std::string fault_of_file(const std::string& path, Access access, Parameters& reader);
 

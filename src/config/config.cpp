@@ -10,12 +10,12 @@
 #include "config/endpoints.hpp"
 #include "config/names.hpp"
 #include "config/rules.hpp"
-#include "idproxy/config/secret_file.hpp"
 #include "config/tls.hpp"
 #include "config/tree.hpp"
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/base/words.hpp"
+#include "idproxy/config/secret_file.hpp"
 
 namespace idproxy::config {
 namespace {

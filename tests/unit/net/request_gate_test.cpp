@@ -495,9 +495,8 @@ TEST_P(OfEachCompressor, MustHaveBeenAgreedOn) {
 }
 
 TEST_P(OfEachCompressor, RefusesWhatMustNotBeCompressed) {
-  for (const char* name :
-       {"saslStart", "saslContinue", "getnonce", "authenticate", "createUser", "updateUser",
-        "copydbSaslStart", "copydbgetnonce", "copydb"}) {
+  for (const char* name : {"saslStart", "saslContinue", "getnonce", "authenticate", "createUser",
+                           "updateUser", "copydbSaslStart", "copydbgetnonce", "copydb"}) {
     EXPECT_EQ(seen_of(deflated(command(name))), Texts{kCompressed}) << name;
     const std::string behind =
         op_msg(sequence("x", {doc(string_field("text", std::string(6000, 'x')))}) +

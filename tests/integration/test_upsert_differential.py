@@ -293,7 +293,7 @@ def alike(documents: list[dict[str, Any]], kind: str) -> list[Any]:
     """Without assigned values, in an order that does not depend on what was sent again."""
     stripped = [without_value(each, kind) if kind != "id" and is_generated(at(each, FIELDS[kind]))
                 else each for each in documents]
-    return sorted(bare(stripped), key=repr)
+    return sorted(bare(stripped), key=lambda each: repr(sorted(each.items())))
 
 
 def of_modify(reply: Any, kind: str) -> Any:

@@ -16,7 +16,7 @@ from nested_systemd import why_impossible
 from support.cache import cached
 
 _REASON = why_impossible()
-collect_ignore = ["test_service.py", "test_debian_service.py"] if _REASON else []
+collect_ignore = ["test_service.py", "test_debian_service.py", "test_image.py"] if _REASON else []
 
 
 def pytest_report_header() -> str:

@@ -163,7 +163,7 @@ boost::system::result<std::vector<net::PassedSocket>, std::string> passed_socket
     sockets.push_back({SD_LISTEN_FDS_START + i, names[i]});
     std::free(names[i]);
   }
-  std::free(names);
+  std::free(static_cast<void*>(names));
   return sockets;
 }
 

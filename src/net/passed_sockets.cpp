@@ -33,7 +33,7 @@ bool accepts_connections(int fd) {
 
 /// Returns why there is no route for the socket, or "".
 std::string hand_out(const PassedSocket& socket, std::vector<Route>& routes) {
-  const std::string what = "the socket " + shown(socket.name) + " of the socket unit ";
+  std::string what = "the socket " + shown(socket.name) + " of the socket unit ";
   if (!accepts_connections(socket.fd)) {
     return what + "takes no connections: make it with ListenStream= and Accept=no";
   }
@@ -44,8 +44,11 @@ std::string hand_out(const PassedSocket& socket, std::vector<Route>& routes) {
     if (route.listen.key() != at.key()) continue;
     const std::string name = socket_name(route.upstream);
     if (!is_default_name(socket.name) && socket.name != name) {
-      return what + "is at " + at.text() + ", the address of the listener for " +
-             route.upstream.text() + ": write FileDescriptorName=" + name + ", or none";
+      what += "is at " + at.text() + ", the address of the listener for ";
+      return what.append(route.upstream.text())
+          .append(": write FileDescriptorName=")
+          .append(name)
+          .append(", or none");
     }
     if (route.socket >= 0) return what + "is the second one at " + at.text();
     route.socket = socket.fd;

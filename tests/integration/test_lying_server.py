@@ -726,7 +726,9 @@ class TestTheClientLeaves:
 
     @pytest.mark.parametrize("how", ["close", "reset"])
     @pytest.mark.parametrize("when", ["in_backoff", "after_the_resend"])
-    def test_it(self, server: FakeServer, proxy: Proxy, when: str, how: str):
+    def test_it(self, server: FakeServer, standalone: Mongod, start_proxy, when: str, how: str):
+        """A close looks like half a one: the proxy waits for the answer, as long as for a message."""
+        proxy = start_proxy(configuration(server, RULES, standalone, limits={"drain": "1s", "message": "2s"}))
         never: Answer = lambda request: b""
         server.expect(honest(1), never)
         client = wire.WireClient(proxy.address)

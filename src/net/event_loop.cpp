@@ -71,6 +71,11 @@ void EventLoop::poll() {
   }
 }
 
+void EventLoop::elapse(Timer::Clock::duration time) {
+  run_timers(Timer::Clock::now() + time);
+  poll();
+}
+
 /// True if there was an event.
 bool EventLoop::turn(int most_milliseconds) {
   // A handler that threw has left the events behind its own, and nobody tells of them again.
@@ -91,7 +96,7 @@ bool EventLoop::turn(int most_milliseconds) {
       static_cast<Watcher*>(event.data.ptr)->ready(event.events);
     }
   }
-  if (timers_due) run_timers();
+  if (timers_due) run_timers(Timer::Clock::now());
   if (!later_.empty()) run_later();
   return any;
 }
@@ -158,8 +163,7 @@ void EventLoop::run_posted() {
 
 // ---- timers ----------------------------------------------------------------------------------
 
-void EventLoop::run_timers() {
-  const auto now = Timer::Clock::now();
+void EventLoop::run_timers(Timer::Clock::time_point now) {
   while (!timers_.empty() && timers_.begin()->time_ <= now) {
     Timer& timer = *timers_.begin();
     timers_.erase(timers_.begin());

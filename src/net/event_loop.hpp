@@ -100,6 +100,8 @@ class EventLoop {
   void run();
   /// Handles what is due without waiting, perhaps in several turns. For tests.
   void poll();
+  /// As poll(), as if `time` had passed for the timers. For tests, which need not wait then.
+  void elapse(Timer::Clock::duration time);
 
   /// A number that changes with each turn: what is looked up once in a turn need not be looked up
   /// for each of its events.
@@ -158,7 +160,7 @@ class EventLoop {
   [[nodiscard]] PostedList take_posted();
   void wake();
   void run_posted();
-  void run_timers();
+  void run_timers(Timer::Clock::time_point now);
   void run_later();
   [[nodiscard]] bool is_over();
   void set_alarm();

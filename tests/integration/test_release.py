@@ -42,6 +42,8 @@ class Tree:
         self.root = root
         for folder in ("debian", "scripts"):
             (root / folder).mkdir()
+        for folder in ("docs", "examples"):
+            shutil.copytree(ROOT / folder, root / folder)
         for name in ("CMakeLists.txt", "CHANGELOG.md", ".gitignore", "scripts/release", "scripts/sbom"):
             shutil.copy2(ROOT / name, root / name)
         changelog = ROOT / "debian/changelog"
@@ -100,6 +102,16 @@ def test_the_version_is_set(released):
     tree, _ = released
     assert f"project(mongo-idproxy VERSION {NEXT} LANGUAGES" in tree.text("CMakeLists.txt")
     assert tree.git("status", "--porcelain") == ""
+
+
+def test_docs_and_examples_name_its_image(released):
+    tree, _ = released
+    named = {path: set(re.findall(r"mongo-idproxy:(\d+\.\d+\.\d+)", path.read_text()))
+             for folder in ("docs", "examples") for path in (tree.root / folder).rglob("*") if path.is_file()
+             and path.suffix in (".md", ".yaml")}
+    named = {str(path.relative_to(tree.root)): versions for path, versions in named.items() if versions}
+    assert {"docs/containers.md", "examples/compose/compose.yaml", "examples/kubernetes/sidecar.yaml"} <= {*named}
+    assert all(versions == {NEXT} for versions in named.values()), named
 
 
 def test_unreleased_becomes_the_release(released):

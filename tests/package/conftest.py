@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 
 import pytest
 
-from debian_package import DEPENDENCIES, ROOT, Package
+from debian_package import DEPENDENCIES, ROOT, Package, codename, make_root
 from nested_systemd import why_impossible
 from support.cache import cached
 
@@ -38,17 +37,10 @@ def package(tmp_path_factory) -> Package:
 def clean_root(package) -> pathlib.Path:
     """A Debian as small as it can be that has systemd, what autopkgtest wants, and what the package depends
     on. Not to be changed: it is made once, and then again when the dependencies change."""
-    release = dict(re.findall(r'(?m)^(\w+)="?(.*?)"?$', pathlib.Path("/etc/os-release").read_text()))
-    sources = [path for path in ("/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources")
-               if pathlib.Path(path).exists()]
-
     packages = ",".join(["systemd", "apt-utils", *package.depends_on()])
 
     def fill(directory: pathlib.Path) -> None:
         shutil.rmtree(directory / "root", ignore_errors=True)
-        subprocess.run(
-            ["mmdebstrap", "--quiet", "--variant=apt", "--dpkgopt=force-unsafe-io",
-             f"--include={packages}",
-             release["VERSION_CODENAME"], directory / "root", *sources], check=True)
+        make_root(directory / "root", "--variant=apt", f"--include={packages}")
 
-    return cached("debian", fill, release["VERSION_CODENAME"], packages, *map(package.field, DEPENDENCIES)) / "root"
+    return cached("debian", fill, codename(), packages, *map(package.field, DEPENDENCIES)) / "root"

@@ -38,5 +38,19 @@ class Package:
         return directory / "newer.deb"
 
 
+def codename() -> str:
+    """Of this machine's Debian."""
+    return re.search(r"(?m)^VERSION_CODENAME=(\w+)", pathlib.Path("/etc/os-release").read_text())[1]
+
+
+def make_root(directory: pathlib.Path, *options: str) -> pathlib.Path:
+    """A Debian in there, from where this machine has its own."""
+    sources = [path for path in ("/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources")
+               if pathlib.Path(path).exists()]
+    subprocess.run(["mmdebstrap", "--quiet", "--dpkgopt=force-unsafe-io", *options, codename(), directory, *sources],
+                   check=True)
+    return directory
+
+
 def _output(*command: str | pathlib.Path) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()

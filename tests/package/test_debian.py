@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from debian_package import CONFIGURATION, ROOT, Package
+from debian_package import CONFIGURATION, ROOT, Package, make_root
 from test_package import RELEASE, run
 
 pytestmark = pytest.mark.timeout(1800)  # it is built here, perhaps without any help of ccache
@@ -179,3 +179,27 @@ def test_is_built_the_same_way_everywhere(package, tmp_path):
     again = Package(tmp_path / "again")
     for one, other in ((package.program, again.program), (package.symbols, again.symbols)):
         assert one.read_bytes() == other.read_bytes(), one.name
+
+
+# A mount namespace of its own, so that nothing stays mounted.
+IN_A_MACHINE = """mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && mount -t tmpfs tmpfs "$1/tmp" &&
+exec chroot "$1" /root/mongo-idproxy/scripts/quickstart --once"""
+
+
+@pytest.mark.full  # it installs a compiler, and compiles everything
+def test_the_quick_start_on_a_bare_machine(tmp_path):
+    """It installs all that it needs: here on a Debian that has no more than apt and a clone."""
+    root = make_root(tmp_path / "root", "--variant=minbase", "--include=ca-certificates")
+    run("git", "clone", "--quiet", ROOT, root / "root/mongo-idproxy")
+    # How this machine reaches the network.
+    for name in ("resolv.conf", "hosts", "pip.conf", "ssl/certs/ca-certificates.crt"):
+        if (pathlib.Path("/etc") / name).exists():
+            shutil.copy(pathlib.Path("/etc") / name, root / "etc" / name)
+    shutil.copytree("/etc/apt/apt.conf.d", root / "etc/apt/apt.conf.d", dirs_exist_ok=True)
+    network = {name: value for name, value in os.environ.items()
+               if name.lower().endswith("_proxy") or name.startswith("PIP_")}
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", IN_A_MACHINE, "sh", root], capture_output=True, text=True, check=False,
+        env={**network, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "number: 1004" in done.stdout

@@ -118,9 +118,8 @@ void Collections::take_over(Collection known, const std::vector<WatchedRule>& be
       fills_due_ = std::min(fills_due_, now);
     } else {
       Numbers& added = numbers(known, wanted.field, now);
-      const auto counted =
-          found == all_numbers.end() ? std::nullopt : found->fill->seen().documents;
-      if (counted) added.fill->counted(*counted);
+      if (found == all_numbers.end()) continue;
+      if (const auto counted = found->fill->seen().documents) added.fill->counted(*counted);
     }
   }
   if (known.guards.empty() && known.numbers.empty()) return;

@@ -24,6 +24,7 @@ function(split)
   endif()
   file(CHMOD "${symbols}" PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
   message(STATUS "Installing: ${symbols}")
+  set(CMAKE_INSTALL_MANIFEST_FILES "${CMAKE_INSTALL_MANIFEST_FILES};${symbols}" PARENT_SCOPE)
 endfunction()
 
 split()

@@ -192,7 +192,7 @@ class TestStatus:
     def test_summary(self, config, proxy_like):
         result = run("status", "--config", config(proxy_like.address))
         assert result.returncode == 0 and not result.stderr
-        assert result.stdout.startswith("mongo-idproxy 0.1.0, ready, up 2 h 10 min, pid 4711\n")
+        assert result.stdout.startswith("mongo-idproxy 0.2.0, ready, up 2 h 10 min, pid 4711\n")
         for text in ("Nothing is wrong", "127.0.0.1:27017  PRIMARY", "shop.orders  number", "10,000"):
             assert text in result.stdout
         assert "\x1b" not in result.stdout
@@ -333,7 +333,7 @@ class TestWatch:
         screens = output.split("\x1b[H")[1:]
         assert len(screens) >= 2
         for screen in screens:
-            assert "mongo-idproxy 0.1.0" in screen and screen.count("\n") < 24
+            assert "mongo-idproxy 0.2.0" in screen and screen.count("\n") < 24
 
     def test_tables_and_documents(self, proxy_like):
         for option, begin in (("--clients", "Clients\n"), ("--json", "{")):

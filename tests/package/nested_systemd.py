@@ -89,12 +89,14 @@ class NestedSystemd:
         """The command line that runs a program of this machine there."""
         return ["nsenter", f"--net=/proc/{self._init}/ns/net", *command]
 
+    def entering(self) -> list[str]:
+        """What comes before a command that runs there."""
+        return ["nsenter", f"--target={self._init}", "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--net",
+                "--root", "--wd"]
+
     def attempt(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Runs it there."""
-        enter = ["nsenter", f"--target={self._init}", "--mount", "--pid", "--uts", "--ipc",
-                 "--cgroup", "--net", "--root", "--wd"]
-        return subprocess.run([*enter, *command], capture_output=True, text=True, timeout=60,
-                              check=False)
+        return subprocess.run([*self.entering(), *command], capture_output=True, text=True, timeout=60, check=False)
 
     def run(self, *command: str) -> str:
         """Runs it there; it must succeed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -153,3 +154,61 @@ def test_a_bad_configuration_does_not_stop_an_upgrade(host, package, tmp_path):
     apt(host, "install", package.newer(tmp_path))
     assert state(host) == ("enabled", "failed")
     assert "rules: must be a list" in host.run("journalctl", "--unit=mongo-idproxy", "--output=cat", "--no-pager")
+
+
+# ssh and scp, to a host that has no sudo.
+SSH = """#!/bin/bash
+shift
+if [[ $1 == sudo ]]; then shift; fi
+exec $ENTER "$@"
+"""
+SCP = """#!/bin/bash
+to=${@: -1}
+cp "${@:2:$#-2}" "$HOST_ROOT${to#*:}"
+"""
+
+
+def install_plainly(host: NestedSystemd, directory: pathlib.Path, package: pathlib.Path, configuration: str
+                    ) -> subprocess.CompletedProcess[str]:
+    """By examples/plain, with a secret."""
+    programs = directory / "programs"
+    programs.mkdir(exist_ok=True)
+    for name, text in (("ssh", SSH), ("scp", SCP)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    (directory / "new.yaml").write_text(configuration)
+    (directory / "secret").write_text("mongodb://127.0.0.1:27017/")
+    done = subprocess.run(
+        [ROOT / "examples/plain/install", package, directory / "new.yaml", directory / "secret", "--", "app1"],
+        capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "ENTER": shlex.join(host.entering()),
+             "HOST_ROOT": str(host.root)})
+    assert not [*(host.root / "tmp").glob("tmp.*")], "no secret stays behind"
+    return done
+
+
+def test_the_plain_installation(host, mongod, package, tmp_path):
+    rules = ("id_store: {uri_file: '${CREDENTIALS_DIRECTORY}/store-uri'}\n"
+             "rules: [{ns: shop.orders, field: number, strategy: counter}]\n")
+    done = install_plainly(host, tmp_path, package.program, rules)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert state(host) == ("enabled", "active")
+    assert number_of_insert(host) == "1"
+    assert host.run("stat", "--format=%a %U", "/etc/mongo-idproxy/store-uri") == "600 root\n"
+
+    def running() -> tuple[str, str]:
+        return (host.run("systemctl", "show", "--property=MainPID", "mongo-idproxy"),
+                host.run("dpkg-query", "--show", "mongo-idproxy"))
+
+    before = running()
+    newer = package.newer(tmp_path)  # with another default configuration, of which dpkg asks
+    done = install_plainly(host, tmp_path, newer, "rulez: []\n")
+    assert done.returncode == 78 and "rulez" in done.stderr, done.stdout + done.stderr
+    assert running() == before and host.run("cat", f"/{CONFIGURATION}") == rules
+
+    done = install_plainly(host, tmp_path, newer, f"# the second\n{rules}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (pid, version), (old_pid, old_version) = running(), before
+    assert pid != old_pid and version == old_version.strip() + "+1"
+    assert host.run("cat", f"/{CONFIGURATION}") == f"# the second\n{rules}"
+    assert int(number_of_insert(host)) > 1

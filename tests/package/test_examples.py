@@ -172,52 +172,10 @@ class TestCompose:
 
 
 class TestPlain:
-    """With hosts that are this machine, and of whose system nothing changes."""
-
-    SCRIPT = EXAMPLES / "plain" / "install"
-    STUB = """#!/bin/bash
-name=${0##*/}
-case $name in
-  ssh) shift; if [[ $1 == mktemp ]]; then mktemp -d "$STAGE/host.XXXX"; exit; fi; exec "$@" ;;
-  scp) printf '%s\\n' "$*" >>"$STAGE/calls"; to=${*: -1}; cp "${@:2:$#-2}" "${to#*:}"; exit ;;
-  sudo) exec "$@" ;;
-  mongo-idproxy) if [[ $1 == check ]]; then "$PROGRAM" "$@" || exit; fi ;;
-esac
-printf '%s\\n' "$name $*" >>"$STAGE/calls"
-"""
-
-    def install(self, stage: pathlib.Path, config: str, hosts: list[str]
-                ) -> tuple[int, list[str]]:
-        stubs = stage / "bin"
-        stubs.mkdir()
-        for name in ("ssh", "scp", "sudo", "apt-get", "install", "systemctl", "mongo-idproxy"):
-            (stubs / name).write_text(self.STUB)
-            (stubs / name).chmod(0o755)
-        (stage / "new.yaml").write_text(config)
-        (stage / "mongo-idproxy.deb").touch()
-        (stage / "store").write_text("mongodb://h")
-        result = run(self.SCRIPT, stage / "mongo-idproxy.deb", stage / "new.yaml", stage / "store", "--", *hosts,
-                     PATH=f"{stubs}:{os.environ['PATH']}", STAGE=str(stage), PROGRAM=str(binary()))
-        assert not list(stage.glob("host.*")), "no secret stays behind"
-        return result.returncode, (stage / "calls").read_text().splitlines()
-
-    def test_installs_on_each_host(self, tmp_path: pathlib.Path):
-        code, calls = self.install(tmp_path, "rules: [{ns: a.b, field: c, strategy: uuid}]\n", ["one", "two"])
-        assert code == 0
-        done = [call.split()[0] for call in calls if not call.startswith("-q")]
-        of_one = ["apt-get", "install", "mongo-idproxy", "install", "systemctl", "systemctl", "mongo-idproxy"]
-        assert done == of_one * 2
-        assert "install -m 0600 store /etc/mongo-idproxy/store-uri" in calls
-        assert "install -m 0644 new.yaml /etc/mongo-idproxy/mongo-idproxy.yaml" in calls
-        assert calls[-1] == "mongo-idproxy wait --max 1m"
-
-    def test_leaves_the_service_alone_if_the_configuration_has_faults(self, tmp_path: pathlib.Path):
-        code, calls = self.install(tmp_path, "rulez: []\n", ["one", "two"])
-        assert code == 78
-        assert not [call for call in calls if "systemctl" in call or "0644" in call or "two:" in call]
+    """What it does on a host: test_debian_service.py."""
 
     def test_says_how_it_is_called(self):
-        result = run(self.SCRIPT)
+        result = run(EXAMPLES / "plain" / "install")
         assert result.returncode == 64 and "install PACKAGE CONFIGURATION" in result.stderr
 
 

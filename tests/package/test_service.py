@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -172,7 +173,7 @@ def test_socket_activation(service, coll):
     systemd, unit = service.systemd, service.systemd.root / "etc/systemd/system/mongo-idproxy.socket"
     service.start(rules=rule(coll, 9))
     copy, *commands = commands_of("socket-activation.md")
-    systemd.run(*copy.split())
+    systemd.run(*copy.replace("/usr/share/", "/usr/local/share/").split())  # from source
     unit.write_text(unit.read_text().replace("27117", str(service.port)))
     for command in commands:
         systemd.run(*command.split())
@@ -187,7 +188,19 @@ def test_socket_activation(service, coll):
     assert connected and digits_of_next(service, coll) > 5
     service.stop()
     assert digits_of_next(service, coll) > 5  # it has been started again
-    systemd.run("systemctl", "stop", "mongo-idproxy.socket", "mongo-idproxy")
+
+    page = (ROOT / "docs/socket-activation.md").read_text()
+    (stop, mended) = re.findall(r"`sudo (systemctl (?:stop|start) [^`]+)`", page)
+    service.configure(rules="{}")
+    systemd.attempt("systemctl", "restart", "mongo-idproxy")
+    with contextlib.suppress(OSError):
+        while True:  # until systemd has tried often enough
+            socket.create_connection(("127.0.0.1", service.port), 30).close()
+    service.configure(rules=rule(coll, 9))
+    systemd.run(*mended.split())
+    assert digits_of_next(service, coll) > 5
+
+    systemd.run(*stop.split())
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", service.port), 30)
     systemd.run("systemctl", "disable", "mongo-idproxy.socket")

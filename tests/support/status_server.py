@@ -17,7 +17,7 @@ def healthy(**more: Any) -> dict[str, Any]:
     """A document of a proxy with one server, one rule and one client, of which nothing is wrong."""
     limit = {"current": 1, "most": 4, "most_lately": 2, "limit": None}
     return {
-        "version": "0.1.0", "commit": "abc123def456", "pid": 4711, "phase": "ready", "now": NOW,
+        "version": "0.2.0", "commit": "abc123def456", "pid": 4711, "phase": "ready", "now": NOW,
         "started": NOW - 7_800,
         "configuration": {"file": "/etc/mongo-idproxy/mongo-idproxy.yaml", "hash": "0123456789ab",
                           "read": NOW - 7_800, "reloads": {"succeeded": 0, "failed": 0},

@@ -47,7 +47,12 @@ def numbered(count: int, start: int = 0) -> list[dict[str, Any]]:
 
 def insert(client: wire.WireClient, ns: str, documents: list[Any], more: dict[str, Any],
            ordered: bool = True) -> dict[str, Any]:
-    return client.call(insert_message(ns, documents, ordered, more=more))
+    """Again, as drivers do, if the proxy has not had its numbers in time, as from a slow server."""
+    for _ in range(10):
+        reply = client.call(insert_message(ns, documents, ordered, more=more))
+        if "NoWritesPerformed" not in reply.get("errorLabels", []):
+            break
+    return reply
 
 
 def stored(mongod: Mongod, ns: str) -> dict[Any, Any]:

@@ -203,7 +203,7 @@ def test_the_plain_installation(host, mongod, package, tmp_path):
     before = running()
     newer = package.newer(tmp_path)  # with another default configuration, of which dpkg asks
     done = install_plainly(host, tmp_path, newer, "rulez: []\n")
-    assert done.returncode == 78 and "rulez" in done.stderr, done.stdout + done.stderr
+    assert done.returncode == 78 and "rulez" in done.stdout, done.stdout + done.stderr
     assert running() == before and host.run("cat", f"/{CONFIGURATION}") == rules
 
     done = install_plainly(host, tmp_path, newer, f"# the second\n{rules}")

@@ -209,6 +209,6 @@ def test_the_plain_installation(host, mongod, package, tmp_path):
     done = install_plainly(host, tmp_path, newer, f"# the second\n{rules}")
     assert done.returncode == 0, done.stdout + done.stderr
     (pid, version), (old_pid, old_version) = running(), before
-    assert pid != old_pid and version == old_version.strip() + "+1"
+    assert pid != old_pid and version == old_version.replace("\n", "+1\n")
     assert host.run("cat", f"/{CONFIGURATION}") == f"# the second\n{rules}"
     assert int(number_of_insert(host)) > 1

@@ -170,7 +170,7 @@ cp "${@:2:$#-2}" "$HOST_ROOT${to#*:}"
 
 def install_plainly(host: NestedSystemd, directory: pathlib.Path, package: pathlib.Path, configuration: str
                     ) -> subprocess.CompletedProcess[str]:
-    """By examples/plain, with a secret."""
+    """By examples/plain, with a secret, on two hosts that are one."""
     programs = directory / "programs"
     programs.mkdir(exist_ok=True)
     for name, text in (("ssh", SSH), ("scp", SCP)):
@@ -179,11 +179,13 @@ def install_plainly(host: NestedSystemd, directory: pathlib.Path, package: pathl
     (directory / "new.yaml").write_text(configuration)
     (directory / "secret").write_text("mongodb://127.0.0.1:27017/")
     done = subprocess.run(
-        [ROOT / "examples/plain/install", package, directory / "new.yaml", directory / "secret", "--", "app1"],
+        [ROOT / "examples/plain/install", package, directory / "new.yaml", directory / "secret", "--",
+         "app1", "app2"],
         capture_output=True, text=True, timeout=300, check=False,
         env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "ENTER": shlex.join(host.entering()),
              "HOST_ROOT": str(host.root)})
     assert not [*(host.root / "tmp").glob("tmp.*")], "no secret stays behind"
+    assert "=== app1\n" in done.stdout and ("=== app2\n" in done.stdout) == (done.returncode == 0)
     return done
 
 

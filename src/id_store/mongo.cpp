@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "id_store/library.hpp"
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"

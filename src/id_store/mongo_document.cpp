@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/id_store/mongo.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/builder.hpp"
 
 namespace idproxy::ids {

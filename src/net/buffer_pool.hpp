@@ -9,7 +9,7 @@
 #include <new>
 #include <utility>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/base/spares.hpp"
 #include "net/event_loop.hpp"
 

@@ -10,8 +10,8 @@
 
 #include "idproxy/net/client_statistics.hpp"
 #include "idproxy/observability/log.hpp"
-#include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/exchange.hpp"
+#include "idproxy/rewrite/memory.hpp"
 #include "net/connector.hpp"
 #include "net/direction.hpp"
 #include "net/ending.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "net/buffer_pool.hpp"
 #include "net/out_queue.hpp"
 #include "net/stream.hpp"

@@ -2,7 +2,7 @@
 
 #include "idproxy/rewrite/command.hpp"
 #include "idproxy/rewrite/reply.hpp"
-#include "idproxy/wire/msg_header.hpp"
+#include "idproxy/wire/messages.hpp"
 
 namespace idproxy::net {
 namespace {

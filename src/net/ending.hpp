@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 
 /// Decides how a connection ends: while its thread is draining, or if its server cannot be reached.
 /// No sockets.

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/wire/compression.hpp"
 
 namespace idproxy::net {

@@ -14,7 +14,6 @@
 #include "idproxy/rewrite/exchange.hpp"
 #include "net/budget.hpp"
 #include "net/buffer_pool.hpp"
-#include "net/deadlines.hpp"
 #include "net/directory.hpp"
 #include "net/event_loop.hpp"
 #include "net/file_descriptor.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/wire/patched_message.hpp"
 #include "net/stream.hpp"
 

@@ -3,8 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "idproxy/wire/frame_reader.hpp"
-#include "idproxy/wire/reply_ledger.hpp"
+#include "idproxy/wire/messages.hpp"
 #include "net/inflation.hpp"
 
 namespace idproxy::net {

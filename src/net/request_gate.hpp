@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "idproxy/rewrite/classify.hpp"
-#include "idproxy/wire/frame_reader.hpp"
+#include "idproxy/wire/messages.hpp"
 #include "net/budget.hpp"
 #include "net/inflation.hpp"
 

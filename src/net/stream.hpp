@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/net/tls.hpp"
 #include "net/event_loop.hpp"
 #include "net/file_descriptor.hpp"

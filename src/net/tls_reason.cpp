@@ -7,7 +7,7 @@
 #include <array>
 #include <string_view>
 
-#include "idproxy/wire/msg_header.hpp"
+#include "idproxy/wire/messages.hpp"
 #include "net/tls_session.hpp"
 
 namespace idproxy::net::tls {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/net/tls.hpp"
 #include "net/openssl.hpp"
 

@@ -8,7 +8,7 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 #include "rewrite/bulk_write.hpp"
-#include "rewrite/reply_frame.hpp"
+#include "rewrite/own_message.hpp"
 #include "rewrite/upsert_command.hpp"
 
 namespace idproxy::rewrite {

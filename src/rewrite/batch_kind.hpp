@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/ids/reservations.hpp"
+#include "idproxy/rewrite/memory.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
-#include "idproxy/rewrite/workspace.hpp"
 #include "idproxy/rewrite/write.hpp"
 
 /// What differs between the kinds of write commands.

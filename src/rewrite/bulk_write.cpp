@@ -12,9 +12,8 @@
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/given_values.hpp"
-#include "rewrite/own_command.hpp"
+#include "rewrite/own_message.hpp"
 #include "rewrite/part_frame.hpp"
-#include "rewrite/reply_frame.hpp"
 #include "rewrite/upsert_command.hpp"
 #include "rewrite/upsert_edit.hpp"
 

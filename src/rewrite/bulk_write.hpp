@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/rewrite/insert.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/write.hpp"

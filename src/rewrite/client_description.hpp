@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "idproxy/rewrite/command.hpp"
-#include "idproxy/rewrite/connection_memory.hpp"
+#include "idproxy/rewrite/memory.hpp"
 
 /// Reads who a client says it is. Nothing here is checked by the server before it is shown: names
 /// are for operators, and grant nothing.

@@ -10,7 +10,7 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
-#include "rewrite/own_command.hpp"
+#include "rewrite/own_message.hpp"
 
 namespace idproxy::rewrite {
 

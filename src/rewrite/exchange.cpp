@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "idproxy/rewrite/connection_memory.hpp"
+#include "idproxy/rewrite/memory.hpp"
 
 namespace idproxy::rewrite {
 namespace {

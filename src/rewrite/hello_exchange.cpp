@@ -2,9 +2,9 @@
 #include <optional>
 #include <utility>
 
-#include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/hello.hpp"
+#include "idproxy/rewrite/memory.hpp"
 #include "rewrite/client_description.hpp"
 
 namespace idproxy::rewrite {

@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
-#include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/insert.hpp"
+#include "idproxy/rewrite/memory.hpp"
 #include "idproxy/rewrite/next_request.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/write.hpp"
-#include "rewrite/own_command.hpp"
-#include "rewrite/reply_frame.hpp"
+#include "rewrite/own_message.hpp"
 
 namespace idproxy::rewrite {
 namespace {

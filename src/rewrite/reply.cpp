@@ -11,7 +11,7 @@
 #include "idproxy/wire/checksum.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/op_query.hpp"
-#include "rewrite/reply_frame.hpp"
+#include "rewrite/own_message.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -77,24 +77,6 @@ bool may_repeat_write(const Command& command) {
 }
 
 }  // namespace
-
-ReplyFrame::ReplyFrame(Buffer& out, std::int32_t request_id, std::int32_t response_to,
-                       bool checksum)
-    : out_(out), start_(out.size()), checksum_(checksum) {
-  std::uint8_t* at = out.extend(wire::kSectionsOffset + 1);
-  wire::write_header(at, {0, request_id, response_to, wire::OpCode::msg});
-  store_u32(at + wire::kFlagsOffset, checksum ? wire::flag::kChecksumPresent : 0);
-  at[wire::kSectionsOffset] = 0;
-}
-
-void ReplyFrame::close() {
-  const std::size_t size = out_.size() - start_ + (checksum_ ? 4 : 0);
-  store_i32(out_.data() + start_, static_cast<std::int32_t>(size));
-  if (!checksum_) return;
-  wire::Checksum checksum;
-  checksum.add(out_.view().subspan(start_));
-  store_u32(out_.extend(4), checksum.value());
-}
 
 std::string_view code_name(ErrorCode code) {
   using enum ErrorCode;

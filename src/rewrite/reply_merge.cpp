@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
-#include "rewrite/reply_frame.hpp"
+#include "rewrite/own_message.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <unordered_map>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/base/random.hpp"
 #include "idproxy/rewrite/rules.hpp"
 

@@ -7,8 +7,7 @@
 #include <variant>
 
 #include "idproxy/bson/builder.hpp"
-#include "rewrite/own_command.hpp"
-#include "rewrite/reply_frame.hpp"
+#include "rewrite/own_message.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/base/random.hpp"
 #include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/duplicates.hpp"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/rewrite/write.hpp"
 #include "idproxy/wire/patched_message.hpp"
 #include "rewrite/upsert_statement.hpp"

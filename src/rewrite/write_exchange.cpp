@@ -7,8 +7,8 @@
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/builder.hpp"
-#include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/given_values.hpp"
+#include "idproxy/rewrite/memory.hpp"
 #include "rewrite/batch.hpp"
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/upsert_command.hpp"

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "idproxy/base/buffer.hpp"
 #include "idproxy/base/bytes.hpp"
 
 /// What the fuzz targets share.

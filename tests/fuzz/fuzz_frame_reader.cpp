@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "idproxy/rewrite/classify.hpp"
-#include "idproxy/wire/frame_reader.hpp"
+#include "idproxy/wire/messages.hpp"
 #include "support/rule_set.hpp"
 
 namespace {

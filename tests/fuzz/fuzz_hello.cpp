@@ -5,7 +5,7 @@
 #include <string>
 
 #include "fuzz.hpp"
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/rewrite/topology.hpp"
 

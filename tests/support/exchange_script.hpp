@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/rewrite/connection_memory.hpp"
 #include "idproxy/rewrite/exchange.hpp"
+#include "idproxy/rewrite/memory.hpp"
 #include "support/action_kind.hpp"
 #include "support/fake_clock.hpp"
 #include "support/replies.hpp"

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::bson {

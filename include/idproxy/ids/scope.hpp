@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "idproxy/base/buffer.hpp"
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/elements.hpp"
 

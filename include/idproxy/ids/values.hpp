@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/error.hpp"
 

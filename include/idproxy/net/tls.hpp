@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/base/buffer.hpp"
 #include "idproxy/base/bytes.hpp"
 
 /// TLS 1.2 and 1.3 as a transformation of bytes: without sockets, threads, or a clock other than

@@ -8,7 +8,7 @@
 
 #include "idproxy/rewrite/request.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "idproxy/wire/msg_header.hpp"
+#include "idproxy/wire/messages.hpp"
 
 namespace idproxy::rewrite {
 

@@ -9,7 +9,7 @@
 #include "idproxy/rewrite/action.hpp"
 #include "idproxy/rewrite/context.hpp"
 #include "idproxy/rewrite/conversation.hpp"
-#include "idproxy/rewrite/workspace.hpp"
+#include "idproxy/rewrite/memory.hpp"
 #include "idproxy/rewrite/write_exchange.hpp"
 
 namespace idproxy::rewrite {

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <optional>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/ids/guard.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/statements.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/ids/error.hpp"
 #include "idproxy/wire/op_msg.hpp"
 

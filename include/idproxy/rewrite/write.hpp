@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/reply.hpp"

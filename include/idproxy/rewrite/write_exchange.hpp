@@ -9,7 +9,6 @@
 #include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/draw_stage.hpp"
 #include "idproxy/rewrite/guard_stage.hpp"
-#include "idproxy/rewrite/steps.hpp"
 
 namespace idproxy::rewrite {
 

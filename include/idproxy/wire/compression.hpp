@@ -7,8 +7,8 @@
 #include <optional>
 #include <string_view>
 
-#include "idproxy/base/buffer.hpp"
-#include "idproxy/wire/msg_header.hpp"
+#include "idproxy/base/bytes.hpp"
+#include "idproxy/wire/messages.hpp"
 
 namespace idproxy::wire {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "idproxy/wire/msg_header.hpp"
+#include "idproxy/wire/messages.hpp"
 
 namespace idproxy::wire {
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "idproxy/base/buffer.hpp"
-#include "idproxy/wire/msg_header.hpp"
+#include "idproxy/base/bytes.hpp"
+#include "idproxy/wire/messages.hpp"
 
 namespace idproxy::wire {
 

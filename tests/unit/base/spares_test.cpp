@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 
 namespace idproxy {
 namespace spares_test {

@@ -100,7 +100,9 @@ TEST(Schema, HasTheKeysThatTheReaderAsksFor) {
   for (const KeyInUse& each : read) {
     ASSERT_TRUE(keys.contains(each.key)) << each.key;
     const json::value* fallback = keys.at(each.key)->if_contains("default");
-    if (fallback != nullptr) EXPECT_EQ(*fallback, each.value) << each.key;
+    if (fallback != nullptr) {
+      EXPECT_EQ(*fallback, each.value) << each.key;
+    }
   }
 }
 
@@ -214,8 +216,8 @@ INSTANTIATE_TEST_SUITE_P(
              R"({"type": ["object", "null"], "propertyNames": {"pattern": "^[^.$][^.]*$"},
                  "additionalProperties": {"type": ["string", "integer", "boolean", "null"]},
                  "default": {}})"}),
-    [](const auto& info) {
-      std::string name = info.param.key;
+    [](const auto& test) {
+      std::string name = test.param.key;
       for (char& c : name) {
         if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
       }

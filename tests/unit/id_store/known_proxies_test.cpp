@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 
 namespace idproxy::id_store {
 namespace known_proxies_test {

@@ -1028,7 +1028,7 @@ TEST(ConnectionPair, DoesNoMoreThanItsClientHadAskedForWhenItLeft) {
     World whole(script.rules);
     script.play(whole);
     for (std::size_t at = 0; at < whole.events; ++at) {
-      for (const auto [when, how] : kWays) {
+      for (const auto& [when, how] : kWays) {
         SCOPED_TRACE(script.name + std::string(how == How::closes ? ", closes" : ", finishes") +
                      (when == Leaves::before ? " before" : " with") + " event " +
                      std::to_string(at));

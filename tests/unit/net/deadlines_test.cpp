@@ -1,4 +1,4 @@
-#include "net/deadlines.hpp"
+#include "net/event_loop.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/plan_fields.hpp"
+#include "idproxy/rewrite/insert.hpp"
 
 #include <gtest/gtest.h>
 

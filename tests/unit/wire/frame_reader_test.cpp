@@ -1,4 +1,4 @@
-#include "idproxy/wire/frame_reader.hpp"
+#include "idproxy/wire/messages.hpp"
 
 #include <gtest/gtest.h>
 

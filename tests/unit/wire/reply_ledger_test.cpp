@@ -1,4 +1,4 @@
-#include "idproxy/wire/reply_ledger.hpp"
+#include "idproxy/wire/messages.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/connection_memory.hpp"
+#include "idproxy/rewrite/memory.hpp"
 
 #include <algorithm>
 

@@ -1,16 +1,30 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
-#include "idproxy/base/buffer.hpp"
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/patched_message.hpp"
-#include "rewrite/reply_frame.hpp"
 
+/// The messages that the proxy writes itself.
 namespace idproxy::rewrite {
+
+/// Appends an OP_MSG with one body. The constructor appends the header, the flags and the section's
+/// kind; the caller then appends the document; close() sets the length and adds the checksum.
+class ReplyFrame {
+ public:
+  ReplyFrame(Buffer& out, std::int32_t request_id, std::int32_t response_to, bool checksum);
+  void close();
+
+ private:
+  Buffer& out_;
+  std::size_t start_;
+  bool checksum_;
+};
 
 /// A command of the proxy's own on a client's connection, beside the client's message: with a
 /// checksum if that has one, and with some of its fields.

@@ -106,12 +106,12 @@ class Load:
 
 
 @contextmanager
-def restarting(start: Callable[[], Proxy], port: int) -> Iterator[Load]:
+def restarting(start: Callable[[], Proxy], port: int, times: int) -> Iterator[Load]:
     proxy = start()
     try:
         with Load(port) as load:
             load.await_progress()
-            for _ in range(RESTARTS):
+            for _ in range(times):
                 proxy.stop()
                 proxy = start()
                 load.await_progress()
@@ -123,7 +123,7 @@ def restarting(start: Callable[[], Proxy], port: int) -> Iterator[Load]:
 @pytest.mark.timeout(3600 if FULL else 300)
 def test_restarts_refuse_nobody(standalone, config, port, record):
     with listening(("127.0.0.1", port)) as passed:
-        with restarting(lambda: activated(config, [passed]), port) as load:
+        with restarting(lambda: activated(config, [passed]), port, RESTARTS) as load:
             pass
     for what, count in [*load.connects.items(), *load.inserts.items()]:
         record(f"{RESTARTS} restarts: {what}", count)
@@ -137,7 +137,7 @@ def test_restarts_refuse_nobody(standalone, config, port, record):
 
 def test_without_it_they_do(config, port):
     """What the test above would see."""
-    with restarting(lambda: Proxy(config), port) as load:
+    with restarting(lambda: Proxy(config), port, 5) as load:
         pass
     assert load.connects["refused"]
 

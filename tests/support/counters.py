@@ -74,7 +74,7 @@ class Load:
 
     where(): the address to insert at; asked again whenever a connection is lost, or the server is
     not the primary. Other replies that are not success are failures, unless `excused` says no, or
-    they are the first few of a store that stood still for longer than a counter waits.
+    they are the first `refusals` of a store that stood still for longer than a counter waits.
     """
 
     where: list[Callable[[], str]]  # for each client
@@ -83,6 +83,7 @@ class Load:
     more: dict[str, Any] = field(default_factory=dict)
     excused: Callable[[dict[str, Any]], bool] = lambda reply: False
     fields: dict[str, Any] = field(default_factory=dict)  # more, of every document
+    refusals: int = 5
     acknowledged: list[tuple[int, list[int]]] = field(default_factory=list)
     replies: list[dict[str, Any]] = field(default_factory=list)
     failures: list[Any] = field(default_factory=list)
@@ -152,7 +153,7 @@ class Load:
             return False
         if self.excused(reply):
             return True
-        if codes != {_HOST_UNREACHABLE} or next(self._unavailable) > 5:
+        if codes != {_HOST_UNREACHABLE} or next(self._unavailable) > self.refusals:
             self._failed(reply)
         return True
 

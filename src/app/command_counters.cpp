@@ -52,7 +52,7 @@ class CountersCommand {
 
  private:
   [[nodiscard]] std::optional<CounterView> look_at(std::size_t index) {
-    auto stored = store_.look(counters_[index]);
+    auto stored = store_.read(counters_[index]);
     if (stored) return CounterView{names_[index], counters_[index], *std::move(stored)};
     tell(stored.error().reason);
     return std::nullopt;

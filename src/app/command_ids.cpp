@@ -137,7 +137,7 @@ NextNumber next_of(const id_store::StoredCounter& counter) {
 
 /// The number with which the first insert would make it.
 NextNumber first_of_new(id_store::StoredCounters& store, const id_store::StoredCounter& counter) {
-  const auto stored = store.look(counter);
+  const auto stored = store.read(counter);
   if (!stored) return stored.error().reason;
   if (!stored->unknown.empty() && !counter.fields.front().repeats) {
     return "there is no counter yet, and " + stored->unknown;

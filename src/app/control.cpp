@@ -152,7 +152,7 @@ void Control::reload() {
 
 /// Reads the files themselves: a ConfigMap is renewed by a symbolic link that comes to lead
 /// elsewhere.
-void Control::look_at_files() {
+void Control::check_files() {
   if (phase_ != Phase::serving || now() - looked_at_files_ < kLookAtFiles) return;
   looked_at_files_ = now();
   if (reload_->sees_change()) reload();
@@ -164,16 +164,16 @@ void Control::await_tick() {
   timer_.expires_after(tick_);
   timer_.async_wait([this](error_code error) {
     if (error) return;
-    look();
+    on_tick();
     await_tick();
   });
 }
 
-void Control::look() {
+void Control::on_tick() {
   // The answers to the previous tick's questions. Before the io threads run, the control thread
   // vouches for the process.
   if (!watchdog_ || watchdog_->all_answered()) notify("WATCHDOG=1");
-  if (watchdog_) watchdog_->look(now());
+  if (watchdog_) watchdog_->tick(now());
   if (phase_ == Phase::draining && !last_) {
     // limits.drain may be longer than systemd's timeout. The first io thread enforces it; if a
     // thread is stuck, let systemd end the process.
@@ -182,16 +182,16 @@ void Control::look() {
   }
   tell_readiness();
   look_at_servers();
-  look_at_files();
+  check_files();
   if (now() - housekept_ >= kHousekeeping) housekeep();
 }
 
 void Control::look_at_servers() {
   if (server_ == nullptr || last_) return;
   const net::ServerStatistics net = server_->statistics();
-  if (phase_ == Phase::serving) servers_log_.look(net.listeners);
-  recent_.look(net, store_->statistics(), *reload_->rules().set, now());
-  differences_.look(store_->proxies(), now());
+  if (phase_ == Phase::serving) servers_log_.update(net.listeners);
+  recent_.sample(net, store_->statistics(), *reload_->rules().set, now());
+  differences_.update(store_->proxies(), now());
   if (phase_ == Phase::serving && listeners_of(net) != introduced_) introduce();
 }
 
@@ -207,7 +207,7 @@ void Control::introduce() {
 void Control::tell_readiness() {
   if (phase_ != Phase::serving) return;
   const RulesInForce& rules = reload_->rules();
-  readiness_log_.look(rules.set->rules(), rules.watch->counter_obstacles());
+  readiness_log_.update(rules.set->rules(), rules.watch->counter_obstacles());
 }
 
 bool Control::all_well() const {
@@ -220,8 +220,8 @@ bool Control::all_well() const {
 void Control::look_at_numbers() {
   if (phase_ != Phase::serving) return;
   const RulesInForce& rules = reload_->rules();
-  run_out_.look(rules.set->rules(), rules.watch->numbers(std::numeric_limits<std::size_t>::max()),
-                now());
+  run_out_.update(rules.set->rules(), rules.watch->numbers(std::numeric_limits<std::size_t>::max()),
+                  now());
   for (const RunOut::Warning& each : run_out_.take_news()) {
     const rewrite::Rule& rule = rules.set->rules()[each.rule_index];
     if (each.end == RunOut::End::max_fill || rule.strategy_name == "counter-ranges") continue;
@@ -239,7 +239,7 @@ void Control::housekeep() {
   log::catch_up();
   look_at_numbers();
   if (phase_ == Phase::serving) {
-    server_limits_log_.look(reload_->rules().set->rules(), server_->statistics().listeners);
+    server_limits_log_.update(reload_->rules().set->rules(), server_->statistics().listeners);
   }
   tell_status(false);
 }

@@ -69,9 +69,9 @@ class Control {
   void end();
   [[noreturn]] static void leave();
   void reload();
-  void look_at_files();
+  void check_files();
   void await_tick();
-  void look();
+  void on_tick();
   [[nodiscard]] bool all_well() const;
   void housekeep();
   void look_at_numbers();

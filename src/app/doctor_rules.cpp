@@ -141,8 +141,8 @@ class RulesCheck {
 
   void runs_out() {
     RunOut run_out;
-    run_out.look(config_.rules, rules_.watch->numbers(std::numeric_limits<std::size_t>::max()),
-                 process_sources().clock.monotonic());
+    run_out.update(config_.rules, rules_.watch->numbers(std::numeric_limits<std::size_t>::max()),
+                   process_sources().clock.monotonic());
     for (const RunOut::Warning& each : run_out.current()) {
       const rewrite::Rule& rule = config_.rules[each.rule_index];
       check_.add(diagnosis::kNumbersRunOut, rule_subject(each.ns, rule.field),

@@ -374,7 +374,7 @@ DoctorCheck check_counters(const config::Config& config, const std::string& file
   std::size_t looked = 0;
   for (const StoredCounter& counter : *found) {
     if (looked == kMostCounters || std::chrono::steady_clock::now() > until) break;
-    auto stored = store.look(counter);
+    auto stored = store.read(counter);
     if (!stored) break;
     judge({names[looked], counter, *std::move(stored)}, file, check);
     ++looked;

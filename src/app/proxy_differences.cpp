@@ -49,7 +49,7 @@ std::vector<std::string> lasting(const std::vector<std::string>& names, Since& s
 
 }  // namespace
 
-void ProxyDifferences::look(const Proxies& proxies, std::chrono::nanoseconds now) {
+void ProxyDifferences::update(const Proxies& proxies, std::chrono::nanoseconds now) {
   Found found{lasting(different(proxies, &KnownProxy::rules_hash), rules_, now),
               lasting(different(proxies, &KnownProxy::version), versions_, now)};
   if (found == current_) return;

@@ -25,7 +25,7 @@ class ProxyDifferences {
   };
 
   /// To be called about once a second. `now`: monotonic.
-  void look(const std::vector<id_store::KnownProxy>& proxies, std::chrono::nanoseconds now);
+  void update(const std::vector<id_store::KnownProxy>& proxies, std::chrono::nanoseconds now);
   [[nodiscard]] const Found& current() const { return current_; }
 
  private:

@@ -59,8 +59,8 @@ RuleLists lists_of(const std::vector<rewrite::Rule>& rules,
   return {ready.text(), not_ready.text()};
 }
 
-void ReadinessLog::look(const std::vector<rewrite::Rule>& rules,
-                        const std::vector<id_store::Watch::CounterObstacle>& obstacles) {
+void ReadinessLog::update(const std::vector<rewrite::Rule>& rules,
+                          const std::vector<id_store::Watch::CounterObstacle>& obstacles) {
   std::map<Key, std::string> reasons;
   for (const auto& [not_ready, passes] : obstacles) {
     const Key key{not_ready.ns, rules[not_ready.rule_index].field};
@@ -105,8 +105,8 @@ std::string note_on_limits(const rewrite::Rule& rule, std::int32_t wire_version)
   return note;
 }
 
-void ServerLimitsLog::look(const std::vector<rewrite::Rule>& rules,
-                           const std::vector<net::ServerStatistics::Listener>& servers) {
+void ServerLimitsLog::update(const std::vector<rewrite::Rule>& rules,
+                             const std::vector<net::ServerStatistics::Listener>& servers) {
   for (const auto& server : servers) {
     if (server.wire_version == 0) continue;
     std::string& reported = reported_[server.server];

@@ -48,8 +48,8 @@ struct RuleLists {
 class ReadinessLog {
  public:
   /// An obstacle that passes changes nothing.
-  void look(const std::vector<rewrite::Rule>& rules,
-            const std::vector<id_store::Watch::CounterObstacle>& obstacles);
+  void update(const std::vector<rewrite::Rule>& rules,
+              const std::vector<id_store::Watch::CounterObstacle>& obstacles);
 
  private:
   using Key = std::pair<std::string, std::string>;  // ns, field
@@ -81,8 +81,8 @@ template <class Server>
 /// rules that concerns (server_limit). One thread.
 class ServerLimitsLog {
  public:
-  void look(const std::vector<rewrite::Rule>& rules,
-            const std::vector<net::ServerStatistics::Listener>& servers);
+  void update(const std::vector<rewrite::Rule>& rules,
+              const std::vector<net::ServerStatistics::Listener>& servers);
 
  private:
   std::map<std::string, std::string> reported_;  // releases by the servers' names

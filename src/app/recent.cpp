@@ -40,8 +40,8 @@ std::optional<double> quantile(const metrics::HistogramValues& values, double pa
   return lower;  // longer than any bound
 }
 
-void Recent::look(const net::ServerStatistics& net, const id_store::StoreStatistics& store,
-                  const rewrite::RuleSet& rules, Time now) {
+void Recent::sample(const net::ServerStatistics& net, const id_store::StoreStatistics& store,
+                    const rewrite::RuleSet& rules, Time now) {
   using rewrite::RuleOutcomes;
   if (at_ && now - *at_ < kSecond) return;
   Totals totals;

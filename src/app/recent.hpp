@@ -48,8 +48,8 @@ class Recent {
   static constexpr std::size_t kGauges = 4;
 
   /// Takes a sample, unless the last one is younger than a second.
-  void look(const net::ServerStatistics& net, const id_store::StoreStatistics& store,
-            const rewrite::RuleSet& rules, Time now);
+  void sample(const net::ServerStatistics& net, const id_store::StoreStatistics& store,
+              const rewrite::RuleSet& rules, Time now);
 
   /// The oldest first, kSeconds at most; nothing where there was nothing to measure.
   [[nodiscard]] std::vector<std::optional<double>> series(Chart chart) const;

@@ -131,8 +131,8 @@ void RunOut::add(Warning warning) {
   }
 }
 
-void RunOut::look(const std::vector<rewrite::Rule>& rules,
-                  const std::vector<ids::RuleNumbers>& numbers, Time now) {
+void RunOut::update(const std::vector<rewrite::Rule>& rules,
+                    const std::vector<ids::RuleNumbers>& numbers, Time now) {
   current_.clear();
   outlooks_.assign(rules.size(), std::nullopt);
   for (const ids::RuleNumbers& each : numbers) {

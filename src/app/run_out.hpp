@@ -56,8 +56,8 @@ class RunOut {
   };
 
   /// `numbers`: of all collections of the rules. To be called every few seconds.
-  void look(const std::vector<rewrite::Rule>& rules, const std::vector<ids::RuleNumbers>& numbers,
-            Time now);
+  void update(const std::vector<rewrite::Rule>& rules, const std::vector<ids::RuleNumbers>& numbers,
+              Time now);
   /// By rule and collection, one for each.
   [[nodiscard]] const std::vector<Warning>& current() const { return current_; }
   /// By rule, of the counter that ends first; nothing for rules without counters.

@@ -18,7 +18,7 @@ bool is_slow(const net::ServerStatistics::Listener& server) {
   return server.oldest && *server.oldest >= kSlow;
 }
 
-void ServersLog::look(const std::vector<net::ServerStatistics::Listener>& servers) {
+void ServersLog::update(const std::vector<net::ServerStatistics::Listener>& servers) {
   look_at_primary(servers);
   for (const auto& server : servers) {
     const auto before = slow_.find(server.server);

@@ -20,7 +20,7 @@ inline constexpr std::chrono::seconds kSlow{5};
 class ServersLog {
  public:
   /// To be called about once a second.
-  void look(const std::vector<net::ServerStatistics::Listener>& servers);
+  void update(const std::vector<net::ServerStatistics::Listener>& servers);
 
  private:
   void look_at_primary(const std::vector<net::ServerStatistics::Listener>& servers);

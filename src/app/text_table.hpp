@@ -31,7 +31,6 @@ class TextTable {
   /// A text below the last row, which no column bounds.
   void add_note(const std::string& text, Tone tone);
 
-  [[nodiscard]] bool is_empty() const { return rows_.empty(); }
   /// Its lines, each with a newline and indented by two blanks.
   [[nodiscard]] std::string text(const Terminal& terminal) const;
 

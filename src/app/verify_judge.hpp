@@ -65,7 +65,6 @@ class VerifyJudge {
 
   /// The fields that it needs, dotted paths; those of the scope first.
   [[nodiscard]] const std::vector<std::string>& beside() const { return sequences_.fields(); }
-  [[nodiscard]] const ids::Sequences& sequences() const { return sequences_; }
   [[nodiscard]] const VerifyFindings& findings() const { return findings_; }
 
  private:

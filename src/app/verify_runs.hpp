@@ -25,7 +25,6 @@ class VerifyRuns {
 
   void add(std::int64_t number);
 
-  [[nodiscard]] bool is_empty() const { return runs_.empty(); }
   // Only if it is not.
   [[nodiscard]] std::int64_t first() const { return runs_.begin()->first; }
   [[nodiscard]] std::int64_t last() const { return runs_.rbegin()->second; }

@@ -85,7 +85,7 @@ std::string trace_of(pid_t thread) {
   return trace;
 }
 
-void Watchdog::look(Time now) {
+void Watchdog::tick(Time now) {
   for (std::size_t i = 0; i < threads_.size(); ++i) {
     note(i, now);
     Thread& thread = threads_[i];

@@ -35,7 +35,7 @@ class Watchdog {
 
   /// Asks the threads that owe no answer, and logs threads that have owed one for too long, with
   /// their stack. Call it at least every second.
-  void look(Time now);
+  void tick(Time now);
   /// True if each thread has answered since the last time that this returned true: systemd's
   /// watchdog may then be fed.
   [[nodiscard]] bool all_answered();

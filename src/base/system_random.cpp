@@ -12,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include "idproxy/base/owned.hpp"
 #include "idproxy/base/random.hpp"
 
 namespace idproxy {
@@ -49,14 +50,10 @@ class Stream {
   }
 
  private:
-  struct Free {
-    void operator()(EVP_CIPHER* cipher) const { EVP_CIPHER_free(cipher); }
-    void operator()(EVP_CIPHER_CTX* context) const { EVP_CIPHER_CTX_free(context); }
-  };
-  using Context = std::unique_ptr<EVP_CIPHER_CTX, Free>;
+  using Context = Owned<EVP_CIPHER_CTX, EVP_CIPHER_CTX_free>;
 
   static Context make_context() {
-    const std::unique_ptr<EVP_CIPHER, Free> cipher(EVP_CIPHER_fetch(nullptr, "ChaCha20", nullptr));
+    const Owned<EVP_CIPHER, EVP_CIPHER_free> cipher(EVP_CIPHER_fetch(nullptr, "ChaCha20", nullptr));
     Context context(EVP_CIPHER_CTX_new());
     if (!cipher || !context) return {};
     const int set = EVP_EncryptInit_ex2(context.get(), cipher.get(), nullptr, nullptr, nullptr);

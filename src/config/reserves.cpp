@@ -6,6 +6,7 @@
 #include "config/counters.hpp"
 #include "config/names.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/ids/rule_source.hpp"
 
 namespace idproxy::config {

@@ -84,7 +84,7 @@ Reply CounterDocument::write_nothing(mongo::Client& client) const {
   return client.write(spec_.place.db, find_and_modify(nothing).add("update", unchanged));
 }
 
-void CounterDocument::look(mongo::Client& client) {
+void CounterDocument::probe(mongo::Client& client) {
   unreached_ = why_unreached(write_nothing(client), client.login());
 }
 

@@ -92,7 +92,7 @@ class CounterDocument {
   [[nodiscard]] ids::CounterReply run(mongo::Client& client, const ids::CounterJob& job,
                                       std::span<const ids::CounterField> fields);
   /// Checks whether the store can do jobs: sends a write that matches no document.
-  void look(mongo::Client& client);
+  void probe(mongo::Client& client);
   enum class Demand { none, waits };
   struct Checked {
     /// The number that the job would get first, unless others get it before; nothing: finding it
@@ -107,7 +107,7 @@ class CounterDocument {
   [[nodiscard]] Outcome<Checked> check(mongo::Client& client,
                                        std::span<const ids::CounterField> fields,
                                        const ids::CounterJob& job, Demand demand);
-  /// False if the last job, look() or check() reached no server.
+  /// False if the last job, probe() or check() reached no server.
   [[nodiscard]] bool reached() const { return unreached_.empty(); }
   /// Why not, in the words of libmongoc or the server; for the log, not for clients.
   [[nodiscard]] const std::string& unreached() const { return unreached_; }

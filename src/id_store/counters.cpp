@@ -260,7 +260,7 @@ std::optional<Counters::Time> Counters::run(Counter& counter) {
   tell(counter);
   if (!job && looks) {
     mongo::Client client = pool_.client(&metrics_.round_trips);
-    counter.document->look(client);
+    counter.document->probe(client);
     note_reached(counter);
   } else if (!job && checks) {
     check(counter, fields);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "id_store/reply_reasons.hpp"
+#include "idproxy/base/glob.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
@@ -117,7 +118,7 @@ Document find_in(const FieldPlace& place, const Document& filter, std::chrono::m
 }
 
 bool can_be_guarded(std::span<const CounterField> fields) {
-  return fields.size() == 1 && !is_glob(fields.front().ns);
+  return fields.size() == 1 && !has_wildcards(fields.front().ns);
 }
 
 Outcome<FieldPlaces> find_places(Client& client, const ids::CounterPlace& counter,

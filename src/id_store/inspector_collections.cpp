@@ -41,9 +41,9 @@ Collections::Collections(std::vector<WatchedRule> rules, Time now, Collections b
 
 void Collections::pin(std::size_t rule, Time now) {
   const Namespace ns = split_namespace(rules_[rule].ns);
-  if (is_glob(ns.db) || ns.collection.empty()) return;
+  if (has_wildcards(ns.db) || ns.collection.empty()) return;
   database(ns.db).pinned = true;
-  if (is_glob(ns.collection)) return;
+  if (has_wildcards(ns.collection)) return;
   Collection& known = collection(ns);
   known.pinned = true;
   if (rules_[rule].field != "_id") guard(known, rule, now);
@@ -55,7 +55,7 @@ void Collections::pin(std::size_t rule, Time now) {
 void Collections::list_all(const WatchedRule& rule) {
   if (!lists_collections(rule)) return;
   const Namespace ns = split_namespace(rule.ns);
-  if (is_glob(ns.db) || ns.collection.empty()) {
+  if (has_wildcards(ns.db) || ns.collection.empty()) {
     databases_due_ = Time{};
   } else {
     database(ns.db).lists_all = true;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "id_store/index.hpp"
+#include "idproxy/base/glob.hpp"
 #include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/id_store/outcome.hpp"
 #include "idproxy/id_store/watch.hpp"
@@ -382,7 +383,7 @@ class Collections {
 
 /// True if the collections in which the rule demands an index are found by their names.
 [[nodiscard]] inline bool lists_collections(const WatchedRule& rule) {
-  return is_glob(rule.ns) && demands_index(rule);
+  return has_wildcards(rule.ns) && demands_index(rule);
 }
 
 /// The rule that fills the field.

@@ -2,16 +2,13 @@
 
 #include <mongoc/mongoc.h>
 
-#include <memory>
+#include "idproxy/base/owned.hpp"
 
 namespace idproxy::id_store::mongo {
 
 /// Initialises libmongoc once, and cleans it up when the process ends.
 void open_library();
 
-struct DestroyUri {
-  void operator()(mongoc_uri_t* uri) const { mongoc_uri_destroy(uri); }
-};
-using Uri = std::unique_ptr<mongoc_uri_t, DestroyUri>;
+using Uri = Owned<mongoc_uri_t, mongoc_uri_destroy>;
 
 }  // namespace idproxy::id_store::mongo

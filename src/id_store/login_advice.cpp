@@ -1,5 +1,7 @@
 #include "idproxy/id_store/login_advice.hpp"
 
+#include "idproxy/base/glob.hpp"
+
 #include "id_store/counter_commands.hpp"
 
 namespace idproxy::id_store::advice {
@@ -26,8 +28,8 @@ ids::CounterReply needs_read_write(const mongo::Login& login, const std::string&
 
 ids::CounterReply needs_read(const mongo::Login& login, const Namespace& ns) {
   const std::string lacks = "may not read " + ns.text() + " and needs";
-  return is_glob(ns.db) ? needs(lacks, "readAnyDatabase", "admin", login)
-                        : needs(lacks, "read", ns.db, login);
+  return has_wildcards(ns.db) ? needs(lacks, "readAnyDatabase", "admin", login)
+                              : needs(lacks, "read", ns.db, login);
 }
 
 std::string check_login(const mongo::Login& login) {

@@ -9,6 +9,7 @@
 
 #include "id_store/library.hpp"
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/base/owned.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
@@ -40,13 +41,6 @@ constexpr std::uint32_t kMostConnections = 100;
 // drivers' specification of retryable writes.
 constexpr auto kTransient = std::to_array<std::int32_t>(
     {6, 7, 89, 91, 134, 189, 262, 9001, 10058, 10107, 11600, 11602, 13435, 13436});
-
-template <auto kDestroy>
-struct Destroyer {
-  void operator()(auto* object) const { kDestroy(object); }
-};
-template <class T, auto kDestroy>
-using Owned = std::unique_ptr<T, Destroyer<kDestroy>>;
 
 // Options that only save work: who reads the reply makes the same of it without them.
 constexpr auto kDispensable = std::to_array<std::string_view>(

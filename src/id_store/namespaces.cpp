@@ -24,10 +24,6 @@ mongo::Reply list_collections(mongo::Client& client, const std::string& db, cons
 
 }  // namespace
 
-bool is_glob(std::string_view glob) {
-  return glob.find_first_of("*?") != glob.npos;
-}
-
 Namespace split_namespace(std::string_view ns) {
   const std::size_t dot = std::min(ns.find('.'), ns.size());
   return {std::string(ns.substr(0, dot)), std::string(ns.substr(std::min(dot + 1, ns.size())))};
@@ -44,13 +40,13 @@ mongo::Reply list_databases(mongo::Client& client, std::vector<std::string>& nam
 
 mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
                              const ids::CounterPlace& counter, std::vector<Namespace>& found) {
-  if (!is_glob(glob)) {
+  if (!has_wildcards(glob)) {
     found.push_back(split_namespace(glob));
     return {};
   }
   std::vector<std::string> dbs{split_namespace(glob).db};
   mongo::Reply reply;
-  if (is_glob(dbs.front())) {
+  if (has_wildcards(dbs.front())) {
     dbs.clear();
     reply = list_databases(client, dbs);
     std::erase_if(dbs, [](const std::string& db) {

@@ -38,11 +38,6 @@ Document range_keys() {
   return Document().add("$gte", ids::kRangePrefix).add("$lt", end);
 }
 
-std::optional<std::int64_t> integer_at(Bytes document, std::string_view field) {
-  const StoredValue value = stored_value(document, field);
-  return value.is_number() ? std::optional(value.number) : std::nullopt;
-}
-
 std::optional<std::int64_t> number_at(Bytes document, std::string_view path) {
   const auto key = find_path(document, path);
   const bool is_text = key && key->type == bson::Type::string;
@@ -51,7 +46,7 @@ std::optional<std::int64_t> number_at(Bytes document, std::string_view path) {
 
 }  // namespace
 
-Outcome<std::vector<RangeState>> RangeDocuments::look(const std::function<bool()>& stops) {
+Outcome<std::vector<RangeState>> RangeDocuments::read(const std::function<bool()>& stops) {
   if (const Reply written = write_nothing(); !written.ok()) return answer_to(written);
   for (int round = 0; round < kMostRounds; ++round) {
     const auto documents = read();

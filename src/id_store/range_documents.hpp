@@ -30,7 +30,7 @@ class RangeDocuments {
   /// ones, from the last to the first, behind the numbers that are stored in the fields. If that is
   /// interrupted, the next look continues. `stops`: true once it should end early. The ranges are
   /// in ascending order; the error is what a counter's job would reply.
-  [[nodiscard]] Outcome<std::vector<ids::RangeState>> look(const std::function<bool()>& stops);
+  [[nodiscard]] Outcome<std::vector<ids::RangeState>> read(const std::function<bool()>& stops);
   /// Why the last command reached no server, for the log; empty if it did.
   [[nodiscard]] const std::string& unreached() const { return unreached_; }
 

@@ -12,7 +12,7 @@ using ids::Error;
 using ids::RangeSet;
 using ids::RangeStatistics;
 
-Ranges::Set::Set(Ranges& owner) : task([this, &owner] { return owner.look(*this); }) {}
+Ranges::Set::Set(Ranges& owner) : task([this, &owner] { return owner.read(*this); }) {}
 
 Ranges::Ranges(const mongo::Pool& pool, const Clock& clock, Counters& counters,
                RangeDocuments::Missing missing)
@@ -75,7 +75,7 @@ void Ranges::wake(const Shared& set) {
 
 // ---- the task ----------------------------------------------------------------------------------
 
-std::optional<Scheduler::Time> Ranges::look(Set& set) {
+std::optional<Scheduler::Time> Ranges::read(Set& set) {
   std::vector<ids::CounterField> fields;
   {
     const std::scoped_lock lock(mutex_);
@@ -88,7 +88,7 @@ std::optional<Scheduler::Time> Ranges::look(Set& set) {
   }
   mongo::Client client = pool_.client();
   RangeDocuments documents(client, set.ranges->spec(), fields, missing_);
-  const auto found = documents.look([this] { return scheduler_.is_stopping(); });
+  const auto found = documents.read([this] { return scheduler_.is_stopping(); });
   const bool is_refused = !found && found.error().kind == ids::CounterReply::Kind::exhausted;
   const bool was_found = set.ranges->statistics().all > 0;
   if (found) {

@@ -78,7 +78,7 @@ class Ranges {
   [[nodiscard]] std::shared_ptr<ids::BlockCache> open(const ids::CounterSpec& range,
                                                       const Set& set);
   void wake(const Shared& set);
-  [[nodiscard]] std::optional<Scheduler::Time> look(Set& set);
+  [[nodiscard]] std::optional<Scheduler::Time> read(Set& set);
   static void tell(Set& set, const ids::RangeStatistics& statistics);
   [[nodiscard]] std::vector<Shared> all() const;
 

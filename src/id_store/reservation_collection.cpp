@@ -290,7 +290,7 @@ Error ReservationCollection::error_of(const Client& client, const Reply& reply) 
 
 // ---- readiness ---------------------------------------------------------------------------------
 
-ReservationCollection::Failure ReservationCollection::look(Client& client) const {
+ReservationCollection::Failure ReservationCollection::prepare(Client& client) const {
   if (std::string why = why_unfit(client); !why.empty()) {
     return Error{Errc::exhausted,
                  "the collection of reservations, " + spec_.ns() + ", " + std::move(why)};

@@ -104,7 +104,7 @@ struct WriteOutcome {
 /// Each call waits for the server. Any thread.
 class ReservationCollection {
  public:
-  /// The reaction of look() to a missing index.
+  /// The reaction of prepare() to a missing index.
   enum class Missing {
     create,
     assume,  ///< nothing, as if it were there
@@ -123,7 +123,7 @@ class ReservationCollection {
   std::optional<ids::Error> release(mongo::Client& client, Reserved made) const;
 
   /// Why values cannot be reserved, for people; nothing: they can. Makes missing indexes.
-  [[nodiscard]] std::optional<ids::Error> look(mongo::Client& client) const;
+  [[nodiscard]] std::optional<ids::Error> prepare(mongo::Client& client) const;
 
  private:
   struct Run {

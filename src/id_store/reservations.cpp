@@ -29,7 +29,7 @@ Reservations::Collection::Collection(Reservations& owner, const ids::ReserveSpec
             return std::nullopt;
           },
           kReservingThreads),
-      looks([this, &owner] { return owner.look(*this); }),
+      looks([this, &owner] { return owner.prepare(*this); }),
       sweeps([this, &owner] { return owner.sweep(*this); }) {}
 
 Reservations::Reservations(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
@@ -154,13 +154,13 @@ void Reservations::reserve(Collection& collection) {
                      clock_.monotonic() + Scheduler::Time(kLookAfterFailure));
 }
 
-std::optional<Scheduler::Time> Reservations::look(Collection& collection) {
+std::optional<Scheduler::Time> Reservations::prepare(Collection& collection) {
   {
     const Lock lock(mutex_);
     if (!is_in_force(collection) || stopping_) return std::nullopt;
   }
   mongo::Client client = pool_.client(&metrics_.round_trips);
-  const auto error = collection.documents.look(client);
+  const auto error = collection.documents.prepare(client);
   const Lock lock(mutex_);
   const bool was_ready = !collection.obstacle;
   // While the servers do not answer, requests say so themselves.
@@ -180,7 +180,7 @@ std::optional<Scheduler::Time> Reservations::look(Collection& collection) {
 std::optional<Scheduler::Time> Reservations::sweep(Collection& collection) {
   {
     const Lock lock(mutex_);
-    // look() asks for the next pass when values can be reserved again.
+    // prepare() asks for the next pass when values can be reserved again.
     if (!is_in_force(collection) || collection.obstacle) return std::nullopt;
   }
   mongo::Client reader = pool_.client();

@@ -78,7 +78,7 @@ class Reservations {
   using Lock = std::scoped_lock<std::mutex>;
 
   void reserve(Collection& collection);
-  [[nodiscard]] std::optional<Scheduler::Time> look(Collection& collection);
+  [[nodiscard]] std::optional<Scheduler::Time> prepare(Collection& collection);
   [[nodiscard]] std::optional<Scheduler::Time> sweep(Collection& collection);
   static void tell(Collection& collection, const ReservationSweeper::Swept& swept);
   [[nodiscard]] std::vector<Shared> all() const;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "id_store/library.hpp"
+#include "idproxy/base/owned.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
 
@@ -104,15 +105,6 @@ void read(Bytes reply, ServerHello& server) {
   server.state = state_of(reply, server);
 }
 
-struct DestroyClient {
-  void operator()(mongoc_client_t* client) const { mongoc_client_destroy(client); }
-};
-struct DestroyServer {
-  void operator()(mongoc_server_description_t* server) const {
-    mongoc_server_description_destroy(server);
-  }
-};
-
 /// Servers answer buildInfo without a login (observed, 4.4 to 6.0).
 std::string version_of(mongoc_client_t* client) {
   bson_t* command = bson_new();  // its alignment attribute forbids a unique_ptr
@@ -137,7 +129,7 @@ ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::mi
       "&serverSelectionTimeoutMS=" + number + parts.tls_options;
   ServerHello server;
   server.address = host;
-  const std::unique_ptr<mongoc_client_t, DestroyClient> client(mongoc_client_new(uri.c_str()));
+  const Owned<mongoc_client_t, mongoc_client_destroy> client(mongoc_client_new(uri.c_str()));
   if (!client) {
     server.fault = "no connection is possible";
     return server;
@@ -146,7 +138,7 @@ ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::mi
       mongoc_uri_get_hosts(mongoc_client_get_uri(client.get()))->host_and_port);
   bson_error_t error{};
   const WallTime before = now();
-  const std::unique_ptr<mongoc_server_description_t, DestroyServer> found(
+  const Owned<mongoc_server_description_t, mongoc_server_description_destroy> found(
       mongoc_client_select_server(client.get(), false, nullptr, &error));
   if (!found) {
     server.fault = static_cast<const char*>(error.message);

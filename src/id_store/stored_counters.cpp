@@ -169,11 +169,6 @@ std::string identity_text(const StoredCounter& counter) {
   return text.append(place.filter).append(place.key);
 }
 
-std::optional<std::int64_t> integer_at(Bytes document, const std::string& field) {
-  const StoredValue value = stored_value(document, field);
-  return value.is_number() ? std::optional(value.number) : std::nullopt;
-}
-
 }  // namespace
 
 /// Several rules can share a counter. Of two rules for one field the first one is in force.
@@ -267,7 +262,7 @@ Outcome<void> StoredCounters::find_ranges(const About& rule, Found& found) {
   return {};
 }
 
-Outcome<StoredNumbers> StoredCounters::look(const StoredCounter& counter) {
+Outcome<StoredNumbers> StoredCounters::read(const StoredCounter& counter) {
   if (!counter.unreadable.empty()) return StoredNumbers{.unknown = counter.unreadable};
   const auto repeats = std::ranges::find_if(counter.fields, &ids::CounterField::repeats);
   if (repeats != counter.fields.end()) {

@@ -67,4 +67,9 @@ std::optional<std::int64_t> floor_of(const bson::Element& element) {
   }
 }
 
+std::optional<std::int64_t> integer_at(Bytes document, std::string_view path) {
+  const StoredValue value = stored_value(document, path);
+  return value.is_number() ? std::optional(value.number) : std::nullopt;
+}
+
 }  // namespace idproxy::id_store

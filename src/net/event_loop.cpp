@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <system_error>
 
 namespace idproxy::net {
@@ -237,10 +238,10 @@ void Deadlines::start(Place& place, Expired expired) {
 }
 
 void Deadlines::wait() {
-  timer_.start_at(places_.front().end_, [this] { look(); });
+  timer_.start_at(places_.front().end_, [this] { expire(); });
 }
 
-void Deadlines::look() {
+void Deadlines::expire() {
   const auto now = std::chrono::steady_clock::now();
   while (!places_.empty() && places_.front().end_ <= now) {
     Place& place = places_.front();

@@ -218,7 +218,7 @@ class Deadlines {
 
  private:
   void wait();
-  void look();
+  void expire();
 
   using List = boost::intrusive::list<Place, boost::intrusive::constant_time_size<false>>;
 

@@ -7,26 +7,19 @@
 #include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
 
-#include <memory>
 #include <string>
+
+#include "idproxy/base/owned.hpp"
 
 /// Owning pointers for OpenSSL's objects, and its error texts.
 namespace idproxy::net::tls {
 
-template <auto free>
-struct Free {
-  template <class T>
-  void operator()(T* object) const {
-    free(object);
-  }
-};
-
-using OwnedBio = std::unique_ptr<BIO, Free<BIO_free_all>>;
-using OwnedBioMethod = std::unique_ptr<BIO_METHOD, Free<BIO_meth_free>>;
-using OwnedCertificate = std::unique_ptr<X509, Free<X509_free>>;
-using OwnedKey = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
-using OwnedSsl = std::unique_ptr<SSL, Free<SSL_free>>;
-using OwnedSslContext = std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>>;
+using OwnedBio = Owned<BIO, BIO_free_all>;
+using OwnedBioMethod = Owned<BIO_METHOD, BIO_meth_free>;
+using OwnedCertificate = Owned<X509, X509_free>;
+using OwnedKey = Owned<EVP_PKEY, EVP_PKEY_free>;
+using OwnedSsl = Owned<SSL, SSL_free>;
+using OwnedSslContext = Owned<SSL_CTX, SSL_CTX_free>;
 
 /// OpenSSL's text for an error, or "unknown error".
 inline std::string error_text(unsigned long error) {

@@ -94,7 +94,7 @@ bool ConnectionPair::take_request(Bytes front) {
     return false;
   }
   const RequestGate::Client client{thread_.draining, thread_.context.x509, memory_.compressors};
-  auto step = request_gate_.look(front, client, thread_.namespaces);
+  auto step = request_gate_.decide(front, client, thread_.namespaces);
   switch (step.kind) {
     case Kind::pass:
       if (step.begins) relay_begins(step);
@@ -220,7 +220,7 @@ bool ConnectionPair::take_reply(Bytes front) {
   using Kind = ReplyGate::Step::Kind;
   const ReplyGate::Exchange exchange{.awaits_reply = exchange_ && exchange_->awaits_reply(),
                                      .sent_whole = !requests_.unsent()};
-  const auto step = reply_gate_.look(front, exchange, requests_ended_);
+  const auto step = reply_gate_.decide(front, exchange, requests_ended_);
   switch (step.kind) {
     case Kind::pass:
       replies_.pass(front.first(step.bytes));

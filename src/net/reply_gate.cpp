@@ -22,10 +22,10 @@ std::size_t bytes_needed(const wire::MsgHeader& header, bool for_exchange) {
 
 }  // namespace
 
-ReplyGate::Step ReplyGate::look(Bytes front, Exchange exchange, bool abandoned) const {
+ReplyGate::Step ReplyGate::decide(Bytes front, Exchange exchange, bool abandoned) const {
   using Kind = Step::Kind;
   using Frame = wire::FrameReader::Kind;
-  const auto frame = frames_.look(front);
+  const auto frame = frames_.front(front);
   if (frame.kind == Frame::inside) return {.kind = Kind::pass, .bytes = frame.bytes};
   if (frame.kind == Frame::need_more) return {.kind = Kind::need, .bytes = wire::kHeaderSize};
   if (frame.kind == Frame::malformed) {

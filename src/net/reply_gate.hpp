@@ -9,8 +9,8 @@
 namespace idproxy::net {
 
 /// Finds the messages in a server's bytes and the request that each of them answers. A state
-/// machine without sockets: look() decides about the front of the bytes, and the caller reports
-/// what it has done.
+/// machine without sockets: decide() says what to do with the front of the bytes, and the caller
+/// reports what it has done.
 class ReplyGate {
  public:
   struct Step {
@@ -39,9 +39,9 @@ class ReplyGate {
   /// `inflation`: of the thread.
   explicit ReplyGate(Inflation& inflation) : inflation_(inflation) {}
 
-  /// Decides what to do with `front`, which is not empty and starts where the last step ended.
+  /// What to do with `front`, which is not empty and starts where the last step ended.
   /// `abandoned`: the proxy has answered the last request itself, and forwards no more.
-  [[nodiscard]] Step look(Bytes front, Exchange exchange, bool abandoned) const;
+  [[nodiscard]] Step decide(Bytes front, Exchange exchange, bool abandoned) const;
   /// Event: the caller has passed on what `step` says.
   Ended passed(const Step& step);
 

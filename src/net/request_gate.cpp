@@ -40,8 +40,8 @@ RequestGate::Message message_of(const wire::MsgHeader& header, Bytes front) {
 }
 
 /// Decides about a message of which `front` is known. Step::bytes counts bytes of it.
-RequestGate::Step decide(const RequestGate::Message& about, Bytes front,
-                         rewrite::Namespaces& namespaces, rewrite::X509 x509) {
+RequestGate::Step step_for(const RequestGate::Message& about, Bytes front,
+                           rewrite::Namespaces& namespaces, rewrite::X509 x509) {
   using Kind = RequestGate::Step::Kind;
   RequestGate::Step step{.kind = Kind::collect,
                          .bytes = static_cast<std::size_t>(about.header.message_length),
@@ -78,11 +78,11 @@ bool is_write(const rewrite::Decision& decision) {
 
 }  // namespace
 
-RequestGate::Step RequestGate::look(Bytes front, const Client& client,
-                                    rewrite::Namespaces& namespaces) {
+RequestGate::Step RequestGate::decide(Bytes front, const Client& client,
+                                      rewrite::Namespaces& namespaces) {
   using Frame = wire::FrameReader::Kind;
   using Kind = Step::Kind;
-  const auto frame = frames_.look(front);
+  const auto frame = frames_.front(front);
   if (frame.kind == Frame::inside) return {.kind = Kind::pass, .bytes = frame.bytes};
   if (frame.kind == Frame::need_more) return {.kind = Kind::need, .bytes = wire::kHeaderSize};
   if (!has_forwarded_ && tls::begins_tls(front)) return reject(kTls);
@@ -102,7 +102,7 @@ RequestGate::Step RequestGate::look(Bytes front, const Client& client,
 RequestGate::Step RequestGate::look_at_message(const Message& about, Bytes front,
                                                rewrite::Namespaces& namespaces,
                                                rewrite::X509 x509) {
-  Step step = decide(about, front, namespaces, x509);
+  Step step = step_for(about, front, namespaces, x509);
   find_room(step, step.bytes, static_cast<std::size_t>(about.header.message_length));
   return step;
 }
@@ -164,7 +164,7 @@ RequestGate::Step RequestGate::decide_inside(const wire::MsgHeader& outer, Bytes
             .about = about,
             .message = message};
   }
-  Step step = decide(about, message, namespaces, client.x509);
+  Step step = step_for(about, message, namespaces, client.x509);
   step.length = length;
   step.bytes = step.kind == Kind::pass ? front.size() : length;
   return step;

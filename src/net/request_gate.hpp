@@ -19,7 +19,8 @@ struct ProtocolFault {
 
 /// Finds the messages in a client's bytes and decides what to do with each: framing,
 /// classification, and admission of messages that must be held whole. A state machine without
-/// sockets: look() decides about the front of the bytes, and the caller reports what it has done.
+/// sockets: decide() says what to do with the front of the bytes, and the caller reports what it
+/// has done.
 class RequestGate {
  public:
   /// What is known of a message as soon as it begins.
@@ -47,7 +48,7 @@ class RequestGate {
     ProtocolFault fault{};
     rewrite::Decision decision{};  ///< with `begins`: Relay; with `collect`: a Request
     /// With `begins`, `collect` and `late`: the message that `about` describes, or its beginning.
-    /// Of a compressed one, what was inflated; valid until the next look().
+    /// Of a compressed one, what was inflated; valid until the next decide().
     Bytes message{};
   };
   /// What a client and its connection are at the moment.
@@ -63,8 +64,8 @@ class RequestGate {
   RequestGate(const RequestGate&) = delete;
   RequestGate& operator=(const RequestGate&) = delete;
 
-  /// Decides what to do with `front`, which is not empty and starts where the last step ended.
-  [[nodiscard]] Step look(Bytes front, const Client& client, rewrite::Namespaces& namespaces);
+  /// What to do with `front`, which is not empty and starts where the last step ended.
+  [[nodiscard]] Step decide(Bytes front, const Client& client, rewrite::Namespaces& namespaces);
 
   /// Event: the caller has passed on what `step` says. True if that completes a message.
   bool passed(const Step& step);

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "idproxy/base/owned.hpp"
+
 namespace idproxy::net::tls {
 namespace {
 
@@ -82,7 +84,7 @@ std::string subject_text(const X509* certificate) {
 }
 
 std::string names_text(const X509* certificate) {
-  using Names = std::unique_ptr<GENERAL_NAMES, Free<GENERAL_NAMES_free>>;
+  using Names = Owned<GENERAL_NAMES, GENERAL_NAMES_free>;
   const Names names(static_cast<GENERAL_NAMES*>(
       X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   std::string list;

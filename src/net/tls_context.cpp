@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "idproxy/base/input_file.hpp"
+#include "idproxy/base/owned.hpp"
 #include "net/tls_certificate.hpp"
 #include "net/tls_session.hpp"
 
@@ -31,7 +32,7 @@ struct Identity {
   OwnedKey key;
 };
 
-using OwnedCrl = std::unique_ptr<X509_CRL, Free<X509_CRL_free>>;
+using OwnedCrl = Owned<X509_CRL, X509_CRL_free>;
 
 /// The content of a CA file, or of one with certificate revocation lists.
 struct Authorities {

@@ -4,15 +4,16 @@
 #include <optional>
 #include <string>
 
+#include "idproxy/base/owned.hpp"
 #include "net/tls_certificate.hpp"
 #include "net/tls_session.hpp"
 
 namespace idproxy::net::tls {
 namespace {
 
-using OwnedResponse = std::unique_ptr<OCSP_RESPONSE, Free<OCSP_RESPONSE_free>>;
-using OwnedBasic = std::unique_ptr<OCSP_BASICRESP, Free<OCSP_BASICRESP_free>>;
-using OwnedId = std::unique_ptr<OCSP_CERTID, Free<OCSP_CERTID_free>>;
+using OwnedResponse = Owned<OCSP_RESPONSE, OCSP_RESPONSE_free>;
+using OwnedBasic = Owned<OCSP_BASICRESP, OCSP_BASICRESP_free>;
+using OwnedId = Owned<OCSP_CERTID, OCSP_CERTID_free>;
 
 constexpr long kClockSkew = 300;  // seconds
 

@@ -18,17 +18,17 @@ namespace {
 
 constexpr auto kLimit = static_cast<std::size_t>(wire::kMaxMessageSize);
 
-enum class Look { at_nothing, at_all, malformed };
+enum class Concern { none, errors, malformed };
 
 /// Checks whether a reply contains anything that concerns the proxy; nearly none does.
-Look look(Bytes body) {
-  Look result = Look::at_nothing;
+Concern concern_of(Bytes body) {
+  Concern result = Concern::none;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
-    if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = Look::at_all;
-    if (equals(field->key, "nErrors") && field->as_integer() != 0) result = Look::at_all;
+    if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = Concern::errors;
+    if (equals(field->key, "nErrors") && field->as_integer() != 0) result = Concern::errors;
   }
-  return fields.malformed() ? Look::malformed : result;
+  return fields.malformed() ? Concern::malformed : result;
 }
 
 }  // namespace
@@ -130,9 +130,9 @@ Action WriteExchange::reply(Bytes message, const Context& context, Workspace& wo
   begin_event(context, workspace);
   reply_ = single_reply(message);
   if (!reply_ || !steps_.awaits<action::Send>()) return action::Close{};
-  const Look needed = left_alone_ != nullptr ? Look::at_nothing : look(reply_->body());
-  if (needed == Look::malformed) return action::Close{};
-  is_empty_ = needed == Look::at_nothing;
+  const Concern concern = left_alone_ != nullptr ? Concern::none : concern_of(reply_->body());
+  if (concern == Concern::malformed) return action::Close{};
+  is_empty_ = concern == Concern::none;
   if (batch_ != nullptr) {
     begin_step();
     since_ = now_;

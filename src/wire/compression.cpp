@@ -11,6 +11,7 @@
 #include <new>
 #include <span>
 
+#include "idproxy/base/owned.hpp"
 #include "wire/snappy_prefix.hpp"
 
 namespace idproxy::wire {
@@ -87,11 +88,6 @@ struct Codec::Contexts {
     Deflating& operator=(const Deflating&) = delete;
     ~Deflating() { deflateEnd(this); }
   };
-  struct Free {
-    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
-    void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
-  };
-
   ZSTD_DCtx* zstd_inflating() {
     if (zstd_in == nullptr) {
       zstd_in.reset(ZSTD_createDCtx());
@@ -172,8 +168,8 @@ struct Codec::Contexts {
 
   std::optional<Inflating> zlib_in;
   std::optional<Deflating> zlib_out;
-  std::unique_ptr<ZSTD_DCtx, Free> zstd_in;
-  std::unique_ptr<ZSTD_CCtx, Free> zstd_out;
+  Owned<ZSTD_DCtx, ZSTD_freeDCtx> zstd_in;
+  Owned<ZSTD_CCtx, ZSTD_freeCCtx> zstd_out;
 };
 
 std::string_view name_of(Compressor compressor) {

@@ -4,7 +4,7 @@
 
 namespace idproxy::wire {
 
-FrameReader::Front FrameReader::look(Bytes bytes) const {
+FrameReader::Front FrameReader::front(Bytes bytes) const {
   if (left_ > 0) {
     const auto there = static_cast<std::int64_t>(bytes.size());
     return {Kind::inside, {}, static_cast<std::size_t>(std::min(left_, there))};

@@ -15,7 +15,6 @@ class Input {
  public:
   explicit Input(Bytes block) : rest_(block) {}
 
-  [[nodiscard]] bool empty() const { return rest_.empty(); }
   Bytes take(std::size_t most) {
     const Bytes taken = rest_.first(std::min(most, rest_.size()));
     rest_ = rest_.subspan(taken.size());

@@ -22,19 +22,19 @@ std::string decisions(Bytes stream, std::size_t piece, rewrite::X509 x509) {
   std::size_t at = 0;
   for (std::size_t there = std::min(piece, stream.size());;) {
     const Bytes front = stream.subspan(at, there - at);
-    const auto look = frames.look(front);
-    bool more = look.kind == wire::FrameReader::Kind::need_more;
-    if (look.kind == wire::FrameReader::Kind::malformed) return log + "!" + std::to_string(at);
-    if (look.kind == wire::FrameReader::Kind::inside) {
-      if (look.bytes > front.size()) std::abort();
-      frames.took(look.bytes);
-      at += look.bytes;
-      more = look.bytes == 0;
+    const auto next = frames.front(front);
+    bool more = next.kind == wire::FrameReader::Kind::need_more;
+    if (next.kind == wire::FrameReader::Kind::malformed) return log + "!" + std::to_string(at);
+    if (next.kind == wire::FrameReader::Kind::inside) {
+      if (next.bytes > front.size()) std::abort();
+      frames.took(next.bytes);
+      at += next.bytes;
+      more = next.bytes == 0;
     }
-    if (look.kind == wire::FrameReader::Kind::begin) {
-      const auto length = static_cast<std::size_t>(look.header.message_length);
+    if (next.kind == wire::FrameReader::Kind::begin) {
+      const auto length = static_cast<std::size_t>(next.header.message_length);
       const Bytes message = front.first(std::min(length, front.size()));
-      const auto decision = rewrite::classify(look.header, message, namespaces, x509);
+      const auto decision = rewrite::classify(next.header, message, namespaces, x509);
       if (const auto* wanted = std::get_if<rewrite::decision::NeedMore>(&decision)) {
         if (wanted->bytes <= message.size() || wanted->bytes > length) std::abort();
         more = true;
@@ -43,7 +43,7 @@ std::string decisions(Bytes stream, std::size_t piece, rewrite::X509 x509) {
         log += std::to_string(decision.index()) +
                (request == nullptr ? "" : "." + std::to_string(request->index())) + "@" +
                std::to_string(at) + " ";
-        frames.pass(static_cast<std::size_t>(look.header.message_length));
+        frames.pass(static_cast<std::size_t>(next.header.message_length));
       }
     }
     if (!more) continue;

@@ -53,13 +53,13 @@ class RangeTest : public CounterTest {
   }
   StoredValue count() { return database.value("counters", "COUNT"); }
 
-  Outcome<std::vector<RangeState>> look(Missing missing = Missing::create) {
+  Outcome<std::vector<RangeState>> read(Missing missing = Missing::create) {
     mongo::Client client = pool().client();
     RangeDocuments documents(client, ranges, fields, missing);
-    return documents.look([] { return false; });
+    return documents.read([] { return false; });
   }
   std::string fault() {
-    const auto found = look();
+    const auto found = read();
     return found ? "" : found.error().reason;
   }
   std::size_t documents() {
@@ -229,7 +229,7 @@ TEST_F(RangeTest, FreeNumbersAreThoseOfTheRange) {
 // ---- documents
 
 TEST_F(RangeTest, AThousandAreMadeAsInTheBlog) {
-  const auto found = look();
+  const auto found = read();
   ASSERT_TRUE(found) << found.error().reason;
   ASSERT_EQ(found->size(), 1000U);
   EXPECT_EQ((*found)[0], (RangeState{0, 0, 999'999'999, 0}));
@@ -250,7 +250,7 @@ TEST_F(RangeTest, AThousandAreMadeAsInTheBlog) {
 }
 
 TEST_F(RangeTest, ALookMayWriteNothing) {
-  const auto found = look(Missing::assume);
+  const auto found = read(Missing::assume);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->size(), 1000U);
   EXPECT_EQ((*found)[3].first, 3'000'000'000);
@@ -261,7 +261,7 @@ TEST_F(RangeTest, WhatWasInterruptedGoesOn) {
   ranges.layout = Layout{10, 100, 0};
   store("950", "999", 9);
   store("800", "899", 8);
-  const auto found = look();
+  const auto found = read();
   ASSERT_TRUE(found) << found.error().reason;
   EXPECT_EQ(found->size(), 10U);
   EXPECT_EQ(found->at(9).next, 950);
@@ -275,7 +275,7 @@ TEST_F(RangeTest, TwoProxiesMakeThemTogether) {
     std::vector<std::jthread> both;
     for (int i = 0; i < 2; ++i) {
       both.emplace_back([&] {
-        const auto found = look();
+        const auto found = read();
         EXPECT_TRUE(found && found->size() == 3000);
       });
     }
@@ -287,7 +287,7 @@ TEST_F(RangeTest, TheyBeginBehindWhatIsStored) {
   unique_index();
   ranges.layout = Layout{4, 100, 0};
   orders({5, 141, 199, 299, 1000});
-  const auto found = look();
+  const auto found = read();
   ASSERT_TRUE(found) << found.error().reason;
   EXPECT_EQ(found->at(0).next, 6);
   EXPECT_FALSE(found->at(1).has_numbers());
@@ -300,7 +300,7 @@ TEST_F(RangeTest, StoredNumbersNeedAnIndex) {
   EXPECT_THAT(fault(), HasSubstr("cannot be read without an index: db.getSiblingDB"));
   EXPECT_EQ(documents(), 0U);
   plain_index();
-  const auto found = look();
+  const auto found = read();
   ASSERT_TRUE(found) << found.error().reason;
   EXPECT_EQ(found->at(0).next, 6);
 }
@@ -315,14 +315,14 @@ TEST_F(RangeTest, ALostOneGoesOnOnlyIfAnIndexGuardsTheField) {
   database.remove_all("counters");
   plain_index();
   orders({57});
-  auto found = look();
+  auto found = read();
   ASSERT_TRUE(found) << found.error().reason;
   EXPECT_FALSE(found->at(0).has_numbers());
   EXPECT_EQ(found->at(1).next, 100) << "nobody had numbers of it";
   database.remove_all("counters");
   database.drop_index("orders", "number");
   unique_index();
-  found = look();
+  found = read();
   ASSERT_TRUE(found) << found.error().reason;
   EXPECT_EQ(found->at(0).next, 58);
 }
@@ -353,7 +353,7 @@ TEST_F(RangeTest, OtherDocumentsOfTheCollectionAreNoRanges) {
   database.insert("counters", R"({"_id": {"c": "orders"}, "COUNT": 0})");
   store("20", "99", 4);
   store("100", "199", 2);
-  const auto found = look();
+  const auto found = read();
   ASSERT_TRUE(found) << found.error().reason;
   EXPECT_EQ(found->size(), 2U);
 }

@@ -33,9 +33,9 @@ class ReservationTest : public ReservationsTest {
   void drop() {
     (void)pool().client().write(database.name(), Document().add("drop", "orders__number"));
   }
-  std::optional<ids::Error> look() {
+  std::optional<ids::Error> prepare() {
     mongo::Client client = pool().client();
-    return collection().look(client);
+    return collection().prepare(client);
   }
 };
 
@@ -196,7 +196,7 @@ TEST_P(ReservationTest, ALastingFailureSaysWhy) {
 
 TEST_P(ReservationTest, TheIndexesAreMade) {
   drop();
-  const auto failure = look();
+  const auto failure = prepare();
   EXPECT_FALSE(failure) << failure->reason;
   std::vector<std::string> keys;
   mongo::Client client = pool().client();
@@ -209,20 +209,20 @@ TEST_P(ReservationTest, TheIndexesAreMade) {
   EXPECT_EQ(std::ranges::count(keys, R"({ "number" : 1 })"), is_field ? 1 : 0);
   EXPECT_EQ(reserve("5", "1"), State::made);
   EXPECT_EQ(reserve("5", "2"), State::taken);
-  EXPECT_FALSE(look());
+  EXPECT_FALSE(prepare());
 }
 
 TEST_P(ReservationTest, AnIndexThatCannotBeMadeIsNamed) {
   if (GetParam() == Layout::id) {
     database.insert("orders__number", R"({"_id": 1, "number": 5})");
     database.insert("orders__number", R"({"_id": 2, "number": 5})");
-    EXPECT_FALSE(look());
+    EXPECT_FALSE(prepare());
     return;
   }
   database.drop_index("orders__number", "number");
   database.insert("orders__number", R"({"number": 5})");
   database.insert("orders__number", R"({"number": 5})");
-  const auto failure = look();
+  const auto failure = prepare();
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->code, Errc::exhausted);
   EXPECT_EQ(failure->reason,
@@ -238,7 +238,7 @@ TEST_P(ReservationTest, AViewOrACappedCollectionDoesNotDo) {
   const auto becomes = [&](const std::string& options) {
     drop();
     database.write(Document().add("create", "orders__number").append(json(options)));
-    const auto failure = look();
+    const auto failure = prepare();
     return failure ? failure->reason : "";
   };
   const std::string what = "the collection of reservations, " + spec.ns() + ", ";
@@ -337,7 +337,7 @@ TEST_P(ReservationTest, ThoseOfOtherProgramsWithoutADateStay) {
 }
 
 TEST_P(ReservationTest, AfterTheFirstPassOnlyWhatHasBecomeOldIsRead) {
-  EXPECT_FALSE(look());
+  EXPECT_FALSE(prepare());
   for (int i = 0; i < 3; ++i) {
     order("{\"_id\": " + std::to_string(i) + ", \"number\": " + std::to_string(i) + "}");
     EXPECT_EQ(reserve(std::to_string(i), std::to_string(i)), State::made);

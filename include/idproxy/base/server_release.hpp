@@ -9,7 +9,6 @@ namespace idproxy::server_release {
 inline constexpr std::int32_t k4_4 = 9;
 inline constexpr std::int32_t k5_0 = 13;
 inline constexpr std::int32_t k6_0 = 17;
-inline constexpr std::int32_t k7_0 = 21;
 inline constexpr std::int32_t k8_0 = 25;
 
 /// "MongoDB 6.0.27" by the version that buildInfo says; without one, "MongoDB 4.4", of one between

@@ -117,7 +117,6 @@ inline constexpr std::int32_t kBadValue = 2;
 inline constexpr std::int32_t kUnauthorized = 13;
 inline constexpr std::int32_t kTypeMismatch = 14;
 inline constexpr std::int32_t kNamespaceNotFound = 26;
-inline constexpr std::int32_t kIndexNotFound = 27;
 inline constexpr std::int32_t kMaxTimeExpired = 50;
 inline constexpr std::int32_t kNotAReplicaSet = 123;
 inline constexpr std::int32_t kNotOnView = 166;

@@ -25,9 +25,6 @@ inline constexpr const char* kFloors = "gaplessFloors";
 /// "db.collection", split at the first dot.
 [[nodiscard]] Namespace split_namespace(std::string_view ns);
 
-/// True if the glob has wildcards.
-[[nodiscard]] bool is_glob(std::string_view glob);
-
 /// Appends the names of the databases that the user may see.
 [[nodiscard]] mongo::Reply list_databases(mongo::Client& client, std::vector<std::string>& names);
 

@@ -56,7 +56,7 @@ class StoredCounters {
   [[nodiscard]] Outcome<std::vector<StoredCounter>> find(
       std::span<const ids::RuleSource::About* const> rules);
   /// Reads through indexes only.
-  [[nodiscard]] Outcome<StoredNumbers> look(const StoredCounter& counter);
+  [[nodiscard]] Outcome<StoredNumbers> read(const StoredCounter& counter);
   /// Sets a counter that exists, so that it gives out `next` next, unless it has changed since it
   /// was read: then reads it again, and returns false. Waits for a majority.
   [[nodiscard]] Outcome<bool> set_next(StoredCounter& counter, std::int64_t next);

@@ -28,6 +28,8 @@ struct StoredValue {
 };
 
 [[nodiscard]] StoredValue stored_value(Bytes document, std::string_view path);
+/// Its number; nothing if it is none.
+[[nodiscard]] std::optional<std::int64_t> integer_at(Bytes document, std::string_view path);
 
 /// A double can represent every integer up to here; beyond, adding 1 has no effect.
 inline constexpr std::int64_t kMostInDouble = std::int64_t{1} << 53;

@@ -50,7 +50,7 @@ inline void write_header(std::uint8_t* at, const MsgHeader& header) {
 /// Finds the messages in one direction of a connection; owns no bytes. The caller looks at the
 /// front of the stream, decides what to do with a message, and removes bytes in pieces of any size:
 ///
-///   Front front = frames.look(bytes);
+///   Front front = frames.front(bytes);
 ///   begin:     a message starts. Make it the current one with pass(), or collect it whole and
 ///              remove it without pass()
 ///   inside:    the first front.bytes bytes belong to the current message: remove n, call took(n)
@@ -62,10 +62,10 @@ class FrameReader {
   struct Front {
     Kind kind;
     MsgHeader header{};     ///< for `begin` and `malformed`
-    std::size_t bytes = 0;  ///< for `inside`; at most as many as look() got
+    std::size_t bytes = 0;  ///< for `inside`; at most as many as front() got
   };
 
-  [[nodiscard]] Front look(Bytes bytes) const;
+  [[nodiscard]] Front front(Bytes bytes) const;
 
   /// Makes the message that begins, of `length` bytes, the current one, to be removed in pieces.
   void pass(std::size_t length) { left_ = static_cast<std::int64_t>(length); }

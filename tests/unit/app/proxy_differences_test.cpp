@@ -31,7 +31,7 @@ class ProxyDifferencesTest : public ::testing::Test {
 
   /// The rules' names; nothing else may differ.
   Names rules(const std::vector<KnownProxy>& proxies, std::chrono::nanoseconds now) {
-    differences.look(proxies, now);
+    differences.update(proxies, now);
     EXPECT_TRUE(differences.current().versions.empty());
     return differences.current().rules;
   }
@@ -78,8 +78,8 @@ TEST_F(ProxyDifferencesTest, ItEndsWhenTheyAgreeAndBeginsAnew) {
 
 TEST_F(ProxyDifferencesTest, VersionsAreToldApart) {
   const std::vector all{proxy("app1", "a"), proxy("app2", "a", "2")};
-  differences.look(all, 0s);
-  differences.look(all, 2min);
+  differences.update(all, 0s);
+  differences.update(all, 2min);
   EXPECT_TRUE(differences.current().rules.empty());
   EXPECT_EQ(differences.current().versions, Names{"app2"});
 }

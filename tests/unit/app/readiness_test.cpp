@@ -70,10 +70,10 @@ class ReadinessLogTest : public ::testing::Test {
  protected:
   using Obstacles = std::vector<id_store::Watch::CounterObstacle>;
 
-  std::string look(const Obstacles& obstacles) {
+  std::string update(const Obstacles& obstacles) {
     ::testing::internal::CaptureStderr();
     log::start({log::Level::info, log::Format::json});
-    log_.look(rules_, obstacles);
+    log_.update(rules_, obstacles);
     return ::testing::internal::GetCapturedStderr();
   }
   static Obstacles obstacle(const char* reason, bool passes = false) {
@@ -91,22 +91,22 @@ class ReadinessLogTest : public ::testing::Test {
 };
 
 TEST_F(ReadinessLogTest, HasEachChangeOnce) {
-  EXPECT_EQ(look({}), "");
-  EXPECT_THAT(look(obstacle("no index")),
+  EXPECT_EQ(update({}), "");
+  EXPECT_THAT(update(obstacle("no index")),
               HasSubstr(R"("event":"not_ready","ns":"shop.orders","field":"number",)"
                         R"("reason":"no index")"));
-  EXPECT_EQ(look(obstacle("no index")), "");
-  EXPECT_THAT(look(obstacle("no privilege")), HasSubstr(R"("reason":"no privilege")"));
-  EXPECT_THAT(look({}), HasSubstr(R"("event":"ready_again","ns":"shop.orders")"));
-  EXPECT_EQ(look({}), "");
+  EXPECT_EQ(update(obstacle("no index")), "");
+  EXPECT_THAT(update(obstacle("no privilege")), HasSubstr(R"("reason":"no privilege")"));
+  EXPECT_THAT(update({}), HasSubstr(R"("event":"ready_again","ns":"shop.orders")"));
+  EXPECT_EQ(update({}), "");
 }
 
 TEST_F(ReadinessLogTest, LeavesOutWhatPasses) {
-  EXPECT_EQ(look(obstacle("not checked yet", true)), "");
-  EXPECT_NE(look(obstacle("no index")), "");
-  EXPECT_EQ(look(obstacle("the collection is being read", true)), "") << "it is not ready again";
-  EXPECT_EQ(look(obstacle("no index")), "");
-  EXPECT_NE(look({}), "");
+  EXPECT_EQ(update(obstacle("not checked yet", true)), "");
+  EXPECT_NE(update(obstacle("no index")), "");
+  EXPECT_EQ(update(obstacle("the collection is being read", true)), "") << "it is not ready again";
+  EXPECT_EQ(update(obstacle("no index")), "");
+  EXPECT_NE(update({}), "");
 }
 
 }  // namespace readiness_test

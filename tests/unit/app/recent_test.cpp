@@ -16,7 +16,9 @@ using Values = std::vector<std::optional<double>>;
 struct RecentTest : ::testing::Test {
   RecentTest() { net.listeners.push_back({.listener = "a", .server = "db1", .up = true}); }
 
-  void look(std::chrono::nanoseconds after = 1s) { recent.look(net, store, *rules, now += after); }
+  void sample(std::chrono::nanoseconds after = 1s) {
+    recent.sample(net, store, *rules, now += after);
+  }
   /// The server answers so many requests, each in this time.
   void answers(std::uint64_t requests, std::size_t bucket) {
     net.listeners[0].requests += requests;
@@ -33,27 +35,27 @@ struct RecentTest : ::testing::Test {
 
 TEST_F(RecentTest, HasRatesFromTheSecondLookOn) {
   net.listeners[0].requests = 1000;
-  look();
+  sample();
   net.listeners[0].requests += 10;
-  look();
+  sample();
   net.listeners[0].requests += 10;
-  look(2s);
+  sample(2s);
   EXPECT_EQ(recent.series(Recent::requests), (Values{{}, 10, 5}));
 }
 
 TEST_F(RecentTest, LooksOnceASecond) {
-  look();
-  look(500ms);
-  look(499ms);
+  sample();
+  sample(500ms);
+  sample(499ms);
   EXPECT_EQ(recent.series(Recent::clients).size(), 1U);
-  look(1ms);
+  sample(1ms);
   EXPECT_EQ(recent.series(Recent::clients).size(), 2U);
 }
 
 TEST_F(RecentTest, KeepsTenMinutes) {
   for (std::size_t i = 0; i < Recent::kSeconds + 5; ++i) {
     net.connections_open = i;
-    look();
+    sample();
   }
   const Values clients = recent.series(Recent::clients);
   ASSERT_EQ(clients.size(), Recent::kSeconds);
@@ -62,10 +64,10 @@ TEST_F(RecentTest, KeepsTenMinutes) {
 
 TEST_F(RecentTest, KnowsTheMostEverAndTheMostLately) {
   net.connections_open = 9;
-  look();
+  sample();
   for (std::size_t i = 0; i < Recent::kSeconds; ++i) {
     net.connections_open = i == 3 ? 7 : 2;
-    look();
+    sample();
   }
   const Peak clients = recent.peak(Recent::open_clients);
   EXPECT_EQ(clients.most_lately, 7U);
@@ -74,33 +76,33 @@ TEST_F(RecentTest, KnowsTheMostEverAndTheMostLately) {
 
 TEST_F(RecentTest, AReloadThatForgetsCountsIsNoNegativeRate) {
   rules->outcomes(0).assigned = 100;
-  look();
+  sample();
   rules = test::rule_set_of(test::rule("shop.orders", "number"));
-  look(20s);
+  sample(20s);
   EXPECT_EQ(recent.series(Recent::values).back(), 0);
   EXPECT_EQ(recent.values_per_second(0), 0);
 }
 
 TEST_F(RecentTest, KnowsHowFastARuleGivesValues) {
-  look();
+  sample();
   EXPECT_EQ(recent.values_per_second(0), 0);
   rules->outcomes(0).assigned = 50;
-  look(10s);
+  sample(10s);
   EXPECT_EQ(recent.values_per_second(0), 5);
   EXPECT_EQ(recent.values_per_second(1), 0) << "there is no such rule";
 }
 
 TEST_F(RecentTest, TimesOfTheLastMinuteAreThoseThatCount) {
   answers(100, 10);
-  look();
+  sample();
   EXPECT_EQ(recent.reply_time("db1"), std::nullopt) << "this may be from long ago";
   answers(100, 10);
-  look(10s);
+  sample(10s);
   EXPECT_NEAR(recent.reply_time("db1")->p50, 0.075, 0.001);
-  for (int i = 0; i < 8; ++i) look(10s);
+  for (int i = 0; i < 8; ++i) sample(10s);
   EXPECT_EQ(recent.reply_time("db1"), std::nullopt) << "nobody has asked it";
   answers(100, 4);
-  look(10s);
+  sample(10s);
   EXPECT_LT(recent.reply_time("db1")->p99, 0.0011);
   EXPECT_EQ(recent.reply_time("db2"), std::nullopt);
 }

@@ -19,9 +19,9 @@ class ServersLogTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { log::start({.level = log::Level::info}); }
 
-  Lines look(const std::vector<Listener>& servers) {
+  Lines update(const std::vector<Listener>& servers) {
     const std::size_t before = total();
-    log_.look(servers);
+    log_.update(servers);
     Lines lines;
     for (const log::Line& each : log::last_lines()) {
       if (each.fields.empty() || each.fields.back().first != "in_flight") {
@@ -48,21 +48,22 @@ class ServersLogTest : public ::testing::Test {
 };
 
 TEST_F(ServersLogTest, TellsOfASlowServerOnceAndOfItsAnswer) {
-  EXPECT_EQ(look({server("db1", "PRIMARY", 4999ms)}), Lines{});
-  EXPECT_EQ(look({server("db1", "PRIMARY", 5s)}), Lines{"server_slow db1"});
-  EXPECT_EQ(look({server("db1", "PRIMARY", 9s)}), Lines{});
-  EXPECT_EQ(look({server("db1", "PRIMARY", 1s)}), Lines{"server_answers db1"});
-  EXPECT_EQ(look({server("db1", "PRIMARY")}), Lines{});
-  EXPECT_EQ(look({server("db1", "PRIMARY", 6s)}), Lines{"server_slow db1"});
-  EXPECT_EQ(look({}), Lines{}) << "it has left the set";
-  EXPECT_EQ(look({server("db1", "PRIMARY", 6s)}), Lines{"server_slow db1"});
+  EXPECT_EQ(update({server("db1", "PRIMARY", 4999ms)}), Lines{});
+  EXPECT_EQ(update({server("db1", "PRIMARY", 5s)}), Lines{"server_slow db1"});
+  EXPECT_EQ(update({server("db1", "PRIMARY", 9s)}), Lines{});
+  EXPECT_EQ(update({server("db1", "PRIMARY", 1s)}), Lines{"server_answers db1"});
+  EXPECT_EQ(update({server("db1", "PRIMARY")}), Lines{});
+  EXPECT_EQ(update({server("db1", "PRIMARY", 6s)}), Lines{"server_slow db1"});
+  EXPECT_EQ(update({}), Lines{}) << "it has left the set";
+  EXPECT_EQ(update({server("db1", "PRIMARY", 6s)}), Lines{"server_slow db1"});
 }
 
 TEST_F(ServersLogTest, TellsOfAnotherPrimary) {
-  EXPECT_EQ(look({server("a", "PRIMARY"), server("b", "SECONDARY")}), Lines{});
-  EXPECT_EQ(look({server("a", "unknown"), server("b", "SECONDARY")}), Lines{});
-  EXPECT_EQ(look({server("a", "PRIMARY"), server("b", "SECONDARY")}), Lines{}) << "the same again";
-  EXPECT_EQ(look({server("a", "SECONDARY"), server("b", "PRIMARY")}), Lines{"primary_changed b"});
+  EXPECT_EQ(update({server("a", "PRIMARY"), server("b", "SECONDARY")}), Lines{});
+  EXPECT_EQ(update({server("a", "unknown"), server("b", "SECONDARY")}), Lines{});
+  EXPECT_EQ(update({server("a", "PRIMARY"), server("b", "SECONDARY")}), Lines{})
+      << "the same again";
+  EXPECT_EQ(update({server("a", "SECONDARY"), server("b", "PRIMARY")}), Lines{"primary_changed b"});
 }
 
 }  // namespace servers_log_test

@@ -189,7 +189,7 @@ TEST_F(StatusPageTest, StaysSmallWithManyRulesAndClients) {
     sources.lines.push_back({{}, log::Level::error, "event", std::string(300, 'x'), {}});
   }
   for (int i = 0; i < 600; ++i) {
-    recent.look(snapshot.net, {}, *snapshot.rules, std::chrono::seconds(i + 1));
+    recent.sample(snapshot.net, {}, *snapshot.rules, std::chrono::seconds(i + 1));
   }
   EXPECT_LT(page().size(), 200'000U);
   const json::value shown = document();

@@ -46,7 +46,7 @@ class WatchdogTest : public ::testing::Test {
 
 TEST_F(WatchdogTest, IsFedWhenAllHaveAnswered) {
   EXPECT_FALSE(watchdog_.all_answered()) << "nobody has been asked";
-  watchdog_.look(0s);
+  watchdog_.tick(0s);
   EXPECT_FALSE(watchdog_.all_answered());
   answer(0);
   answer(2);
@@ -54,14 +54,14 @@ TEST_F(WatchdogTest, IsFedWhenAllHaveAnswered) {
   answer(1);
   EXPECT_TRUE(watchdog_.all_answered());
   EXPECT_FALSE(watchdog_.all_answered()) << "each time anew";
-  watchdog_.look(1s);
+  watchdog_.tick(1s);
   answer_all();
   EXPECT_TRUE(watchdog_.all_answered());
 }
 
 TEST_F(WatchdogTest, IsNotFedWhileOneIsStuck) {
   for (int second = 0; second < 100; ++second) {
-    watchdog_.look(std::chrono::seconds(second));
+    watchdog_.tick(std::chrono::seconds(second));
     answer(0);
     answer(1);
     EXPECT_FALSE(watchdog_.all_answered());
@@ -72,7 +72,7 @@ TEST_F(WatchdogTest, IsNotFedWhileOneIsStuck) {
 
 TEST_F(WatchdogTest, AsksNobodyTwice) {
   for (int second = 0; second < 10; ++second) {
-    watchdog_.look(std::chrono::seconds(second));
+    watchdog_.tick(std::chrono::seconds(second));
     answer(0);
   }
   EXPECT_EQ(asked(0), 0U);
@@ -80,10 +80,10 @@ TEST_F(WatchdogTest, AsksNobodyTwice) {
 }
 
 TEST_F(WatchdogTest, TellsHowLongAnAnswerIsOwed) {
-  watchdog_.look(100s);
+  watchdog_.tick(100s);
   answer(0);
   EXPECT_THAT(watchdog_.owed(103s), ElementsAre(0s, 3s, 3s));
-  watchdog_.look(104s);
+  watchdog_.tick(104s);
   EXPECT_THAT(watchdog_.owed(105s), ElementsAre(1s, 5s, 5s));
   answer_all();
   EXPECT_THAT(watchdog_.owed(200s), ElementsAre(0s, 0s, 0s));
@@ -94,7 +94,7 @@ TEST_F(WatchdogTest, LogsOnceWhoIsStuckAndThatItIsOver) {
     ::testing::internal::CaptureStderr();
     log::start({log::Level::info, log::Format::json});
     for (int second = from; second < to; ++second) {
-      watchdog_.look(std::chrono::seconds(second));
+      watchdog_.tick(std::chrono::seconds(second));
       answer(0);
       answer(2);
     }
@@ -113,7 +113,7 @@ TEST_F(WatchdogTest, LogsOnceWhoIsStuckAndThatItIsOver) {
 
 TEST_F(WatchdogTest, TakesAnswersFromAnyThread) {
   for (int i = 0; i < 100; ++i) {
-    watchdog_.look(std::chrono::seconds(i));
+    watchdog_.tick(std::chrono::seconds(i));
     std::jthread other([this] { answer_all(); });
     const auto end = std::chrono::steady_clock::now() + 10s;
     bool fed = false;
@@ -126,7 +126,7 @@ TEST(Watchdog, MayEndBeforeAnAnswerComes) {
   std::function<void()> late;
   {
     Watchdog watchdog(1, [&](std::size_t, std::function<void()> answer) { late = answer; });
-    watchdog.look(0s);
+    watchdog.tick(0s);
   }
   late();
 }

@@ -55,7 +55,7 @@ class Server {
  private:
   bool take() {
     const Exact front(held_);
-    const auto step = gate.look(front.view(), exchange, abandoned);
+    const auto step = gate.decide(front.view(), exchange, abandoned);
     needed_ = 0;
     switch (step.kind) {
       case Kind::need:

@@ -65,7 +65,7 @@ class Client {
  private:
   bool take() {
     const Exact front(held_);
-    const auto step = gate.look(front.view(), {draining, x509, agreed}, namespaces_);
+    const auto step = gate.decide(front.view(), {draining, x509, agreed}, namespaces_);
     needed_ = 0;
     switch (step.kind) {
       case Kind::need:

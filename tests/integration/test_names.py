@@ -18,7 +18,7 @@ from support.fake_server import HELLO, FakeServer, reply_to
 from support.hello import node
 from support.mongod import Mongod
 from support.names import DnsServer, OwnNames
-from support.process import eventually, free_port, free_ports, has_ipv6
+from support.process import eventually, free_ports, has_ipv6
 from support.proxy import Proxy, ProxyFailure, binary
 from support.replica_set import ReplicaSet
 
@@ -431,8 +431,9 @@ def test_a_set_of_ipv6_addresses(start):
                 assert (says["me"], says["hosts"], says["primary"]) == (
                     address, addresses, addresses[0])
         # Clients of IPv4 for a set of IPv6, pinned under the name of the set.
-        pinned = free_port()
-        other = start(f"mongodb://{second.address}", {"members": {first.address: pinned}})
+        mine, pinned = (free_ports(1, "127.0.0.1", "::1")[0] for _ in range(2))
+        other = start(f"mongodb://{second.address}",
+                      {"port": mine, "members": {first.address: pinned}})
         with other.set_client("six") as client:
             eventually(lambda: len(client.nodes) == 2, 20)
             assert client.primary == ("127.0.0.1", pinned)

@@ -61,7 +61,7 @@ def test_kill_9(replica_set: Mongod, kills: int, record, request: pytest.Fixture
     audits = {scheme: Audit(replica_set.uri, db, [scheme], "n",
                             "client" if scheme == "scope" else None) for scheme in rules}
     chance = random.Random(kills)
-    loads = {scheme: Load([lambda i=i: pair.address(i) for i in range(2)], f"{db}.{scheme}", refusals=5 + kills)
+    loads = {scheme: Load([lambda i=i: pair.address(i) for i in range(2)], f"{db}.{scheme}", refusals=max(5, kills))
              for scheme in rules}
     with contextlib.ExitStack() as running:
         for load in loads.values():

@@ -84,6 +84,8 @@ class Load:
                     self.connects["connected"] += 1
             except ConnectionRefusedError:
                 self.connects["refused"] += 1
+            except ConnectionResetError:  # it was in the queue of a socket that was closed
+                self.connects["reset"] += 1
 
     def _insert(self, k: int) -> None:
         while not self._ending.is_set():

@@ -23,7 +23,7 @@ constexpr ProtocolFault kCompressed{
     "a client's OP_COMPRESSED has a compressor that was not negotiated, or is malformed"};
 constexpr ProtocolFault kStaysPlain{
     "compressed_message",
-    "a client compressed a login or another command with a password, which drivers must not do"};
+    "a client compressed a command with a new password, which drivers must not do"};
 
 constexpr ProtocolFault kLegacyWrite{
     "legacy_write",

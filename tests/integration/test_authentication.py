@@ -7,9 +7,12 @@ through with X.509 would be that user.
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
 import hmac
+import itertools
+import pathlib
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -25,8 +28,10 @@ from support import wire
 from support.access import OPEN, Access
 from support.fake_server import FakeServer, Request
 from support.guarded import Guarded
-from support.process import eventually
+from support.process import eventually, free_port, free_ports
 from support.proxy import Proxy, configuration
+from support.replica_set import SETTINGS, Member
+from support.scrape import metric
 from support.secrets import CANARY, PASSWORD, passwords_in, secrets_in
 from support.secured import STORE_ACTIONS, Certificates
 from support.wire import Closed, WireClient
@@ -37,6 +42,7 @@ HOST_UNREACHABLE = 6
 
 X509 = "MONGODB-X509"
 RULES = [{"ns": "auth.*", "field": "n", "strategy": "uuid"}]
+HTTP = {"admin": {"listen": "127.0.0.1:0"}}
 
 Start = Callable[..., Proxy]
 
@@ -66,8 +72,12 @@ class Way:
     proxy: Proxy
     server: Guarded
 
-    def connect(self) -> WireClient:
-        return WireClient(self.proxy.address, tls=self.proxy.access.tls)
+    def connect(self, compressor: str | None = None) -> WireClient:
+        return connect(self.proxy, compressor)
+
+
+def connect(proxy: Proxy, compressor: str | None = None) -> WireClient:
+    return wire.client(proxy.address, compressor, tls=proxy.access.tls)
 
 
 def with_own_certificate(guarded: Guarded, certificates: Certificates) -> dict[str, Any]:
@@ -152,11 +162,13 @@ class TestScram:
             status = client.admin.command("connectionStatus")
             assert [u["user"] for u in status["authInfo"]["authenticatedUsers"]] == ["app"]
 
-    @pytest.mark.parametrize("hello", ["no hello", "hello", "isMaster", "isMaster in OP_QUERY"])
-    def test_by_hand(self, way, mechanism, hello):
-        """After a hello that begins it, or without."""
+    @pytest.mark.parametrize("hello, compressor", [
+        ("isMaster in OP_QUERY", None),
+        *itertools.product(["no hello", "hello", "isMaster"], [None, *wire.COMPRESSORS])])
+    def test_by_hand(self, way, mechanism, hello, compressor):
+        """After a hello that begins it, or without; compressed, as members of a set do it."""
         scram = Scram(mechanism, "app", PASSWORD)
-        with way.connect() as client:
+        with way.connect(compressor) as client:
             if hello == "no hello":
                 challenge = client.call({**scram.start(), "$db": "admin"})
             else:
@@ -182,6 +194,13 @@ class TestScram:
                 assert client.call({"listDatabases": 1, "$db": "admin"})["code"] == UNAUTHORIZED
         assert replies[0] == replies[1]
         assert replies[0]["code"] == AUTHENTICATION_FAILED
+
+    def test_a_wrong_password_compressed(self, way, mechanism):
+        scram = Scram(mechanism, "app", "not-the-password")
+        with way.connect("zstd") as client:
+            challenge = client.call({**scram.start(), "$db": "admin"})
+            reply = client.call({**scram.answer(challenge), "$db": "admin"})
+            assert reply["code"] == AUTHENTICATION_FAILED and logged_in(client) == []
 
     def test_a_wrong_password_of_a_driver(self, way, mechanism):
         with (way.proxy.client(username="app", password="not-the-password",
@@ -416,6 +435,7 @@ def zlib_compressed(message: bytes) -> bytes:
 
 
 FORMS = [*forms("")]
+COMPRESSORS = [None, *wire.COMPRESSORS]
 SILENT = [form for form in FORMS if "no_reply" in form]
 
 
@@ -449,15 +469,19 @@ class TestX509:
     @pytest.mark.parametrize("form", FORMS)
     def test_nobody_is_logged_in(self, proxy, certificates, form):
         message = forms(certificates.proxy.subject)[form]
-        with WireClient(proxy.address, tls=proxy.access.tls) as client:
-            assert attempt(client, message, form) == []
+        for compressor in COMPRESSORS:
+            with connect(proxy, compressor) as client:
+                assert attempt(client, message, form) == [], compressor
 
-    def test_directly_the_same_is_a_login(self, certificates, guarded):
+    @pytest.mark.parametrize("compressor", COMPRESSORS)
+    def test_directly_the_same_is_a_login(self, certificates, guarded, compressor):
         """Of the proxy's subject, with most of the forms: the test above could fail."""
         own = Access(certificates.authority.file, certificates.proxy.file).tls
         successful = []
         for form, message in forms(certificates.proxy.subject).items():
-            with WireClient(guarded.address, tls=own) as client:
+            if compressor and form.startswith("compressed"):
+                continue  # one in another, which it does not answer
+            with wire.client(guarded.address, compressor, tls=own) as client:
                 if found := attempt(client, message, form):
                     assert found == [certificates.proxy.subject]
                     successful.append(form)
@@ -467,9 +491,10 @@ class TestX509:
 
     @pytest.mark.parametrize("form", ["authenticate", "authenticate_user", "sasl_start",
                                       "authenticate_checksum", "sasl_start_lower_case"])
-    def test_the_answer_says_why(self, proxy, certificates, form):
+    @pytest.mark.parametrize("compressor", COMPRESSORS)
+    def test_the_answer_says_why(self, proxy, certificates, form, compressor):
         message = forms(certificates.proxy.subject)[form]
-        with WireClient(proxy.address, tls=proxy.access.tls) as client:
+        with connect(proxy, compressor) as client:
             client.send(message)
             reply = client.receive()
             assert reply.response_to == struct.unpack_from("<i", message, 4)[0]
@@ -480,12 +505,26 @@ class TestX509:
             assert client.call({"ping": 1, "$db": "admin"})["ok"] == 1
         assert certificates.proxy.subject not in proxy.log()
 
-    @pytest.mark.parametrize("form", ["hello_x509", "isMaster_x509", "isMaster_x509_op_query"])
-    def test_a_hello_is_answered_all_the_same(self, proxy, certificates, form):
-        with WireClient(proxy.address, tls=proxy.access.tls) as client:
+    @pytest.mark.parametrize("form, compressor", [
+        ("isMaster_x509_op_query", None),
+        *itertools.product(["hello_x509", "isMaster_x509"], COMPRESSORS)])
+    def test_a_hello_is_answered_all_the_same(self, proxy, certificates, form, compressor):
+        with connect(proxy, compressor) as client:
             reply = client.call(forms(certificates.proxy.subject)[form])
             assert reply["ok"] == 1 and "maxWireVersion" in reply
             assert "speculativeAuthenticate" not in reply
+
+    @pytest.mark.parametrize("compressor", COMPRESSORS)
+    def test_a_stream_of_hellos(self, proxy, compressor):
+        with connect(proxy, compressor) as client:
+            version = client.call({"hello": 1, "$db": "admin"})["topologyVersion"]
+            client.send(wire.command(speculative(
+                "hello", AUTHENTICATE, topologyVersion=version, maxAwaitTimeMS=10,
+                **{"$db": "admin"}), flags=wire.EXHAUST_ALLOWED))
+            for _ in range(3):
+                reply = client.receive()
+                assert reply.flags & wire.MORE_TO_COME and reply.body["ok"] == 1
+                assert "speculativeAuthenticate" not in reply.body
 
     def test_a_driver_hears_why(self, certificates, guarded, start_proxy):
         own = certificates.authority.issue("CN=client,O=clients")
@@ -537,6 +576,35 @@ def test_without_tls_x509_is_the_servers_business(unsecured, start_proxy):
                             for command in (AUTHENTICATE, SASL_START)])
             assert logged_in(client) == []
     assert replies[0] == replies[1]
+
+
+class TestMembers:
+    def test_they_reach_each_other_through_the_proxy(self, tmp_path: pathlib.Path, start_proxy):
+        """They log in at each other as __system, compressed. An index is built once all vote for it,
+        at the primary's listener."""
+        key = tmp_path / "key"
+        key.write_text("idproxy" * 10)
+        key.chmod(0o600)
+        with contextlib.ExitStack() as stack:
+            members = [stack.enter_context(Member("reached", free_port(), options=[
+                "--keyFile", str(key)])) for _ in range(3)]
+            ports = free_ports(len(members))
+            proxy = start_proxy({
+                "upstream": {"uri": f"mongodb://{','.join(m.address for m in members)}"},
+                "listen": {"address": "127.0.0.1", "port": ports[0]}, "rules": [], **HTTP})
+            members[0].client.admin.command("replSetInitiate", {
+                "_id": "reached", "settings": SETTINGS, "members": [
+                    {"_id": k, "host": f"127.0.0.1:{port}"} for k, port in enumerate(ports)]})
+            primary = eventually(
+                lambda: next((m for m in members if m.hello().get("isWritablePrimary")), None), 60)
+            primary.client.admin.command("createUser", "app", pwd=PASSWORD, roles=["root"])
+            with proxy.set_client("reached", username="app", password=PASSWORD) as client:
+                client.reached.documents.insert_many([{"k": k} for k in range(100)])
+                client.reached.command(
+                    "createIndexes", "documents", indexes=[{"key": {"k": 1}, "name": "k"}],
+                    commitQuorum="votingMembers", maxTimeMS=60_000)
+            assert metric(proxy, 'idproxy_requests_compressed_total{compressor="snappy"}') > 0
+            assert not proxy.find_events("compressed_message")
 
 
 # The store's user.

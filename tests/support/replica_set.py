@@ -15,7 +15,7 @@ from .mongod import Mongod
 from .process import eventually, free_ports
 
 # Not as low as it goes: on a busy machine a primary that says nothing for a moment is no dead one.
-_SETTINGS = {"electionTimeoutMillis": 3000, "heartbeatIntervalMillis": 200,
+SETTINGS = {"electionTimeoutMillis": 3000, "heartbeatIntervalMillis": 200,
              "heartbeatTimeoutSecs": 2, "catchUpTimeoutMillis": 2000}
 
 
@@ -113,7 +113,7 @@ class ReplicaSet:
 
     def _initiate(self, members: Sequence[dict[str, Any]]) -> None:
         self.members[0].client.admin.command("replSetInitiate", {
-            "_id": self.name, "settings": _SETTINGS, "members": [
+            "_id": self.name, "settings": SETTINGS, "members": [
                 {"_id": i, "host": m.address, **more}
                 for i, (m, more) in enumerate(zip(self.members, members))]})
         eventually(self._primary, 60, "there is a primary")

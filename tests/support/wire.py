@@ -291,11 +291,12 @@ class CompressingClient(WireClient):
         return parse(inflated(received.raw))
 
 
-def client(address: str, compressor: str | None = None, timeout: float = 10.0) -> WireClient:
+def client(address: str, compressor: str | None = None, timeout: float = 10.0,
+           tls: ssl.SSLContext | None = None) -> WireClient:
     """compressor: in which it sends its messages, if it is any."""
     if compressor is None:
-        return WireClient(address, timeout)
-    return CompressingClient(address, compressor, timeout)
+        return WireClient(address, timeout, tls)
+    return CompressingClient(address, compressor, timeout, tls)
 
 
 class Reconnecting:

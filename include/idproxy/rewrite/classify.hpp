@@ -53,9 +53,9 @@ using Decision = std::variant<decision::Relay, decision::NeedMore, decision::Clo
                                 X509 x509);
 
 /// True for the commands that must not be compressed (driver specifications, "Wire Compression in
-/// Drivers"), since they may contain passwords, whose length would show; hello and isMaster, which
-/// drivers do compress, are none of them. Of an OP_MSG whose command is in `front`, which is as for
-/// classify().
+/// Drivers"), since they contain new passwords, whose length would show. Hello and logins, which
+/// must not either, are none of them: drivers and servers do compress them. Of an OP_MSG whose
+/// command is in `front`, which is as for classify().
 [[nodiscard]] bool stays_plain(const wire::MsgHeader& header, Bytes front);
 
 /// A statement of a transaction, or what ends it.

@@ -70,7 +70,9 @@ std::string fault_in(Bytes staple, SSL* ssl) {
   if (OCSP_check_validity(verdict->from, verdict->until, kClockSkew, -1) != 1) {
     return "is not of this time: " + error_text(ERR_peek_last_error());
   }
-  return verdict->status == V_OCSP_CERTSTATUS_REVOKED ? "says that it is revoked" : "";
+  if (verdict->status == V_OCSP_CERTSTATUS_GOOD) return {};
+  return verdict->status == V_OCSP_CERTSTATUS_REVOKED ? "says that it is revoked"
+                                                      : "says that its authority does not know it";
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from cryptography.x509.ocsp import OCSPCertStatus
 
 from support.access import OPEN
 from support.certificates import Issued
@@ -149,13 +150,16 @@ class TestStapling:
                 assert reply["n"] == 1, reply
 
     @pytest.mark.parametrize("staple, why", [
-        ("revoked", "says that it is revoked"), ("another's", "is about other certificates")])
+        ("revoked", "says that it is revoked"), ("another's", "is about other certificates"),
+        ("unknown", "says that its authority does not know it")])
     def test_a_bad_one(self, staple, why, standalone, certificates, authority_option, start_proxy,
                        tmp_path):
         file = tmp_path / "staple.der"
         authority, shown = certificates.authority, certificates.servers
-        file.write_bytes(authority.answer(shown, is_revoked=True) if staple == "revoked"
-                         else authority.answer(authority.issue("CN=another")))
+        said = {"revoked": (shown, OCSPCertStatus.REVOKED),
+                "another's": (authority.issue("CN=another"), OCSPCertStatus.GOOD),
+                "unknown": (shown, OCSPCertStatus.UNKNOWN)}
+        file.write_bytes(authority.answer(*said[staple]))
         with s_server(certificates.servers, file) as address:
             proxy = start_proxy(config(address, standalone, "tls=true", authority_option))
             event = proxy.wait_event("upstream_unreachable")
@@ -166,7 +170,8 @@ class TestStapling:
     def test_that_nobody_asked_for(self, standalone, certificates, authority_option, start_proxy,
                                    tmp_path):
         file = tmp_path / "staple.der"
-        file.write_bytes(certificates.authority.answer(certificates.servers, is_revoked=True))
+        file.write_bytes(certificates.authority.answer(
+            certificates.servers, OCSPCertStatus.REVOKED))
         with s_server(certificates.servers, file) as address:
             proxy = start_proxy(config(address, standalone, "tls=true", authority_option,
                                        "tlsDisableCertificateRevocationCheck=true"))

@@ -83,14 +83,14 @@ class Authority:
         """That list alone."""
         return _write(self._directory, "list", self._list_of(*revoked))
 
-    def answer(self, about: Issued, is_revoked: bool = False) -> bytes:
+    def answer(self, about: Issued,
+               status: ocsp.OCSPCertStatus = ocsp.OCSPCertStatus.GOOD) -> bytes:
         """The OCSP response that says so, valid for a month."""
         now = datetime.datetime.now(datetime.timezone.utc)
         day = datetime.timedelta(days=1)
-        status = ocsp.OCSPCertStatus.REVOKED if is_revoked else ocsp.OCSPCertStatus.GOOD
         builder = ocsp.OCSPResponseBuilder().add_response(
             about.certificate, self.certificate, hashes.SHA1(), status, now - day, now + 30 * day,
-            now - day if is_revoked else None, None)
+            now - day if status == ocsp.OCSPCertStatus.REVOKED else None, None)
         signed = builder.responder_id(ocsp.OCSPResponderEncoding.HASH, self.certificate).sign(
             self._key, hashes.SHA256())
         return signed.public_bytes(serialization.Encoding.DER)

@@ -66,9 +66,10 @@ TEST_F(TlsStaple, AcceptsAGoodOneAndNone) {
   EXPECT_TRUE(asked_);
 }
 
-/// RFC 6960, 2.2: it proves neither.
-TEST_F(TlsStaple, AcceptsOneOfAnAuthorityThatDoesNotKnow) {
-  EXPECT_EQ(server_staples(ca_.answer(sides_.server, V_OCSP_CERTSTATUS_UNKNOWN)), "");
+/// RFC 6960, 2.2: its authority has not issued it, or has not said so yet. It proves nothing.
+TEST_F(TlsStaple, RefusesWhatItsAuthorityDoesNotKnow) {
+  EXPECT_EQ(server_staples(ca_.answer(sides_.server, V_OCSP_CERTSTATUS_UNKNOWN)),
+            said("says that its authority does not know it"));
 }
 
 TEST_F(TlsStaple, RefusesWhatIsRevoked) {

@@ -42,6 +42,11 @@ bool is_any(const std::string& host) {
   return !bytes.empty() && bytes.find_first_not_of('\0') == std::string::npos;
 }
 
+bool is_local_only(const std::string& address) {
+  const std::string bytes = address_bytes(address);
+  return bytes.size() == sizeof(in_addr) ? bytes.front() == 127 : is_loopback(address);
+}
+
 bool same_place(const net::Endpoint& listen, const net::Endpoint& other) {
   if (!listen.unix_path.empty() || !other.unix_path.empty()) {
     return listen.unix_path == other.unix_path;

@@ -16,6 +16,9 @@ namespace idproxy::config {
 /// True for 0.0.0.0 and ::, which stand for all addresses of this host.
 [[nodiscard]] bool is_any(const std::string& host);
 
+/// True if only this host can reach a listener at this address: 127.0.0.0/8 and ::1.
+[[nodiscard]] bool is_local_only(const std::string& address);
+
 /// True if a connection to `other` may reach a listener at `listen`.
 [[nodiscard]] bool same_place(const net::Endpoint& listen, const net::Endpoint& other);
 

@@ -255,6 +255,15 @@ std::optional<net::Endpoint> read_admin(Parameters& admin, const Servers& server
                     shown(*listen) + "'");
     return std::nullopt;
   }
+  if (!is_local_only(endpoint->host)) {
+    admin.warning("listen",
+                  "everybody who can reach " + *listen +
+                      " can read, without a login, the configuration's hash, the servers, the "
+                      "rules with the positions of their counters, the clients with their "
+                      "addresses, applications and users, and the last lines of the log: listen at "
+                      "127.0.0.1 with a reverse proxy in front that asks for a login, or have a "
+                      "firewall admit the monitoring only");
+  }
   refuse_pins_at(*endpoint, "admin.listen", servers, listening.section("members"));
   refuse_listeners_at(*endpoint, servers, admin, listening);
   return endpoint;

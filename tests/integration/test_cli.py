@@ -215,6 +215,17 @@ rules:
         assert f"config.yaml:{line}:{column}: error: " in result.stdout
         assert result.stdout.count("error: ") == 1, result.stdout
 
+    @pytest.mark.parametrize("address, open_to_all", [
+        ("0.0.0.0:27216", True), ("127.0.0.2:27216", False), ("[::1]:27216", False)])
+    def test_who_can_read_the_pages(self, config, address, open_to_all):
+        text = GOOD.replace("listen: null", f"listen: '{address}'")
+        result = run("check", "--config", config(text))
+        assert result.returncode == 0
+        said = ("config.yaml:1:9: warning: admin.listen: everybody who can reach " + address +
+                " can read, without a login, the configuration's hash, the servers, the rules with the "
+                "positions of their counters, the clients with their addresses, applications and users")
+        assert (said in result.stdout) == open_to_all, result.stdout
+
     def test_words_and_hosts(self, config):
         text = GOOD.replace("27017", "27017,127.0.0.1:27017") + "log: {format: jso}\n"
         output = run("--check-config", "--config", config(text)).stdout

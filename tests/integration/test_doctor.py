@@ -99,6 +99,14 @@ class TestTheFile:
         place = f"{doctor.path}:{line_of(doctor.path, 'rules')}:2"
         found.one("config-warning", "warning", place, f"sudoedit {doctor.path}")
 
+    def test_with_pages_that_others_can_read(self, replica_set, doctor):
+        listen = f"0.0.0.0:{free_port()}"
+        config = {**quiet(replica_set, [uuid_rule("a.b")]), "admin": {"listen": listen}}
+        found = doctor.write(config).examine()
+        place = f"{doctor.path}:{line_of(doctor.path, listen)}:3"
+        each = found.one("config-warning", "warning", place, f"sudoedit {doctor.path}")
+        assert f"can reach {listen} can read, without a login, the configuration's hash" in each["text"]
+
     @pytest.mark.parametrize("text", ["{", "- a list", "text"])
     def test_that_is_none(self, doctor, text):
         doctor.path.write_text(text)

@@ -41,9 +41,11 @@ def run(*command: str | pathlib.Path, **environment: str) -> subprocess.Complete
                           env={**os.environ, **environment})
 
 
-def check(config: pathlib.Path, **environment: str) -> None:
+def check(config: pathlib.Path, *warned: str, **environment: str) -> None:
+    """warned: the keys of which it warns."""
     result = run(binary(), "check", "--config", config, **environment)
-    assert result.returncode == 0 and "warning" not in result.stdout, result.stdout + result.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert re.findall(r"warning: ([\w.]+): ", result.stdout) == [*warned], result.stdout
 
 
 def seconds(duration: str) -> int:
@@ -105,7 +107,7 @@ class TestKubernetes:
         assert self.POD["terminationGracePeriodSeconds"] > drain_of(self.CONFIG) + AFTER_DRAIN
 
     def test_the_configuration_has_no_faults(self, tmp_path: pathlib.Path):
-        check(self.written(tmp_path, self.CONFIG, **self.SECRETS))
+        check(self.written(tmp_path, self.CONFIG, **self.SECRETS), "admin.listen")
         assert all(name in self.CONFIG for name in self.SECRETS)
 
     def test_its_probes_and_its_connection_string_work(

@@ -6,9 +6,11 @@ namespace idproxy::config {
 namespace config_test {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::StartsWith;
 
 constexpr const char* kNoRules = "warning: rules: is empty: everything is relayed unchanged";
 
@@ -184,7 +186,7 @@ TEST(Config, ReportsEachKeyThatIsWrongOrHasNoEffect) {
        "servers have, and the proxy would give out the same ids again"},
       {"wtimeout", "id_store: {wtimeout: 0s}",
        "1:12: error: id_store.wtimeout: must be a duration of 1ms to 1h, is 0s"},
-      {"admin_at_a_listener", "listen: {port: 27216}\nadmin: {listen: '0.0.0.0:27216'}",
+      {"admin_at_a_listener", "listen: {port: 27216}\nadmin: {listen: '127.0.0.1:27216'}",
        "2:9: error: admin.listen: port 27216 is that of the listener for 127.0.0.1:27017"},
       {"pinned_to_admin", "listen: {members: {'127.0.0.1:27017': 27216}}",
        "listen.members.127.0.0.1:27017: port 27216 is that of admin.listen"},
@@ -251,6 +253,23 @@ TEST(Config, ReadsWhereTheAdminEndpointIs) {
   EXPECT_EQ(admin("admin: {listen: '[::1]:0'}")->text(), "[::1]:0");
   EXPECT_EQ(admin("admin: {listen: 10.0.0.1:27216}")->text(), "10.0.0.1:27216");
   EXPECT_FALSE(admin("admin: {listen: null}"));
+}
+
+TEST(Config, WarnsOfAnAdminEndpointThatOtherHostsCanReach) {
+  for (const char* address :
+       {"0.0.0.0:27216", "[::]:1", "10.0.0.1:27216", "[fe80::1]:5", "128.0.0.1:0"}) {
+    EXPECT_THAT(findings_without_rules(std::string("log: {}\nadmin: {listen: '") + address + "'}"),
+                ElementsAre(AllOf(
+                    StartsWith("2:9: warning: admin.listen: everybody who can reach " +
+                               std::string(address) + " can read, without a login, "),
+                    HasSubstr("addresses, applications and users"), HasSubstr("reverse proxy"))));
+  }
+  for (const char* address :
+       {"127.0.0.1:27216", "127.9.9.9:0", "[::1]:27216", "[0:0:0:0:0:0:0:1]:1"}) {
+    EXPECT_THAT(findings_without_rules(std::string("admin: {listen: '") + address + "'}"),
+                IsEmpty())
+        << address;
+  }
 }
 
 TEST(Config, ReadsByWhichNamesTheAdminEndpointMayBeAsked) {

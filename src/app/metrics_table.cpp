@@ -245,6 +245,14 @@ const Metric kMetrics[] = {
      "Open client connections."},
     {Type::gauge, "idproxy_connections_limit", of_net<&Net::connections_limit>,
      "Limit of open client connections."},
+    {Type::gauge, "idproxy_transactions", of_net<&Net::transactions_open>,
+     "Transactions that clients have begun and not ended."},
+    {Type::gauge, "idproxy_oldest_transaction_seconds",
+     [](Family& family, const Serving& from) {
+       const auto age = from.snapshot.net.oldest_transaction;
+       family.add({}, in_seconds(age.value_or(std::chrono::nanoseconds(0))));
+     },
+     "How long the oldest of them has been open; 0: there is none."},
     {Type::gauge, "idproxy_listener_connections", of_listeners<&Listener::connections>,
      "Open client connections at one listener."},
     {Type::gauge, "idproxy_listener_up", of_listeners<&Listener::up>,

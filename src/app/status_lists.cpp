@@ -174,6 +174,7 @@ std::vector<ListColumn> columns_of_clients() {
       {"DOCUMENTS", Align::right, Detail::brief, figures("documents", count_text)},
       {"VALUES", Align::right, Detail::brief, figures("values", count_text)},
       {"IN TXN", Align::right, Detail::brief, figures("transactions", count_text)},
+      {"OLDEST TXN", Align::right, Detail::full, figures("oldest_transaction", age_text)},
       {"RECEIVED", Align::right, Detail::brief, figures("bytes_received", bytes_text)},
       {"SENT", Align::right, Detail::brief, figures("bytes_sent", bytes_text)},
       {"TLS", Align::left, Detail::brief, tls},

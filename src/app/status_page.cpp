@@ -142,6 +142,12 @@ Cell server_state(const JsonView& server, double now) {
   return {escaped(word), server["fault"].text().empty() ? State::ok : State::warn};
 }
 
+/// "3, 12 s": so many, and how long the first has been there.
+Cell with_age(const JsonView& number, const JsonView& oldest) {
+  const std::string text = count_text(number.number());
+  return plain(oldest.number() ? text + ", " + age_text(oldest.number()) : text);
+}
+
 Cell oldest_request(const JsonView& row, double) {
   const Number oldest = row["oldest"].number();
   if (!oldest) return plain("-");
@@ -231,9 +237,7 @@ const std::vector<Column>& rule_columns() {
       {"values", "waiting",
        "requests that wait for one, or for their turn, and how long the first has", Kind::number,
        [](const JsonView& rule, double) {
-         const Number oldest = rule["oldest_waiting"].number();
-         const std::string number = count_text(rule["waiting"].number());
-         return plain(oldest ? number + ", " + age_text(oldest) : number);
+         return with_age(rule["waiting"], rule["oldest_waiting"]);
        }},
       figure("duplicates", "sent again", "resent", count_text,
              "documents that got another value because theirs was taken"),
@@ -284,8 +288,11 @@ const std::vector<Column>& client_columns() {
       figure("requests", "documents", "documents", count_text,
              "of its inserts into collections with rules"),
       figure("requests", "values", "values", count_text, "that its writes were given"),
-      figure("requests", "in txn", "transactions", count_text,
-             "transactions that it has begun and not ended"),
+      {"requests", "in txn",
+       "transactions that it has begun and not ended, and how long the first is open", Kind::number,
+       [](const JsonView& client, double) {
+         return with_age(client["transactions"], client["oldest_transaction"]);
+       }},
       figure("bytes", "from it", "bytes_received", bytes_text, "since it connected"),
       figure("bytes", "to it", "bytes_sent", bytes_text, "since it connected"),
       name("bytes", "in", "compressor", "the compressor of its requests"),

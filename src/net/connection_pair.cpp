@@ -59,6 +59,7 @@ ConnectionPair::ConnectionPair(IoThread& thread, FileDescriptor downstream,
 
 ClientStatistics ConnectionPair::describe() const {
   const auto now = thread_.shared.clock.monotonic();
+  const auto transactions = thread_.shared.transactions.of(id_, transactions_);
   ClientStatistics client{.id = id_,
                           .address = peer_name(downstream_.socket()),
                           .server = server_->name,
@@ -66,7 +67,7 @@ ClientStatistics ConnectionPair::describe() const {
                           .requests = counts_.requests,
                           .documents = counts_.documents,
                           .values = counts_.values,
-                          .transactions = thread_.shared.transactions.of(id_),
+                          .transactions = transactions.count,
                           .bytes_received = counts_.bytes_received,
                           .bytes_sent = counts_.bytes_sent,
                           .tls = downstream_.is_secure(),
@@ -75,6 +76,7 @@ ClientStatistics ConnectionPair::describe() const {
     client.compressor = wire::name_of(counts_.compressor);
   }
   if (const auto since = waiting_.waits_since()) client.waits = now - *since;
+  if (transactions.since) client.oldest_transaction = now - *transactions.since;
   if (memory_.client != nullptr) {
     client.application = memory_.client->application;
     client.driver = memory_.client->driver;
@@ -104,7 +106,7 @@ void ConnectionPair::close() {
   request_gate_.leave();
   unsent_share_.reset();
   --server_->connections;
-  thread_.shared.transactions.left(id_);
+  thread_.shared.transactions.left(id_, transactions_);
   thread_.shared.count_closed();
   thread_.loop.destroy_later(std::move(owner));  // after the waits, which the streams have ended
   thread_.pairs.erase(place);

@@ -252,6 +252,7 @@ class ConnectionPair final {
   Budget::Share unsent_share_;  // for a large reply that the client has not taken yet
 
   rewrite::ConnectionMemory memory_;
+  OpenTransactions::Sessions transactions_;  // of those that the client has begun
   // The newest request, while later ones must wait for it or part of its message is unsent.
   std::unique_ptr<UnderWay, Recycled> exchange_{nullptr, Recycled{nullptr}};
   std::unique_ptr<LocalReply> local_reply_;  // sent once nothing is outstanding

@@ -143,7 +143,7 @@ void ConnectionPair::relay_begins(const RequestGate::Step& step) {
 
 void ConnectionPair::note_transaction(const RequestGate::Message& message, Bytes front) {
   const auto step = rewrite::transaction_step(message.header, front);
-  if (step) thread_.shared.transactions.note(step->session, id_, step->ends);
+  if (step) thread_.shared.transactions.note(*step, id_, transactions_, thread_.now());
 }
 
 /// Answers the first request of a client whose server cannot be reached, and closes.

@@ -265,9 +265,13 @@ void Server::apply(Changes changes) {
 ServerStatistics Server::statistics() const {
   const Shared& shared = impl_->shared;
   ServerStatistics statistics;
-  statistics.listeners = shared.directory.listener_statistics(shared.clock.monotonic());
+  const auto now = shared.clock.monotonic();
+  statistics.listeners = shared.directory.listener_statistics(now);
   statistics.connections_open = shared.open_connections;
   statistics.connections_limit = shared.options.max_connections;
+  const OpenTransactions::Open transactions = shared.transactions.all();
+  statistics.transactions_open = transactions.count;
+  if (transactions.since) statistics.oldest_transaction = now - *transactions.since;
   statistics.buffered_limit = shared.budget.limit();
   statistics.buffered_bytes = shared.budget.used();
   statistics.buffered_waiting = shared.budget.waiting();

@@ -171,7 +171,12 @@ class TestFigures:
         uri = f"mongodb://{proxy.address}/?directConnection=true"
 
         def opened() -> int:
-            return sum(each["transactions"] for each in status(admin)["clients"]["list"])
+            clients = status(admin)["clients"]
+            ages = [each["oldest_transaction"] for each in clients["list"] if each["transactions"]]
+            count = sum(each["transactions"] for each in clients["list"])
+            assert clients["transactions"] == count == admin.metrics()("idproxy_transactions")
+            assert clients["oldest_transaction"] == (pytest.approx(max(ages), abs=1) if ages else None)
+            return count
 
         with pymongo.MongoClient(uri) as client:
             client.shop.orders.insert_one({})
@@ -187,6 +192,8 @@ class TestFigures:
                 client.shop.orders.insert_many([{}, {}], session=b)
                 client.shop.orders.insert_one({}, session=b)
                 assert opened() == 2
+                assert admin.metrics()("idproxy_oldest_transaction_seconds") > 0
+                assert re.search(r">2, [\d.]+ m?s<", admin.get("/").text)
                 a.commit_transaction()
                 assert opened() == 1
                 b.abort_transaction()

@@ -22,9 +22,12 @@ struct ClientStatistics {
   std::optional<std::chrono::nanoseconds>
       waits{};  ///< for the oldest reply that the server owes it
   std::uint64_t requests = 0;
-  std::uint64_t documents = 0;     ///< of its inserts into collections with rules
-  std::uint64_t values = 0;        ///< that its writes were given
-  std::uint64_t transactions = 0;  ///< that it has begun and not ended, as far as its messages say
+  std::uint64_t documents = 0;  ///< of its inserts into collections with rules
+  std::uint64_t values = 0;     ///< that its writes were given
+  /// That it has begun and not ended, as far as its messages say, and the age of the oldest. Some
+  /// 16 are counted.
+  std::uint64_t transactions = 0;
+  std::optional<std::chrono::nanoseconds> oldest_transaction{};
   std::uint64_t bytes_received = 0;
   std::uint64_t bytes_sent = 0;
   std::string_view compressor{};  ///< of its last compressed request; empty: it has sent none

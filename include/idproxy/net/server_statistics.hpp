@@ -52,6 +52,9 @@ struct ServerStatistics {
 
   std::uint64_t connections_open = 0;  ///< now
   std::uint64_t connections_limit = 0;
+  /// That clients have begun and not ended, as ClientStatistics::transactions.
+  std::uint64_t transactions_open = 0;
+  std::optional<std::chrono::nanoseconds> oldest_transaction{};
 
   // Memory for buffered messages (limits.buffered_messages).
   std::uint64_t buffered_limit = 0;    ///< bytes

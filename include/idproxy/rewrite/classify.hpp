@@ -62,6 +62,7 @@ using Decision = std::variant<decision::Relay, decision::NeedMore, decision::Clo
 struct TransactionStep {
   Bytes session;  ///< lsid.id; borrows from the message
   bool ends;
+  bool begins;
 };
 /// What a client's message says of a transaction. Of an OP_MSG whose first section is its body, as
 /// all drivers send it, and if that has arrived; nothing for others. `front`: as for classify().

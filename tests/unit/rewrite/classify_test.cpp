@@ -273,12 +273,13 @@ TEST(Classify, TellsWhichGetMoreWaitsForData) {
   }
 }
 
-/// "ID", "ID, ends" or "none".
+/// "ID", "ID, begins", "ID, ends" or "none".
 std::string step_of(const std::string& bytes) {
   const Exact exact(bytes);
   const auto step = transaction_step(wire::read_header(as_bytes(bytes)), exact.view());
   if (!step) return "none";
-  return std::string(as_text(step->session)) + (step->ends ? ", ends" : "");
+  return std::string(as_text(step->session)) + (step->begins ? ", begins" : "") +
+         (step->ends ? ", ends" : "");
 }
 
 TEST(Classify, TellsWhichTransactionAMessageIsOf) {
@@ -290,11 +291,15 @@ TEST(Classify, TellsWhichTransactionAMessageIsOf) {
   };
   EXPECT_EQ(step_of(command("find", in_one)), "0123456789abcdef");
   EXPECT_EQ(step_of(command("insert", in_one + bool_field("startTransaction", true))),
-            "0123456789abcdef");
+            "0123456789abcdef, begins");
+  const std::string padding = string_field("padding", std::string(5000, 'x'));
+  EXPECT_EQ(step_of(command("insert", padding + in_one)), "0123456789abcdef");
   EXPECT_EQ(step_of(command("commitTransaction", in_one)), "0123456789abcdef, ends");
   EXPECT_EQ(step_of(command("abortTransaction", in_one)), "0123456789abcdef, ends");
   for (const std::string& other :
        {command("find", lsid), command("find", lsid + bool_field("autocommit", true)),
+        command("find", padding + lsid + bool_field("autocommit", true)),
+        command("find", lsid + doc_field("filter", bool_field("autocommit", false))),
         command("find", bool_field("autocommit", false)), op_msg(body(doc())),
         command("find", doc_field("lsid", int_field("id", 1)) + bool_field("autocommit", false)),
         command("find", doc_field("lsid", "") + bool_field("autocommit", false)),

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import bson
 import pymongo
 import pytest
 
@@ -202,6 +203,19 @@ class TestFigures:
                 client.shop.orders.insert_one({}, session=a)
                 assert opened() == 1
         eventually(lambda: opened() == 0, 30)
+
+    def test_transactions_that_nobody_needs(self, start_proxy, standalone):
+        """Of a client that invents sessions, which the server refuses: so many are counted."""
+        proxy = start_proxy(configuration(standalone, [], admin=LISTEN))
+        admin = Admin(proxy)
+        with proxy.raw_client() as client:
+            for _ in range(100):
+                client.call({"find": "things", "lsid": {"id": bson.Binary(os.urandom(16), 4)},
+                             "txnNumber": bson.Int64(1), "startTransaction": True,
+                             "autocommit": False, "$db": "plain"})
+            clients = status(admin)["clients"]
+            assert clients["transactions"] == clients["list"][0]["transactions"] == 16
+        eventually(lambda: status(admin)["clients"]["transactions"] == 0)
 
     def test_requests_that_wait_for_a_rule(self, start_proxy, replica_set, coll):
         """For their turn: one insert waits in the server for a transaction, the next one for it."""

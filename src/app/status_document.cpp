@@ -55,6 +55,11 @@ json::value seconds_or_null(const std::optional<std::chrono::nanoseconds>& time)
   return time ? json::value(seconds(*time)) : json::value();
 }
 
+json::value enforced_or_null(rewrite::Logins logins) {
+  if (logins == rewrite::Logins::unknown) return {};
+  return logins == rewrite::Logins::enforced;
+}
+
 /// An array of what `make` makes of each.
 template <class All, class Make>
 json::array array_of(const All& all, const Make& make) {
@@ -155,6 +160,7 @@ class StatusWriter {
                      {"state", server.state},
                      {"since", ago(server.state_age)},
                      {"release", text_or_null(server.release)},
+                     {"logins", enforced_or_null(server.logins)},
                      {"clients", server.connections},
                      {"in_flight", server.in_flight},
                      {"oldest", seconds_or_null(server.oldest)},

@@ -53,6 +53,9 @@ std::string flag(const JsonView& value) {
 auto texts(const char* key) {
   return [key](const Item& item) { return TableCell{word(item.of[key])}; };
 }
+auto flags(const char* key) {
+  return [key](const Item& item) { return TableCell{flag(item.of[key])}; };
+}
 auto figures(const char* key, std::string (*text_of)(std::optional<double>)) {
   return [key, text_of](const Item& item) { return TableCell{text_of(item.of[key].number())}; };
 }
@@ -114,6 +117,7 @@ std::vector<ListColumn> columns_of_servers() {
       {"STATE", Align::left, Detail::brief, state_of_server},
       {"FOR", Align::right, Detail::brief, ages("since")},
       {"RELEASE", Align::left, Detail::full, texts("release")},
+      {"LOGINS", Align::left, Detail::full, flags("logins")},
       {"CLIENTS", Align::right, Detail::brief, figures("clients", count_text)},
       {"IN FLIGHT", Align::right, Detail::brief, figures("in_flight", count_text)},
       {"OLDEST", Align::right, Detail::brief, oldest_of_requests},

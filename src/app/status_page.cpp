@@ -162,12 +162,19 @@ Cell last_failure(const JsonView& server, double now) {
                age_text(now - failure["at"].number().value_or(now)) + " ago");
 }
 
+Cell server_logins(const JsonView& server, double) {
+  const JsonView logins = server["logins"];
+  return plain(logins.is_true() ? "wanted" : logins.is_false() ? "not wanted" : "not known");
+}
+
 const std::vector<Column>& server_columns() {
   static const std::vector<Column> columns{
       name("server", "server", "server", "its name in upstream.uri, or in its replica set"),
       {"server", "state", "what it said last, or down if it cannot be reached, and since when",
        Kind::name, server_state},
       name("server", "release", "release", "its version, as buildInfo says"),
+      {"server", "logins", "whether it refuses clients that have not logged in", Kind::name,
+       server_logins},
       name("server", "listener", "listener", "where clients reach this server"),
       figure("clients", "clients", "clients", count_text,
              "connections of clients, each with one to this server"),

@@ -136,6 +136,7 @@ std::vector<ServerStatistics::Listener> Directory::listener_statistics(
          .fault = upstream->fault(),
          .wire_version = server.said.wire_version,
          .release = server_release::name_of(server.said.wire_version, upstream->version.reason()),
+         .logins = upstream->logins,
          .me = server.said.me});
     add_state(*upstream, now, result.back());
     add_load(*upstream, now, result.back());

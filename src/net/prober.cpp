@@ -9,6 +9,7 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/hello.hpp"
+#include "idproxy/rewrite/logins.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "net/connector.hpp"
 #include "net/out_queue.hpp"
@@ -23,15 +24,17 @@ constexpr int kNoClient = -1;
 // The requestIDs of the commands.
 constexpr std::int32_t kHello = 1;
 constexpr std::int32_t kBuildInfo = 2;
+constexpr std::int32_t kPrivileged = 3;
 // mongod's reply has 1 to 2 KB; to hello with 50 members, less than 30 KB.
 constexpr std::int32_t kLargestReply = 64 * 1024;
 
-/// {hello: 1, $db: "admin"}
-Buffer request(std::string_view command, std::int32_t id) {
+/// {hello: 1, $db: "admin"}. `parameter`: also {…: 1}.
+Buffer request(std::string_view command, std::int32_t id, std::string_view parameter = {}) {
   Buffer message;
   message.extend(wire::kSectionsOffset + 1);
   bson::Scope document(message);
   bson::append_int32(message, command, 1);
+  if (!parameter.empty()) bson::append_int32(message, parameter, 1);
   bson::append_string(message, "$db", "admin");
   document.close();
   const auto length = static_cast<std::int32_t>(message.size());
@@ -61,7 +64,8 @@ std::string version_in(Bytes reply) {
 
 }  // namespace
 
-/// One hello to the server, and buildInfo behind it, over a connection of their own.
+/// One hello to the server, buildInfo behind it, and what needs a login behind that, over a
+/// connection of their own.
 ///
 /// Shared ownership, because its handlers may be under way when it is cancelled.
 class Prober::Probe : public std::enable_shared_from_this<Probe> {
@@ -84,6 +88,7 @@ class Prober::Probe : public std::enable_shared_from_this<Probe> {
   void read();
   void broke_off();
   void take_replies();
+  void take(Bytes reply);
   void fail(std::string_view reason);
   void end();
 
@@ -95,7 +100,8 @@ class Prober::Probe : public std::enable_shared_from_this<Probe> {
   std::chrono::nanoseconds connected_{};
   OutQueue out_;
   Timer deadline_;
-  Buffer reply_;  // to hello, then to buildInfo
+  Buffer reply_;
+  std::int32_t awaited_ = kHello;  // the request that reply_ answers
   std::optional<rewrite::HelloReply> said_;
 };
 
@@ -170,6 +176,8 @@ void Prober::Probe::connected(Stream stream) {
   });
   out_.add(request("hello", kHello).view());
   out_.add(request("buildInfo", kBuildInfo).view());
+  // Every release has it, it costs the server nothing, and its reply is short.
+  out_.add(request("getParameter", kPrivileged, "authenticationMechanisms").view());
   send();
 }
 
@@ -203,22 +211,25 @@ void Prober::Probe::read() {
 void Prober::Probe::take_replies() {
   while (true) {
     std::size_t length = 0;
-    if (!may_be_reply(reply_.view(), said_ ? kBuildInfo : kHello, length)) {
+    if (!may_be_reply(reply_.view(), awaited_, length)) {
       return fail("cannot parse its reply to hello");
     }
     if (length == 0 || reply_.size() < length) return wait_for_reply();
     const Bytes reply = reply_.view().first(length);
-    if (said_) {
-      server_->version.set(version_in(reply));
-      return end();
-    }
-    said_ = rewrite::read_hello_reply(reply);
-    if (!said_) return end();
-    const auto now = thread_.shared.clock.monotonic();
-    server_->round_trip = (now - connected_).count();
-    server_->loads[thread_.index].heard(now);
+    take(reply);
+    if (!said_ || awaited_++ == kPrivileged) return end();
     reply_.drop_front(length);
   }
+}
+
+void Prober::Probe::take(Bytes reply) {
+  if (awaited_ == kBuildInfo) return server_->version.set(version_in(reply));
+  if (awaited_ == kPrivileged) return server_->now_has(rewrite::read_logins(reply));
+  said_ = rewrite::read_hello_reply(reply);
+  if (!said_) return;
+  const auto now = thread_.shared.clock.monotonic();
+  server_->round_trip = (now - connected_).count();
+  server_->loads[thread_.index].heard(now);
 }
 
 /// mongod closes without an alert if it requires TLS, or a certificate.
@@ -235,7 +246,7 @@ void Prober::Probe::broke_off() {
   end();
 }
 
-/// Without a reply to buildInfo the one to hello counts.
+/// Without a reply to the others the one to hello counts.
 void Prober::Probe::fail(std::string_view reason) {
   if (!said_) Connector::gave_no_answer(thread_, *server_, reason);
   end();

@@ -11,10 +11,11 @@
 
 namespace idproxy::net {
 
-/// Sends hello and buildInfo to one server repeatedly, each time over a connection of its own: with
-/// short pauses until the server has answered once, then every few seconds while no client is
-/// connected to it. While clients are, their own hellos tell; but if a connection breaks, the
-/// server may be of another version afterwards. Lives on the first io thread.
+/// Sends hello and buildInfo to one server repeatedly, each time over a connection of its own, and
+/// a command that needs a login (Upstream::logins): with short pauses until the server has answered
+/// once, then every few seconds while no client is connected to it. While clients are, their own
+/// hellos tell; but if a connection breaks, the server may be another one afterwards. Lives on the
+/// first io thread.
 ///
 /// Shared ownership, because its handlers may be under way when it is stopped.
 class Prober : public std::enable_shared_from_this<Prober> {

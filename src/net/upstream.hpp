@@ -11,6 +11,7 @@
 
 #include "idproxy/net/options.hpp"
 #include "idproxy/rewrite/hello_reply.hpp"
+#include "idproxy/rewrite/logins.hpp"
 #include "idproxy/rewrite/members.hpp"
 #include "net/backoff.hpp"
 #include "net/server_load.hpp"
@@ -60,6 +61,18 @@ struct Upstream {
     last_failure.set(reason);
     last_failed = now.count();
   }
+  /// Event: it has answered what needs a login; `unknown`: not so that it tells.
+  void now_has(rewrite::Logins answer) {
+    if (answer != rewrite::Logins::unknown) logins = answer;
+  }
+  /// Event: a connection to it broke, so that it may be another one from now on. It is not taken
+  /// for one without logins until it has said so again; for one with logins it is taken until it
+  /// says otherwise, since clients can make a server break their connections.
+  void may_be_new() {
+    may_be_another = true;
+    rewrite::Logins open = rewrite::Logins::not_enforced;
+    logins.compare_exchange_strong(open, rewrite::Logins::unknown);
+  }
   /// Event: the topology has taken its reply to hello into account, or has forgotten it.
   void is(rewrite::HelloReply::State now_state, std::chrono::nanoseconds now) {
     if (state.exchange(now_state) != now_state) state_since = now.count();
@@ -78,6 +91,7 @@ struct Upstream {
   LastFailure last_failure;
   LastFailure other_set;  ///< it belongs to another replica set than upstream.uri names; empty: no
   LastFailure version;    ///< "6.0.27", by buildInfo; empty: it has not said it
+  std::atomic<rewrite::Logins> logins{};            ///< whether it enforces them
   std::atomic<bool> may_be_another{false};          ///< a connection broke since it was asked
   std::atomic<std::uint32_t> connections{0};        ///< open client connections
   std::atomic<std::uint64_t> connect_failures{0};   ///< since the start

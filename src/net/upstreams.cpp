@@ -135,7 +135,7 @@ void Upstreams::learn(rewrite::ServerId server, rewrite::HelloReply said,
 }
 
 void Upstreams::lost(Upstream& server) {
-  server.may_be_another = true;
+  server.may_be_new();
   if (!server.primary.exchange(false)) return;
   thread_.loop.post([this, id = server.id] {
     if (stopped_) return;

@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import hmac
 import itertools
+import json
 import pathlib
 import struct
 import zlib
@@ -26,8 +27,10 @@ from pymongo.errors import OperationFailure
 from support import elements as el
 from support import wire
 from support.access import OPEN, Access
+from support.admin import LISTEN, Admin
 from support.fake_server import FakeServer, Request
 from support.guarded import Guarded
+from support.mongod import Mongod
 from support.process import eventually, free_port, free_ports
 from support.proxy import Proxy, configuration
 from support.replica_set import SETTINGS, Member
@@ -107,6 +110,19 @@ def way(legs, certificates, guarded, unsecured) -> Iterator[Way]:
         config["listen"], access = certificates.listen(), certificates.access
     with Proxy(config, access=access) as proxy:
         yield Way(proxy, server)
+
+
+# What the proxy knows.
+
+def wants_logins(admin: Admin) -> bool | None:
+    return json.loads(admin.get("/status.json").text)["servers"][0]["logins"]
+
+
+def test_knows_whether_a_server_wants_logins(standalone: Mongod, unsecured: Guarded) -> None:
+    for server, wanted in [(unsecured, True), (standalone, False)]:
+        with Proxy(configuration(server, RULES, admin=LISTEN)) as proxy:
+            admin = Admin(proxy)
+            assert eventually(lambda: wants_logins(admin) is wanted)
 
 
 # SCRAM.

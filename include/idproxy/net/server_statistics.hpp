@@ -8,6 +8,7 @@
 
 #include "idproxy/net/counted.hpp"
 #include "idproxy/observability/metrics.hpp"
+#include "idproxy/rewrite/logins.hpp"
 
 namespace idproxy::net {
 
@@ -25,6 +26,7 @@ struct ServerStatistics {
     std::string fault{};
     std::int32_t wire_version = 0;  ///< the server's maxWireVersion; 0: it has not said it yet
     std::string release{};          ///< "MongoDB 6.0.27", or what name_of() says; empty: unknown
+    rewrite::Logins logins{};       ///< whether it enforces them
     std::string me{};               ///< its name in its replica set; empty: it is in none
     std::string state{};            ///< "PRIMARY", … as MongoDB spells it; "down", "unknown"
     std::chrono::nanoseconds state_age{};  ///< since when

@@ -1,0 +1,38 @@
+#include "net/upstream.hpp"
+
+#include <gtest/gtest.h>
+
+namespace idproxy::net {
+namespace {
+
+using rewrite::Logins;
+
+class UpstreamTest : public ::testing::Test {
+ protected:
+  Upstream server{Route{.listen = {}, .upstream = {.host = "db1", .port = 27017, .unix_path = {}}}};
+};
+
+TEST_F(UpstreamTest, KeepsWhatItSaidOfLoginsWhenItSaysNothing) {
+  EXPECT_EQ(server.logins, Logins::unknown);
+  server.now_has(Logins::enforced);
+  server.now_has(Logins::unknown);
+  EXPECT_EQ(server.logins, Logins::enforced);
+  server.now_has(Logins::not_enforced);
+  EXPECT_EQ(server.logins, Logins::not_enforced);
+}
+
+TEST_F(UpstreamTest, IsNotTakenForOneWithoutLoginsWhenItMayBeAnother) {
+  server.now_has(Logins::not_enforced);
+  server.may_be_new();
+  EXPECT_TRUE(server.may_be_another);
+  EXPECT_EQ(server.logins, Logins::unknown);
+}
+
+TEST_F(UpstreamTest, WantsLoginsUntilItSaysOtherwise) {
+  server.now_has(Logins::enforced);
+  server.may_be_new();
+  EXPECT_EQ(server.logins, Logins::enforced);
+}
+
+}  // namespace
+}  // namespace idproxy::net

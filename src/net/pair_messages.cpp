@@ -131,7 +131,6 @@ void ConnectionPair::relay_begins(const RequestGate::Step& step) {
   thread_.cells[Counted::requests_relayed].add();
   const auto& relay = std::get<rewrite::decision::Relay>(step.decision);
   if (relay.changes_user) memory_.rights.forget();
-  if (relay.user) memory_.user_changed(*relay.user);
   for (const rewrite::Forwarded& past : relay.past) {
     past.count();
     log_past(past, thread_.context.clock);

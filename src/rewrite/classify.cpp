@@ -25,13 +25,6 @@ constexpr std::size_t kLongestCommand = 17;  // "commitTransaction", the longest
 constexpr std::size_t kLegacyName = wire::kHeaderSize + 4;  // of OP_QUERY, OP_INSERT, OP_UPDATE
 constexpr std::size_t kLongestName = 256;  // a collection's name and its NUL; mongod allows 255
 
-/// True for the commands after which the connection's user may be another one. hello is one of
-/// them, too (speculativeAuthenticate), but not relayed.
-bool changes_user(std::string_view command) {
-  return equals(command, "saslStart") || equals(command, "saslContinue") ||
-         equals(command, "authenticate") || equals(command, "logout");
-}
-
 bool ends_transaction(std::string_view command) {
   return equals(command, "commitTransaction") || equals(command, "abortTransaction");
 }
@@ -45,9 +38,8 @@ Decision understand_other(Bytes message, X509 x509) {
     if (auto fault = fault_of_login(command)) return Request{RefusedRequest{std::move(*fault)}};
   }
   if (!command) return Relay{.changes_user = true};
-  if (!is_hello(command->name)) {
-    return Relay{.changes_user = changes_user(command->name), .user = user_after(*command)};
-  }
+  if (is_login(command->name)) return Request{LoginRequest{*std::move(command)}};
+  if (!is_hello(command->name)) return Relay{};
   const bool may_wait = bson::find(command->document(), "maxAwaitTimeMS").has_value();
   return Request{HelloRequest{std::move(*command), may_wait}};
 }
@@ -129,9 +121,8 @@ std::optional<DocumentHead> read_head(Bytes front, std::size_t at, std::size_t m
 }
 
 /// True if the proxy must see the whole of such a command, which is not a write.
-bool is_wanted(std::string_view command, X509 x509) {
-  if (is_hello(command) || equals(command, "saslStart") || equals(command, "logout")) return true;
-  return x509 == X509::refused && equals(command, "authenticate");
+bool is_wanted(std::string_view command) {
+  return is_hello(command) || is_login(command);
 }
 
 /// True for a getMore that waits for data: only there do servers accept a maxTimeMS. A body that
@@ -273,9 +264,8 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
     return understand_catalog_command(front, namespaces);
   }
   const bool own = equals(command, "idproxy");
-  if (!own && !is_wanted(command, x509)) {
-    return Relay{.changes_user = changes_user(command),
-                 .may_wait = equals(command, "getMore") && awaits_data(front, *head)};
+  if (!own && !is_wanted(command)) {
+    return Relay{.may_wait = equals(command, "getMore") && awaits_data(front, *head)};
   }
   if (front.size() < length) return NeedMore{length};
   return own ? understand_own(front, namespaces, x509) : understand_other(front, x509);
@@ -353,9 +343,7 @@ Decision classify_query(Bytes front, std::size_t length, Namespaces& namespaces,
   if (!head) return otherwise;
   const std::string_view command = head->first_key;
   const bool may_write = write_kind(command).has_value() || is_query_wrapper(command);
-  if (!is_wanted(command, x509) && !may_write) {
-    return Relay{.changes_user = changes_user(command)};
-  }
+  if (!is_wanted(command) && !may_write) return Relay{};
   if (front.size() < length) return NeedMore{length};
   if (may_write) {
     const std::string_view db = name->substr(0, name->size() - kCommands.size());

@@ -39,6 +39,8 @@ Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const 
   if (auto* hello = std::get_if<HelloRequest>(&request)) {
     kind = Kind::hello;
     other_ = hello_exchange(std::move(*hello), message, server_, memory_);
+  } else if (const auto* login = std::get_if<LoginRequest>(&request)) {
+    other_ = login_exchange(*login, message, memory_);
   } else if (const auto* status = std::get_if<StatusRequest>(&request)) {
     kind = Kind::status;
     other_ = status_exchange(*status, message, server_);

@@ -6,6 +6,7 @@
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/rewrite/memory.hpp"
 #include "rewrite/client_description.hpp"
+#include "rewrite/login.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -56,6 +57,7 @@ Action HelloExchange::reply(Bytes message, const Context& context, Workspace& wo
   if (!said || (streams_ && !may_stream_)) return action::Close{};
   if (memory_ != nullptr) {
     memory_->wire_version = said->wire_version;
+    (void)note_login("hello", message, *memory_);
     const wire::Compressors agreed = agreed_compressors(message);
     for (const wire::Compressor each : wire::kCompressors) {
       if (agreed.has(each) && context.compressors.has(each)) memory_->compressors.add(each);

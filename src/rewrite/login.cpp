@@ -1,6 +1,7 @@
 #include "rewrite/login.hpp"
 
 #include "idproxy/base/words.hpp"
+#include "idproxy/rewrite/hello_reply.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -38,7 +39,34 @@ bool is_readable(Bytes document) {
   return !fields.malformed();
 }
 
+bool is_true(const std::optional<bson::Element>& element) {
+  return element && element->as_integer().value_or(0) != 0;
+}
+
 }  // namespace
+
+bool is_login(std::string_view command) {
+  return equals(command, "saslStart") || equals(command, "saslContinue") ||
+         equals(command, "authenticate") || equals(command, "logout");
+}
+
+bool note_login(std::string_view command, Bytes reply, ConnectionMemory& memory) {
+  const auto answer = find_hello_document(reply);
+  if (!answer) return false;
+  Bytes said = answer->document;
+  const bool ok = is_true(bson::find(said, "ok"));
+  if (is_hello(command)) {
+    const auto login = bson::find(said, "speculativeAuthenticate");
+    if (!ok || !login || login->type != bson::Type::document) return true;
+    said = login->value;
+  }
+  if (!ok || command == "logout") {
+    memory.logged_in = false;
+  } else if (command == "authenticate" || is_true(bson::find(said, "done"))) {
+    memory.logged_in = true;  // without `done` there are more steps
+  }
+  return true;
+}
 
 std::optional<CommandError> fault_of_login(const std::optional<Command>& command) {
   if (!command || (is_hello(command->name) && !is_readable(command->document()))) {

@@ -1,13 +1,16 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/command.hpp"
+#include "idproxy/rewrite/memory.hpp"
 #include "idproxy/rewrite/reply.hpp"
 
-/// Detects logins by client certificate, for X509::refused. Such a login takes (observed, 6.0.5)
-/// one of these commands, in an OP_MSG or an OP_QUERY, even in an OP_MSG that asks for no reply:
+/// Logins: whether they have succeeded; and those by client certificate, for X509::refused. Such a
+/// login takes (observed, 6.0.5) one of these commands, in an OP_MSG or an OP_QUERY, even in an
+/// OP_MSG that asks for no reply:
 ///
 ///   {authenticate: any, mechanism: "MONGODB-X509", user?, $db: "$external"}
 ///   {hello | isMaster | ismaster: any, speculativeAuthenticate: {authenticate: any, mechanism: …}}
@@ -25,5 +28,13 @@ namespace idproxy::rewrite {
 /// False for a speculativeAuthenticate that is a saslStart with exactly one mechanism, which is not
 /// MONGODB-X509.
 [[nodiscard]] bool may_use_certificate(const bson::Element& speculative_authenticate);
+
+/// True for saslStart, saslContinue, authenticate and logout, after which the connection's user may
+/// be another one. So may it be after hello (speculativeAuthenticate).
+[[nodiscard]] bool is_login(std::string_view command);
+
+/// Notes what the server has answered (OP_MSG or OP_REPLY) to such a command, and to a hello. False
+/// if the answer cannot be read.
+[[nodiscard]] bool note_login(std::string_view command, Bytes reply, ConnectionMemory& memory);
 
 }  // namespace idproxy::rewrite

@@ -21,10 +21,7 @@ namespace decision {
 
 /// Forward the message's bytes as they arrive.
 struct Relay {
-  bool changes_user = false;  ///< it may be a part of a login, or a logout
-  /// The user that logs in, as the client writes it; empty: nobody from now on; nothing: no change.
-  /// Borrows from the message.
-  std::optional<std::string_view> user{};
+  bool changes_user = false;  ///< it cannot be read, and may be a part of a login, or a logout
   /// The server may hold its reply back until there is data: a getMore on a tailable cursor.
   bool may_wait = false;
   /// For an insert into a time-series collection, the rules that do not apply to it. Valid until

@@ -87,6 +87,8 @@ class Conversation {
 [[nodiscard]] std::unique_ptr<Conversation> hello_exchange(HelloRequest&& hello, Bytes message,
                                                            ServerId server,
                                                            ConnectionMemory* memory);
+[[nodiscard]] std::unique_ptr<Conversation> login_exchange(const LoginRequest& login, Bytes message,
+                                                           ConnectionMemory* memory);
 [[nodiscard]] std::unique_ptr<Conversation> status_exchange(const StatusRequest& status,
                                                             Bytes message, ServerId server);
 [[nodiscard]] std::unique_ptr<Conversation> next_exchange(NextRequest&& next, Bytes message,

@@ -107,7 +107,8 @@ struct ConnectionMemory {
   /// The server's maxWireVersion, as its last reply to hello had it; 0: it is not known.
   std::int32_t wire_version = 0;
   std::unique_ptr<ClientDescription> client{};  ///< null: it has said nothing
-  wire::Compressors compressors{};              ///< that client and server have agreed on in hello
+  bool logged_in = false;  ///< the server has said so, of a login since the last logout or failure
+  wire::Compressors compressors{};  ///< that client and server have agreed on in hello
 
   /// The connection's user is this one from now on; empty: nobody.
   void user_changed(std::string_view user);

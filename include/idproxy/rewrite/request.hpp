@@ -51,6 +51,11 @@ struct HelloRequest {
   bool may_wait = false;  ///< the server may hold its reply back until there is news
 };
 
+/// saslStart, saslContinue, authenticate or logout, in an OP_MSG or an OP_QUERY.
+struct LoginRequest {
+  Command command;
+};
+
 /// {idproxy: "status"}, well-formed.
 struct StatusRequest {
   wire::OpMsgView message;
@@ -86,6 +91,6 @@ struct RefusedRequest {
 };
 
 using Request = std::variant<WriteRequest, HelloRequest, StatusRequest, RefusedRequest, NextRequest,
-                             EndOfTransaction, CatalogRequest>;
+                             EndOfTransaction, CatalogRequest, LoginRequest>;
 
 }  // namespace idproxy::rewrite

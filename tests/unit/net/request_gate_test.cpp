@@ -209,9 +209,11 @@ TEST_F(RequestGateTest, SeesTheSameByteByByte) {
 }
 
 TEST_F(RequestGateTest, TellsWhatMayChangeTheUser) {
-  client.sends(kPing + command("saslContinue") + kPing + command("logout"));
-  EXPECT_EQ(client.seen.size(), 4U);
-  EXPECT_EQ(client.changes_of_user, 2);
+  const std::string many = sequence("a", {}) + sequence("b", {}) + sequence("c", {}) +
+                           sequence("d", {}) + sequence("e", {});
+  client.sends(kPing + op_msg(many + body(doc(int_field("logout", 1)))) + kPing);
+  EXPECT_EQ(client.seen.size(), 3U);
+  EXPECT_EQ(client.changes_of_user, 1);
 }
 
 TEST_F(RequestGateTest, TellsOnceWhichRulesAnInsertIntoATimeSeriesCollectionGoesPast) {
@@ -247,12 +249,10 @@ TEST_F(RequestGateTest, CollectsAMessageOnlyWhole) {
   EXPECT_EQ(client.seen, (Texts{"collected " + kInsert, "relayed " + kPing + '!'}));
 }
 
-TEST_F(RequestGateTest, CollectsLoginsWhereX509IsRefused) {
-  const std::string login = command("authenticate");
-  client.sends(login);
-  client.x509 = rewrite::X509::refused;
-  client.sends(login);
-  EXPECT_EQ(client.seen, (Texts{"relayed " + login + '!', "collected " + login}));
+TEST_F(RequestGateTest, CollectsLogins) {
+  for (const char* name : {"authenticate", "saslStart", "saslContinue", "logout"}) {
+    EXPECT_EQ(seen_of(command(name)), Texts{"collected " + command(name)});
+  }
 }
 
 // ---- room --------------------------------------------------------------------------------------
@@ -505,10 +505,9 @@ TEST_P(OfEachCompressor, RefusesWhatMustNotBeCompressed) {
 }
 
 /// Members of a replica set compress them. `behind`: behind what is inflated to look.
-TEST_P(OfEachCompressor, RelaysLoginsAsTheyCame) {
+TEST_P(OfEachCompressor, CollectsLogins) {
   const std::string behind = string_field("padding", std::string(6000, 'x'));
   const std::string scram = string_field("mechanism", "SCRAM-SHA-256");
-  int changes = 0;
   for (const auto& [name, more] : {std::pair<const char*, std::string>("saslStart", scram),
                                    {"saslStart", behind + scram},
                                    {"saslContinue", ""},
@@ -519,8 +518,7 @@ TEST_P(OfEachCompressor, RelaysLoginsAsTheyCame) {
       client.x509 = x509;
       client.seen.clear();
       client.sends(bytes);
-      EXPECT_EQ(client.seen, Texts{"relayed " + bytes + '!'}) << name;
-      EXPECT_EQ(client.changes_of_user, ++changes) << name;
+      EXPECT_EQ(client.seen, Texts{"collected " + bytes}) << name;
     }
   }
 }

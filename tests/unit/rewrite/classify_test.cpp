@@ -10,14 +10,15 @@ namespace idproxy::rewrite {
 namespace classify_test {
 
 using namespace test;
-enum class Kind { relay, close, write, hello, status, refused, next, need_more };
+enum class Kind { relay, close, write, hello, status, refused, next, other, login, need_more };
 
 Kind kind_of(const Decision& decision) {
   if (std::holds_alternative<decision::Relay>(decision)) return Kind::relay;
   if (std::holds_alternative<decision::Close>(decision)) return Kind::close;
   const auto* request = std::get_if<Request>(&decision);
   if (request == nullptr) return Kind::need_more;
-  constexpr Kind kRequests[] = {Kind::write, Kind::hello, Kind::status, Kind::refused, Kind::next};
+  constexpr Kind kRequests[] = {Kind::write, Kind::hello, Kind::status, Kind::refused,
+                                Kind::next,  Kind::other, Kind::other,  Kind::login};
   return kRequests[request->index()];
 }
 
@@ -179,6 +180,12 @@ TEST(Classify, RefusesWhatLogsInWhereX509IsRefused) {
        Kind::refused},
       {"OP_QUERY authenticate", legacy("authenticate"), Kind::refused},
       {"OP_QUERY saslStart", legacy("saslStart"), Kind::refused},
+  };
+  for (const Row& row : logins) {
+    check(row, X509::refused);
+    check({row.name, row.bytes, Kind::login}, X509::passes);
+  }
+  const Row unclear[] = {
       // Where the command is cannot be told.
       {"kind 2 first", op_msg("\2" + doc() + body(command("ping"))), Kind::refused},
       {"more sequences than any command has",
@@ -190,7 +197,7 @@ TEST(Classify, RefusesWhatLogsInWhereX509IsRefused) {
       {"no room for sections", message(2013, i32(0)), Kind::refused},
       {"header only", message(2013, ""), Kind::refused},
   };
-  for (const Row& row : logins) {
+  for (const Row& row : unclear) {
     check(row, X509::refused);
     check({row.name, row.bytes, Kind::relay}, X509::passes);
   }
@@ -198,7 +205,7 @@ TEST(Classify, RefusesWhatLogsInWhereX509IsRefused) {
       {"Authenticate", op_msg(body(command("Authenticate"))), Kind::relay},
       {"authenticate2", op_msg(body(command("authenticate2"))), Kind::relay},
       {"authenticat", op_msg(body(command("authenticat"))), Kind::relay},
-      {"saslContinue", op_msg(body(command("saslContinue"))), Kind::relay},
+      {"saslContinue", op_msg(body(command("saslContinue"))), Kind::login},
       {"ping", op_msg(body(command("ping"))), Kind::relay},
       {"authenticate not first",
        op_msg(body(doc(int_field("ping", 1) + int_field("authenticate", 1)))), Kind::relay},
@@ -218,14 +225,15 @@ TEST(Classify, RefusesWhatLogsInWhereX509IsRefused) {
         X509::refused);
 }
 
-/// Whether the message is relayed as one that may change the connection's user.
+/// Whether the message is taken for one that may change the connection's user.
 bool changes_user(const std::string& bytes) {
   Namespaces namespaces(rule_set());
   const auto decision =
       classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes), namespaces, X509::passes);
-  const auto* relay = std::get_if<decision::Relay>(&decision);
-  EXPECT_NE(relay, nullptr);
-  return relay != nullptr && relay->changes_user;
+  if (const auto* request = std::get_if<Request>(&decision)) {
+    return std::holds_alternative<LoginRequest>(*request);
+  }
+  return std::get<decision::Relay>(decision).changes_user;
 }
 
 TEST(Classify, TellsWhatMayChangeTheUser) {

@@ -296,5 +296,81 @@ TEST(Login, PassesWhereTheServerSeesTheClientsCertificate) {
   EXPECT_TRUE(world.exchange->is_hello());
 }
 
+// ---- whether a login has succeeded -----------------------------------------------------------
+
+std::string answer(const std::string& fields) {
+  return fields + ok();
+}
+const std::string kDone = answer(int_field("conversationId", 1) + bool_field("done", true));
+const std::string kMore = answer(int_field("conversationId", 1) + bool_field("done", false));
+const std::string kFailed = failure(18, "Authentication failed.");
+
+class LoginStateTest : public ::testing::Test {
+ protected:
+  ExchangeWorld world{rule_set()};
+
+  /// Whether the connection is logged in after this command and the server's answer to it.
+  bool after(const std::string& fields, const std::string& answered) {
+    EXPECT_EQ(world.request(op_msg(body(doc(fields + string_field("$db", "admin"))))),
+              ActionKind::relay);
+    EXPECT_TRUE(world.exchange->awaits_reply());
+    EXPECT_EQ(world.reply_with(answered), ActionKind::relay);
+    return world.memory.logged_in;
+  }
+};
+
+TEST_F(LoginStateTest, SucceedsWithItsLastStep) {
+  EXPECT_FALSE(after(kSaslStart + kScram + kPayload, kMore));
+  EXPECT_FALSE(after(int_field("saslContinue", 1), kMore));
+  EXPECT_TRUE(after(int_field("saslContinue", 1), kDone));
+}
+
+TEST_F(LoginStateTest, MayHaveOneStep) {
+  EXPECT_TRUE(after(kSaslStart + string_field("mechanism", "PLAIN"), kDone));
+  world.memory.logged_in = false;
+  EXPECT_TRUE(after(kAuthenticate + kScram, answer(string_field("user", "ada"))));
+}
+
+TEST_F(LoginStateTest, BeginsInHello) {
+  const std::string hello =
+      int_field("hello", 1) + doc_field("speculativeAuthenticate", kSaslStart + kScram + kPayload);
+  const auto said = [](const std::string& login) {
+    return answer(login) + int_field("maxWireVersion", 17);
+  };
+  EXPECT_FALSE(after(hello, said("")));
+  EXPECT_FALSE(after(hello, said(doc_field("speculativeAuthenticate", kMore))));
+  EXPECT_TRUE(after(hello, said(doc_field("speculativeAuthenticate", kDone))));
+  EXPECT_TRUE(after(int_field("hello", 1), said("")));
+}
+
+TEST_F(LoginStateTest, EndsWithALogoutOrAFailure) {
+  for (const std::string& command : {int_field("logout", 1), kSaslStart + kScram + kPayload}) {
+    world.memory.logged_in = true;
+    EXPECT_FALSE(after(command, kFailed));
+  }
+  world.memory.logged_in = true;
+  EXPECT_FALSE(after(int_field("logout", 1), ok()));
+  world.memory.logged_in = true;
+  world.request(op_msg(body(doc(int_field("logout", 1) + string_field("$db", "admin"))),
+                       wire::flag::kMoreToCome));
+  EXPECT_FALSE(world.memory.logged_in);
+}
+
+TEST_F(LoginStateTest, IsReadFromOldReplies) {
+  EXPECT_EQ(world.request(legacy(kSaslStart + kScram + kPayload)), ActionKind::relay);
+  EXPECT_EQ(world.reply(op_reply(doc(kDone), 7)), ActionKind::relay);
+  EXPECT_TRUE(world.memory.logged_in);
+}
+
+TEST_F(LoginStateTest, ClosesWhereTheAnswerCannotBeRead) {
+  for (const std::uint32_t flags : {0U, static_cast<std::uint32_t>(wire::flag::kMoreToCome)}) {
+    world.request(op_msg(body(doc(int_field("saslContinue", 1) + string_field("$db", "admin")))));
+    std::string reply = reply_message(kDone, world.exchange->request_id(), flags);
+    if (flags == 0) reply.resize(reply.size() - 1);
+    EXPECT_EQ(world.reply(reply), ActionKind::close);
+    EXPECT_FALSE(world.memory.logged_in);
+  }
+}
+
 }  // namespace login_test
 }  // namespace idproxy::rewrite

@@ -193,14 +193,16 @@ const Metric kMetrics[] = {
                     {"first_byte", closed_first_byte},
                     {"tls_handshake", closed_tls_handshake},
                     {"message", closed_message},
+                    {"memory", closed_memory},
                     {"connect", closed_connect},
                     {"protocol", closed_protocol},
                     {"drain", closed_drain}});
      },
      "Client connections that the proxy turned away or closed. max_connections: the limit was "
      "reached; descriptors: no file descriptor was left for the client, or for its connection to "
-     "the server; first_byte, tls_handshake, message: the client exceeded this limit; connect: "
-     "the proxy could not connect to the server; protocol: the client or the server violated the "
+     "the server; first_byte, tls_handshake, message: the client exceeded this limit; memory: "
+     "it stopped in the middle of a message while others waited for memory; connect: the proxy "
+     "could not connect to the server; protocol: the client or the server violated the "
      "protocol; drain: closed at the end of limits.drain, or by a second SIGTERM."},
     {Type::counter, "idproxy_accept_failures_total", of_counted<accept_failures>,
      "Failures to accept a waiting client; the log says why."},

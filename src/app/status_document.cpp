@@ -297,6 +297,7 @@ class StatusWriter {
                         {"oldest_transaction", seconds_or_null(client.oldest_transaction)},
                         {"bytes_received", client.bytes_received},
                         {"bytes_sent", client.bytes_sent},
+                        {"memory", client.memory},
                         {"compressor", text_or_null(client.compressor)},
                         {"tls", client.tls},
                         {"port", client.port}};

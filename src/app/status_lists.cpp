@@ -181,6 +181,7 @@ std::vector<ListColumn> columns_of_clients() {
       {"OLDEST TXN", Align::right, Detail::full, figures("oldest_transaction", age_text)},
       {"RECEIVED", Align::right, Detail::brief, figures("bytes_received", bytes_text)},
       {"SENT", Align::right, Detail::brief, figures("bytes_sent", bytes_text)},
+      {"MEMORY", Align::right, Detail::brief, figures("memory", bytes_text)},
       {"TLS", Align::left, Detail::brief, tls},
       {"PORT", Align::right, Detail::brief, port},
   };

@@ -302,6 +302,8 @@ const std::vector<Column>& client_columns() {
        }},
       figure("bytes", "from it", "bytes_received", bytes_text, "since it connected"),
       figure("bytes", "to it", "bytes_sent", bytes_text, "since it connected"),
+      figure("bytes", "held", "memory", bytes_text,
+             "memory of messages that are held whole, now; who holds much comes first"),
       name("bytes", "in", "compressor", "the compressor of its requests"),
       {"bytes", "TLS", "whether its connection is encrypted", Kind::name,
        [](const JsonView& client, double) {
@@ -578,7 +580,8 @@ class Page {
                       *query_.application + ". ") +
               link("/#clients", "Show all");
     } else if (static_cast<double>(shown.size()) < clients["total"].number().value_or(0)) {
-      out_ += escaped("; the " + std::to_string(shown.size()) + " with the most requests");
+      out_ +=
+          escaped("; the " + std::to_string(shown.size()) + " with the most memory and requests");
     }
     if (clients["complete"].is_false()) out_ += "; a thread did not answer in time";
     out_ += "</p>";

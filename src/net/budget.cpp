@@ -2,19 +2,40 @@
 
 #include <algorithm>
 
+#include "idproxy/wire/messages.hpp"
+
 namespace idproxy::net {
 
-/// Takes the bytes if there is room.
-bool Budget::fits(std::int64_t bytes) {
-  const std::int64_t before = free_.fetch_sub(bytes);
-  if (before >= bytes || before == limit_) return true;
-  free_.fetch_add(bytes);
+// An elder's room is that of the largest message, or most of a limit that is not larger.
+Budget::Budget(std::uint64_t limit)
+    : limit_(static_cast<std::int64_t>(limit)),
+      for_small_(limit_ / 8),
+      for_an_elder_(std::min<std::int64_t>(wire::kMaxMessageSize, limit_ * 3 / 4)),
+      free_(limit_),
+      for_elder_(for_an_elder_) {}
+
+/// Takes the bytes if as many as are `kept` for others stay free.
+bool Budget::take(std::int64_t bytes, std::int64_t kept) {
+  std::int64_t free = free_.load();
+  while (free - kept >= bytes) {
+    if (free_.compare_exchange_weak(free, free - bytes)) return true;
+  }
   return false;
 }
 
-Budget::Share Budget::take(std::uint64_t bytes) {
-  if (waiting_.load() > 0 || !fits(static_cast<std::int64_t>(bytes))) return {};
-  return {*this, bytes};
+bool Budget::grow(Share& share, const Need& need) {
+  if (share.bytes_ >= need.bytes) return true;
+  const auto more = static_cast<std::int64_t>(need.bytes - share.bytes_);
+  if (share.elder_) {
+    free_.fetch_sub(more);
+    for_elder_ = static_cast<std::int64_t>(need.whole - need.bytes);
+  } else {
+    const bool small = need.whole <= kSmall;
+    const bool others_wait = (small ? waiting_ - large_waiting_ : large_waiting_.load()) > 0;
+    if (others_wait || !take(more, small ? 0 : kept_from_large())) return false;
+  }
+  share.join({*this, static_cast<std::uint64_t>(more)});
+  return true;
 }
 
 Budget::Share Budget::overdraw(std::uint64_t bytes) {
@@ -22,47 +43,76 @@ Budget::Share Budget::overdraw(std::uint64_t bytes) {
   return {*this, bytes};
 }
 
-Budget::Ticket Budget::wait(std::uint64_t bytes, Granted granted) {
+Budget::Ticket Budget::wait(const Share& share, const Need& need, Granted granted) {
   waits_.fetch_add(1, std::memory_order_relaxed);
+  const bool small = need.whole <= kSmall;
   Ticket ticket = 0;
   {
     const std::lock_guard lock(mutex_);
     ticket = ++last_ticket_;
-    queue_.push_back({ticket, static_cast<std::int64_t>(bytes), std::move(granted)});
+    (small ? small_ : large_)
+        .push_back({ticket, static_cast<std::int64_t>(need.bytes - share.bytes_),
+                    static_cast<std::int64_t>(need.whole - need.bytes), std::move(granted)});
     ++waiting_;
+    if (!small) ++large_waiting_;
   }
-  serve();  // bytes given back between the caller's take() and here woke nobody
+  serve();  // bytes given back between the caller's grow() and here woke nobody
   return ticket;
 }
 
 void Budget::leave(Ticket ticket) {
+  Queue left;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = std::ranges::find(queue_, ticket, &Waiting::ticket);
-    if (found == queue_.end()) return;
-    queue_.erase(found);
-    --waiting_;
+    for (Queue* queue : {&small_, &large_}) {
+      const auto found = std::ranges::find(*queue, ticket, &Waiting::ticket);
+      if (found == queue->end()) continue;
+      queue->splice(queue->begin(), *queue, found);
+      move_first(*queue, left);
+      break;
+    }
   }
-  serve();  // the next request may fit
+  if (!left.empty()) serve();  // the next request may fit
 }
 
 /// Returns the bytes before it looks for waiting requests. wait() does the reverse, so that one of
 /// the two sees the other.
-void Budget::give_back(std::uint64_t bytes) {
+void Budget::give_back(std::uint64_t bytes, bool elder) {
   free_.fetch_add(static_cast<std::int64_t>(bytes));
+  if (elder) {
+    const std::lock_guard lock(mutex_);
+    has_elder_ = false;
+    for_elder_ = for_an_elder_;
+  }
   if (waiting_.load() > 0) serve();
 }
 
+void Budget::move_first(Queue& from, Queue& to) {
+  to.splice(to.end(), from, from.begin());
+  --waiting_;
+  if (&from == &large_) --large_waiting_;
+}
+
 void Budget::serve() {
-  std::list<Waiting> served;
+  Queue served;
+  std::uint64_t elder = 0;
   {
     const std::lock_guard lock(mutex_);
-    while (!queue_.empty() && fits(queue_.front().bytes)) {
-      served.splice(served.end(), queue_, queue_.begin());
-      --waiting_;
+    while (!small_.empty() && take(small_.front().bytes, 0)) move_first(small_, served);
+    while (!large_.empty()) {
+      const Waiting& first = large_.front();
+      if (!take(first.bytes, kept_from_large())) {
+        if (std::exchange(has_elder_, true)) break;
+        elder = first.ticket;
+        free_.fetch_sub(first.bytes);
+        for_elder_ = first.rest;
+      }
+      move_first(large_, served);
     }
   }
-  for (Waiting& each : served) each.granted({*this, static_cast<std::uint64_t>(each.bytes)});
+  for (Waiting& each : served) {
+    each.granted({*this, static_cast<std::uint64_t>(each.bytes), each.ticket == elder});
+  }
 }
 
 }  // namespace idproxy::net

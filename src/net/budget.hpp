@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -10,46 +11,75 @@
 namespace idproxy::net {
 
 /// Limits the total size of the messages that are held whole (limits.buffered_messages). A message
-/// is admitted by the length in its header, before it is read. If there is no room, its connection
-/// waits, first come, first served, and holds nothing meanwhile. Thread-safe; as long as there is
-/// room, taking a share costs one atomic subtraction.
+/// takes room for what has been received of it, step by step, never for what it announces. Where
+/// there is no room for the next step, its connection waits, holds what it has, and is not read.
+///
+/// So that small messages need not wait for large ones, an eighth is kept for them. So that halves
+/// of large messages do not wait for each other, room for one of the largest is kept, too: the one
+/// that has waited longest is the elder, which goes on until it has given everything back, if need
+/// be beyond the limit. Otherwise each kind is served first come, first served.
+///
+/// Thread-safe; as long as there is room, taking it costs one atomic subtraction.
 class Budget {
  public:
+  /// Up to this length, a message is a small one.
+  static constexpr std::size_t kSmall = std::size_t{64} * 1024;
+
   /// Owns a number of the budget's bytes; gives them back when destroyed.
   class Share {
    public:
     Share() = default;
     Share(Share&& other) noexcept
-        : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+        : budget_(std::exchange(other.budget_, nullptr)),
+          bytes_(std::exchange(other.bytes_, 0)),
+          elder_(std::exchange(other.elder_, false)) {}
     Share& operator=(Share&& other) noexcept {
+      if (this == &other) return *this;
       reset();
       budget_ = std::exchange(other.budget_, nullptr);
       bytes_ = std::exchange(other.bytes_, 0);
+      elder_ = std::exchange(other.elder_, false);
       return *this;
     }
     ~Share() { reset(); }
     void reset() {
-      if (budget_ != nullptr) std::exchange(budget_, nullptr)->give_back(std::exchange(bytes_, 0));
+      if (budget_ == nullptr) return;
+      std::exchange(budget_, nullptr)
+          ->give_back(std::exchange(bytes_, 0), std::exchange(elder_, false));
+    }
+    /// Takes over the bytes of `more`, of the same budget.
+    void join(Share more) {
+      budget_ = more.budget_ == nullptr ? budget_ : more.budget_;
+      bytes_ += more.bytes_;
+      elder_ = elder_ || more.elder_;
+      more.budget_ = nullptr;
     }
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
    private:
     friend Budget;
-    Share(Budget& budget, std::uint64_t bytes) : budget_(&budget), bytes_(bytes) {}
+    Share(Budget& budget, std::uint64_t bytes, bool elder = false)
+        : budget_(&budget), bytes_(bytes), elder_(elder) {}
     Budget* budget_ = nullptr;
     std::uint64_t bytes_ = 0;
+    bool elder_ = false;
   };
-  /// The budget calls this on the thread that gave bytes back; it must only pass the share on.
-  using Granted = std::function<void(Share share)>;
+  /// What a message needs.
+  struct Need {
+    std::uint64_t bytes;  ///< in all, from now on
+    std::uint64_t whole;  ///< what it may grow to, as it announces
+  };
+  /// The budget calls this on the thread that gave bytes back, with what the share lacks; it must
+  /// only pass that on.
+  using Granted = std::function<void(Share more)>;
   using Ticket = std::uint64_t;
 
-  explicit Budget(std::uint64_t limit) : limit_(static_cast<std::int64_t>(limit)), free_(limit_) {}
+  explicit Budget(std::uint64_t limit);
 
-  /// Takes `bytes`, more than 0, if there is room now and nobody waits; else returns an empty
-  /// share. A request larger than the limit has room while no other share exists.
-  [[nodiscard]] Share take(std::uint64_t bytes);
-  /// Calls `granted` once there is room, which may be before wait() returns.
-  [[nodiscard]] Ticket wait(std::uint64_t bytes, Granted granted);
+  /// Has `share` grow to what is needed. False if there is no room now, or others wait for it.
+  [[nodiscard]] bool grow(Share& share, const Need& need);
+  /// After grow(): calls `granted` once there is room, which may be before wait() returns.
+  [[nodiscard]] Ticket wait(const Share& share, const Need& need, Granted granted);
   /// Withdraws the request. `granted` may already have been called.
   void leave(Ticket ticket);
   /// Takes `bytes` even without room, for callers that must not wait because they hold a share.
@@ -70,20 +100,30 @@ class Budget {
  private:
   struct Waiting {
     Ticket ticket;
-    std::int64_t bytes;
+    std::int64_t bytes;  // more
+    std::int64_t rest;   // that it may need after them
     Granted granted;
   };
+  using Queue = std::list<Waiting>;
 
-  void give_back(std::uint64_t bytes);
-  [[nodiscard]] bool fits(std::int64_t bytes);
+  void give_back(std::uint64_t bytes, bool elder);
+  [[nodiscard]] bool take(std::int64_t bytes, std::int64_t kept);
+  [[nodiscard]] std::int64_t kept_from_large() const { return for_small_ + for_elder_.load(); }
+  void move_first(Queue& from, Queue& to);
   void serve();
 
   const std::int64_t limit_;
-  std::atomic<std::int64_t> free_;
+  const std::int64_t for_small_;
+  const std::int64_t for_an_elder_;  // while there is none
+  std::atomic<std::int64_t> free_;   // below 0: overdrawn
+  std::atomic<std::int64_t> for_elder_;
   std::atomic<std::uint32_t> waiting_{0};
+  std::atomic<std::uint32_t> large_waiting_{0};
   std::atomic<std::uint64_t> waits_{0};
   std::mutex mutex_;  // guards:
-  std::list<Waiting> queue_;
+  Queue small_;
+  Queue large_;
+  bool has_elder_ = false;
   Ticket last_ticket_ = 0;
 };
 

@@ -11,6 +11,19 @@ namespace idproxy::net {
 namespace {
 
 constexpr std::chrono::milliseconds kMostWait{200};
+// Who holds more comes before those who have sent the most requests.
+constexpr std::uint64_t kMuchMemory = std::uint64_t{1024} * 1024;
+
+using Place = std::pair<std::uint64_t, std::uint64_t>;
+Place place_of(std::uint64_t memory, std::uint64_t requests) {
+  return {memory > kMuchMemory ? memory : 0, requests};
+}
+Place place_of_pair(const ConnectionPair* pair) {
+  return place_of(pair->memory(), pair->requests());
+}
+Place place_of_client(const ClientStatistics& client) {
+  return place_of(client.memory, client.requests);
+}
 
 bool matches(const ConnectionPair& pair, const ClientQuery& query) {
   if (!query.application) return true;
@@ -26,8 +39,7 @@ ClientList clients_of(const IoThread& thread, const ClientQuery& query) {
     if (matches(*pair, query)) pairs.push_back(pair.get());
   }
   const auto listed = static_cast<std::ptrdiff_t>(std::min(query.most, pairs.size()));
-  std::ranges::partial_sort(pairs, pairs.begin() + listed, std::ranges::greater(),
-                            &ConnectionPair::requests);
+  std::ranges::partial_sort(pairs, pairs.begin() + listed, std::ranges::greater(), place_of_pair);
   ClientList list{.matching = pairs.size(), .clients = {}};
   for (const ConnectionPair* pair : std::span(pairs).first(static_cast<std::size_t>(listed))) {
     list.clients.push_back(pair->describe());
@@ -69,7 +81,7 @@ ClientList list_clients(std::span<const std::unique_ptr<IoThread>> threads,
         [answers, query, &thread = *thread] { answers->add(clients_of(thread, query)); });
   }
   ClientList list = answers->wait();
-  std::ranges::sort(list.clients, std::ranges::greater(), &ClientStatistics::requests);
+  std::ranges::sort(list.clients, std::ranges::greater(), place_of_client);
   list.clients.resize(std::min(query.most, list.clients.size()));
   return list;
 }

@@ -11,6 +11,8 @@ namespace {
 
 // How much to read at once from an idle client while there is little room.
 constexpr std::size_t kLittleRead = std::size_t{4} * 1024;
+// The same, and what is held, of one without the login that its server wants.
+constexpr std::size_t kReadWithoutLogin = std::size_t{64} * 1024;
 
 }  // namespace
 
@@ -51,6 +53,7 @@ ConnectionPair::ConnectionPair(IoThread& thread, FileDescriptor downstream,
       requests_(*this),
       replies_(*this),
       deadline_(*this),
+      stall_(*this),
       timer_(thread.loop) {
   auto engine = thread_.client_tls ? tls::Engine::accept(thread_.client_tls) : nullptr;
   downstream_.open(std::move(downstream), std::move(engine));
@@ -70,6 +73,7 @@ ClientStatistics ConnectionPair::describe() const {
                           .transactions = transactions.count,
                           .bytes_received = counts_.bytes_received,
                           .bytes_sent = counts_.bytes_sent,
+                          .memory = memory(),
                           .tls = downstream_.is_secure(),
                           .port = own_port(upstream_.socket())};
   if (counts_.compressor != wire::Compressor::none) {
@@ -85,6 +89,15 @@ ClientStatistics ConnectionPair::describe() const {
   return client;
 }
 
+/// With what the budget counts for it where that is more.
+std::uint64_t ConnectionPair::memory() const {
+  std::uint64_t bytes = std::max<std::uint64_t>(request_gate_.room(), requests_.held().size()) +
+                        replies_.held().size() + unsent_share_.bytes();
+  if (exchange_) bytes += exchange_->share.bytes() + exchange_->reply_share.bytes();
+  if (local_reply_) bytes += local_reply_->message.size();
+  return bytes;
+}
+
 void ConnectionPair::close() {
   if (closed_) return;
   const auto place = thread_.pairs.find(id_);
@@ -98,6 +111,7 @@ void ConnectionPair::close() {
   downstream_.close();
   upstream_.close();
   deadline_.stop();
+  stall_.stop();
   timer_.cancel();
   stop_waiting();
   local_reply_.reset();
@@ -274,6 +288,32 @@ void ConnectionPair::watch_message() {
     thread_.message.start(deadline_, expired<&ConnectionPair::sent_half_a_message>);
 }
 
+/// Has a look at the client when it has sent nothing for a while in the middle of a message that
+/// has room in the budget, and is not waiting for more of that.
+void ConnectionPair::watch_memory() {
+  if (closed_ || request_gate_.room() == 0 || request_gate_.queued()) return stall_.stop();
+  if (!stall_.runs()) thread_.stalled.start(stall_, expired<&ConnectionPair::has_not_moved>);
+}
+
+/// It gives way if others wait, unless the proxy has not read what it sent.
+void ConnectionPair::has_not_moved() {
+  const bool could_move = requests_.blocked() || downstream_.has_received() ||
+                          downstream_.peek() == Stream::Peeked::bytes;
+  if (could_move || thread_.shared.budget.waiting() == 0) return watch_memory();
+  thread_.cells[Counted::closed_memory].add();
+  const ClientStatistics client = describe();
+  log::event(log::Level::warning, "gave_way",
+             "a client has stopped in the middle of a message, and others wait for the memory that "
+             "it holds: its connection ends",
+             {{"connection", client.id},
+              {"client", client.address},
+              {"application", client.application},
+              {"user", client.user},
+              {"server", client.server},
+              {"memory_bytes", client.memory}});
+  close();
+}
+
 // ---- draining --------------------------------------------------------------------------------
 
 bool ConnectionPair::tell_monitor() {
@@ -346,7 +386,8 @@ bool ConnectionPair::Requests::holds_up() const {
 std::size_t ConnectionPair::Requests::read_size() const {
   // While many messages wait for room, their beginnings are held: keep those small.
   const bool little = !pair_.request_gate_.inside() && pair_.thread_.shared.budget.is_scarce();
-  return little ? kLittleRead : BufferPool::kReadSize;
+  if (little) return kLittleRead;
+  return pair_.needs_login() ? kReadWithoutLogin : BufferPool::kReadSize;
 }
 
 void ConnectionPair::Requests::heard() {
@@ -356,7 +397,9 @@ void ConnectionPair::Requests::heard() {
 void ConnectionPair::Requests::received(std::size_t bytes) {
   pair_.thread_.cells[Counted::bytes_from_clients].add(bytes);
   pair_.counts_.bytes_received += bytes;
-  if (bytes > 0) heard();
+  if (bytes == 0) return;
+  heard();
+  pair_.stall_.stop();  // it moves: watch_memory() begins again
 }
 
 void ConnectionPair::Requests::writing(std::size_t bytes) {

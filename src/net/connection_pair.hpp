@@ -48,6 +48,8 @@ class ConnectionPair final {
   [[nodiscard]] const Upstream& upstream() const { return *server_; }
   /// How many requests the client has sent.
   [[nodiscard]] std::uint64_t requests() const { return counts_.requests; }
+  /// Bytes that it holds of messages.
+  [[nodiscard]] std::uint64_t memory() const;
   [[nodiscard]] const rewrite::ClientDescription* names() const { return memory_.client.get(); }
   /// Asks the kernel for the addresses.
   [[nodiscard]] ClientStatistics describe() const;
@@ -149,6 +151,11 @@ class ConnectionPair final {
   void not_connected(const Connector::Failure& failure);
   void server_lost();
 
+  /// True for a client without the login that the server wants.
+  [[nodiscard]] bool needs_login() const {
+    return !memory_.logged_in &&
+           server_->logins.load(std::memory_order_relaxed) == rewrite::Logins::enforced;
+  }
   // The client's end.
   [[nodiscard]] bool holds_request() const;
   [[nodiscard]] bool may_send() const;
@@ -203,6 +210,8 @@ class ConnectionPair final {
   void sent_nothing();
   void sent_half_a_message();
   void left_unanswered();
+  void watch_memory();
+  void has_not_moved();
 
   // Draining.
   void go_on_draining();
@@ -217,6 +226,7 @@ class ConnectionPair final {
       if (thread_.draining) go_on_draining();
       if (requests_.ended()) end_if_answered();
       watch_message();
+      watch_memory();
     } catch (const std::exception& error) {
       failed(error);
     }
@@ -249,6 +259,7 @@ class ConnectionPair final {
   std::chrono::nanoseconds connected_{};            // when it was opened; monotonic
   std::unique_ptr<const std::string> unreachable_;  // what to tell the client if it was not
   Deadline deadline_;  // for the client's first bytes, the rest of a message, or its answers
+  Deadline stall_;     // for a client in the middle of a message that has room in the budget
   Budget::Share unsent_share_;  // for a large reply that the client has not taken yet
 
   rewrite::ConnectionMemory memory_;

@@ -91,7 +91,7 @@ Stream::Received Direction::read_some() {
     room = 0;
   } else {
     // Memory grows with what the peer has sent, not with the length that it announced.
-    const std::size_t missing = wanted_ > held_.size() ? wanted_ - held_.size() : 0;
+    const std::size_t missing = whole_ > held_.size() ? whole_ - held_.size() : 0;
     room = std::clamp(missing, kSmallestRead, std::max(held_.size(), kFirstGrowth));
   }
   return read_to_hold(std::max(room, held_.capacity() - held_.size()));
@@ -119,7 +119,7 @@ void Direction::end_here() {
 }
 
 void Direction::offer(Bytes input) {
-  wanted_ = 0;
+  wanted_ = whole_ = 0;
   consumed_ = 0;
   passed_ = {};
   while (consumed_ < input.size() && !blocked()) {

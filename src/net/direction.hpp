@@ -49,8 +49,12 @@ class Direction {
   bool write_passed();
   /// For take(): consumes so many bytes without passing them on.
   void consume(std::size_t bytes) { consumed_ += bytes; }
-  /// For take(): it needs `bytes` of what it was given before it can go on.
-  void need(std::size_t bytes) { wanted_ = bytes; }
+  /// For take(): it needs `bytes` of what it was given before it can go on. `whole`: of the message
+  /// that they belong to, if it is known.
+  void need(std::size_t bytes, std::size_t whole = 0) {
+    wanted_ = bytes;
+    whole_ = std::max(bytes, whole);
+  }
   /// For take(): it has collected a message of so many bytes, and the next one may be about as
   /// large. A large one is then read into a buffer of its own, which buffer_of() returns.
   void expect(std::size_t bytes) { expected_ = std::max(bytes, expected_ - expected_ / 8); }
@@ -126,6 +130,7 @@ class Direction {
   BufferPool& pool_;
   Buffer held_;               // read, but not consumed
   std::size_t wanted_ = 0;    // the size that held_ needs before take() can go on
+  std::size_t whole_ = 0;     // the size that it grows to
   std::size_t expected_ = 0;  // the size of messages that were collected
   Bytes passed_;              // by take(), but not written yet
   std::size_t consumed_ = 0;  // by take()

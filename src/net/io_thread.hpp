@@ -87,6 +87,7 @@ class IoThread {
   Deadlines first_request;  // of clients whose server cannot be reached
   Deadlines tls_handshake;
   Deadlines message;
+  Deadlines stalled;  // clients that hold memory
   BufferPool buffers;
   TlsScratch tls;
   std::shared_ptr<const tls::Context> client_tls;  // null: plain

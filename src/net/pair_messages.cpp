@@ -93,7 +93,8 @@ bool ConnectionPair::take_request(Bytes front) {
     turn_away(front);
     return false;
   }
-  const RequestGate::Client client{thread_.draining, thread_.context.x509, memory_.compressors};
+  const RequestGate::Client client{thread_.draining, needs_login(), thread_.context.x509,
+                                   memory_.compressors};
   auto step = request_gate_.decide(front, client, thread_.namespaces);
   switch (step.kind) {
     case Kind::pass:
@@ -109,7 +110,7 @@ bool ConnectionPair::take_request(Bytes front) {
       begin_exchange(std::move(step), front.first(step.bytes));
       return true;
     case Kind::need:
-      requests_.need(step.bytes);
+      requests_.need(step.bytes, step.length);
       return false;
     case Kind::wait:
       queue_for_room();
@@ -175,8 +176,8 @@ bool ConnectionPair::refuse(const RequestGate::Step& step) {
 }
 
 void ConnectionPair::queue_for_room() {
-  request_gate_.queue([&thread = thread_, id = id_](Budget::Share share) {
-    Messenger(thread, id).deliver([given = std::move(share)](ConnectionPair& pair) mutable {
+  request_gate_.queue([&thread = thread_, id = id_](Budget::Share more) {
+    Messenger(thread, id).deliver([given = std::move(more)](ConnectionPair& pair) mutable {
       pair.request_gate_.admitted(std::move(given));
       pair.requests_.resume();
     });

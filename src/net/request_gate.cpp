@@ -10,8 +10,11 @@
 namespace idproxy::net {
 namespace {
 
-// A message of which more than this must be held needs room in the budget.
-constexpr std::size_t kUnbudgeted = std::size_t{64} * 1024;
+// A message of which more than this must be held needs room in the budget. A connection without the
+// login that its server wants may hold no more.
+constexpr std::size_t kUnbudgeted = Budget::kSmall;
+// So much of a write is awaited before it takes room, or an unsent one could wait for its turn.
+constexpr std::size_t kBeginning = std::size_t{4} * 1024;
 
 constexpr ProtocolFault kTls{
     "tls_on_plain_port",
@@ -24,6 +27,11 @@ constexpr ProtocolFault kCompressed{
 constexpr ProtocolFault kStaysPlain{
     "compressed_message",
     "a client compressed a command with a new password, which drivers must not do"};
+
+constexpr ProtocolFault kNeedsLogin{
+    "login_required",
+    "a client that has not logged in, as its server wants, sends more than 64 KiB that the proxy "
+    "would have to hold: have it log in (docs/operations.md#limits)"};
 
 constexpr ProtocolFault kLegacyWrite{
     "legacy_write",
@@ -56,6 +64,7 @@ RequestGate::Step step_for(const RequestGate::Message& about, Bytes front,
     step.about.may_wait = about.may_wait || relay->may_wait;
   } else if (const auto* more = std::get_if<rewrite::decision::NeedMore>(&step.decision)) {
     step.kind = Kind::need;
+    step.length = step.bytes;
     step.bytes = more->bytes;
   } else if (std::holds_alternative<rewrite::decision::Close>(step.decision)) {
     step.kind = Kind::reject;
@@ -96,14 +105,15 @@ RequestGate::Step RequestGate::decide(Bytes front, const Client& client,
   if (client.draining && about.expects_reply) {
     return {.kind = Kind::late, .bytes = length, .about = about, .message = message};
   }
-  return look_at_message(about, message, namespaces, client.x509);
+  return look_at_message(about, message, client, namespaces);
 }
 
 RequestGate::Step RequestGate::look_at_message(const Message& about, Bytes front,
-                                               rewrite::Namespaces& namespaces,
-                                               rewrite::X509 x509) {
-  Step step = step_for(about, front, namespaces, x509);
-  find_room(step, step.bytes, static_cast<std::size_t>(about.header.message_length));
+                                               const Client& client,
+                                               rewrite::Namespaces& namespaces) {
+  Step step = step_for(about, front, namespaces, client.x509);
+  const auto length = static_cast<std::size_t>(about.header.message_length);
+  find_room(step, {.there = front.size(), .next = step.bytes, .whole = length}, client);
   return step;
 }
 
@@ -121,14 +131,18 @@ RequestGate::Step RequestGate::look_inside(const wire::MsgHeader& outer, Bytes f
   const auto view = wire::CompressedView::read(outer, front);
   if (!view || !client.compressors.has(view->compressor)) return reject(kCompressed);
   const auto inner = static_cast<std::size_t>(view->original.message_length);
-  Step step{.kind = Kind::need, .bytes = length};
+  Step step{.kind = Kind::need, .bytes = length, .length = length};
   const auto peeked = inflation_.peek(*view, front.size(), length, inflation_.request);
   switch (peeked.kind) {
     case Peeked::Kind::malformed:
       return reject(kCompressed);
     case Peeked::Kind::need:
       step.bytes = peeked.bytes;
-      find_room(step, step.bytes, Inflation::kMostOfPrefix);
+      find_room(step,
+                {.there = front.size(),
+                 .next = step.bytes,
+                 .whole = std::min(length, Inflation::kMostOfPrefix)},
+                client);
       return step;
     case Peeked::Kind::there:
       step = decide_inside(outer, front, *view, client, namespaces);
@@ -137,11 +151,16 @@ RequestGate::Step RequestGate::look_inside(const wire::MsgHeader& outer, Bytes f
     case Peeked::Kind::whole:
       break;
   }
-  find_room(step, length + inner, length + inner);
-  if (step.kind == Kind::wait || front.size() < length) return step;
+  const std::size_t both = length + inner;
+  const bool is_there = front.size() == length;
+  find_room(
+      step,
+      {.there = is_there ? both : front.size(), .next = is_there ? both : length, .whole = both},
+      client);
+  if (step.kind != Kind::need || !is_there) return step;
   if (!inflation_.codec.inflate(*view, inflation_.request)) return reject(kCompressed);
   step = decide_inside(outer, front, *view, client, namespaces);
-  find_room(step, length + inner, length + inner);
+  find_room(step, {.there = both, .next = both, .whole = both}, client);
   return step;
 }
 
@@ -170,26 +189,28 @@ RequestGate::Step RequestGate::decide_inside(const wire::MsgHeader& outer, Bytes
   return step;
 }
 
-/// Lets `step` wait if there is no room. `held`: what must be held of the message; `room`: what it
-/// may grow to.
-void RequestGate::find_room(Step& step, std::size_t held, std::size_t room) {
+/// Lets `step` wait if there is no room for what is there of the message, or has it looked at again
+/// once there is as much again.
+void RequestGate::find_room(Step& step, const Extent& message, const Client& client) {
   using Kind = Step::Kind;
   if (step.kind != Kind::need && step.kind != Kind::collect) return;
-  // Small commands of drivers do not wait behind large writes, or the driver would take the server
-  // for dead.
-  if ((is_write(step.decision) || held > kUnbudgeted) && !admit(room)) {
-    wanted_room_ = room;
-    step.kind = Kind::wait;
+  const bool write = is_write(step.decision);
+  if (!write && message.next <= kUnbudgeted) return;
+  if (client.needs_login && (write ? message.whole : message.next) > kUnbudgeted) {
+    step = reject(kNeedsLogin);
+    return;
   }
-}
-
-/// First gives back what it holds for a message's beginning: if all clients waited for more while
-/// they hold a part, none could go on.
-bool RequestGate::admit(std::size_t length) {
-  if (share_.bytes() >= length) return true;
-  share_.reset();
-  share_ = budget_.take(length);
-  return share_.bytes() > 0;
+  const std::uint64_t there = message.there;
+  std::uint64_t held = message.whole;
+  if (there < held && step.kind == Kind::need) {
+    const std::uint64_t again =
+        there < kBeginning ? kBeginning : std::max<std::uint64_t>(2 * there, kUnbudgeted);
+    step.bytes = std::min<std::size_t>(step.bytes, again);
+    if (there < kBeginning) return;
+    held = there < kUnbudgeted ? there : std::min(held, 2 * there);
+  }
+  wanted_ = {.bytes = held, .whole = message.whole};
+  if (!budget_.grow(share_, wanted_)) step.kind = Kind::wait;
 }
 
 bool RequestGate::passed(const Step& step) {

@@ -18,7 +18,7 @@ struct ProtocolFault {
 };
 
 /// Finds the messages in a client's bytes and decides what to do with each: framing,
-/// classification, and admission of messages that must be held whole. A state machine without
+/// classification, and room for messages that must be held whole. A state machine without
 /// sockets: decide() says what to do with the front of the bytes, and the caller reports what it
 /// has done.
 class RequestGate {
@@ -34,7 +34,7 @@ class RequestGate {
   struct Step {
     enum class Kind {
       need,     ///< look again once `bytes` of the message have been received
-      wait,     ///< there is no room for the message yet: call queue()
+      wait,     ///< there is no room for more of the message yet: call queue()
       pass,     ///< pass `bytes` on to the server, then call passed()
       collect,  ///< the first `bytes` are the whole message of `request`: call take_share()
       late,     ///< draining: refuse this message of `bytes`, perhaps not all of them received
@@ -43,7 +43,7 @@ class RequestGate {
     Kind kind;
     std::size_t bytes = 0;
     bool begins = false;     ///< with `pass`: the bytes begin a message
-    std::size_t length = 0;  ///< with `begins`: of the whole message, as it was received
+    std::size_t length = 0;  ///< with `begins` and `need`: of the whole message, as it is sent
     Message about{};         ///< with `begins`, `collect` and `late`
     ProtocolFault fault{};
     rewrite::Decision decision{};  ///< with `begins`: Relay; with `collect`: a Request
@@ -53,7 +53,8 @@ class RequestGate {
   };
   /// What a client and its connection are at the moment.
   struct Client {
-    bool draining;  ///< messages that expect a reply are late
+    bool draining;     ///< messages that expect a reply are late
+    bool needs_login;  ///< it has not logged in, and the server wants that
     rewrite::X509 x509;
     wire::Compressors compressors;  ///< that it has agreed on with its server
   };
@@ -72,11 +73,13 @@ class RequestGate {
   /// Event: a message has been forwarded to the server, as it is or by an exchange.
   void forwarded() { has_forwarded_ = true; }
   /// After Kind::wait: waits for room for the message; `granted` as for Budget::wait().
-  void queue(Budget::Granted granted) { place_ = budget_.wait(wanted_room_, std::move(granted)); }
-  /// Event: the budget has granted `share`.
-  void admitted(Budget::Share share) {
+  void queue(Budget::Granted granted) {
+    place_ = budget_.wait(share_, wanted_, std::move(granted));
+  }
+  /// Event: the budget has granted `more`.
+  void admitted(Budget::Share more) {
     place_ = 0;
-    share_ = std::move(share);
+    share_.join(std::move(more));
   }
   /// The share of the budget for the message that was collected.
   [[nodiscard]] Budget::Share take_share() { return std::move(share_); }
@@ -87,26 +90,33 @@ class RequestGate {
   [[nodiscard]] bool inside() const { return frames_.inside(); }
   /// True while a message waits for room.
   [[nodiscard]] bool queued() const { return place_ != 0; }
+  /// The bytes of the budget that a message has which is not whole yet.
+  [[nodiscard]] std::uint64_t room() const { return share_.bytes(); }
   [[nodiscard]] bool has_forwarded() const { return has_forwarded_; }
 
  private:
-  [[nodiscard]] Step look_at_message(const Message& about, Bytes front,
-                                     rewrite::Namespaces& namespaces, rewrite::X509 x509);
+  [[nodiscard]] Step look_at_message(const Message& about, Bytes front, const Client& client,
+                                     rewrite::Namespaces& namespaces);
   [[nodiscard]] Step look_inside(const wire::MsgHeader& outer, Bytes front, const Client& client,
                                  rewrite::Namespaces& namespaces);
   [[nodiscard]] Step decide_inside(const wire::MsgHeader& outer, Bytes front,
                                    const wire::CompressedView& view, const Client& client,
                                    rewrite::Namespaces& namespaces);
-  void find_room(Step& step, std::size_t held, std::size_t room);
-  [[nodiscard]] bool admit(std::size_t length);
+  /// Bytes of a message, inflated and as it came.
+  struct Extent {
+    std::size_t there;  ///< received
+    std::size_t next;   ///< that have to be held so that something can be decided
+    std::size_t whole;  ///< that it may grow to
+  };
+  void find_room(Step& step, const Extent& message, const Client& client);
 
   Budget& budget_;
   Inflation& inflation_;
   wire::FrameReader frames_;
-  Budget::Share share_;          // for the message that is being collected
-  Budget::Ticket place_ = 0;     // place in the budget's queue; 0: none
-  std::size_t wanted_room_ = 0;  // bytes, after Kind::wait
-  bool has_forwarded_ = false;   // a message has been forwarded
+  Budget::Share share_;         // for the message that is being collected
+  Budget::Ticket place_ = 0;    // place in the budget's queue; 0: none
+  Budget::Need wanted_{};       // after Kind::wait
+  bool has_forwarded_ = false;  // a message has been forwarded
 };
 
 }  // namespace idproxy::net

@@ -5,6 +5,7 @@ should and nowhere else, and the metric that says so.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import resource
 import socket
@@ -13,17 +14,20 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 
 from support import wire
+from support.admin import Admin
 from support.fake_server import FakeServer, Request, reply_to
+from support.guarded import Guarded
 from support.mongod import Mongod
 from support.process import LITTLE_QUARANTINE, eventually, memory, processor_time
 from support.proxy import Proxy, configuration, is_sanitized
 from support.scrape import metric, metrics
+from support.secrets import PASSWORD
 from support.secured import Certificates
 from support.wire import Closed, WireClient
 
@@ -282,9 +286,9 @@ class TestMessage:
 
 
 class TestBufferedMessages:
-    def test_first_come_first_served(self, limited, server):
-        """What is admitted has its share until the reply; who waits holds nothing and may do so
-        for longer than limits.message; and nobody else is held up."""
+    def test_large_ones_wait_and_small_ones_do_not(self, limited, server):
+        """What is admitted has its room until the reply; who waits for more may do so for longer
+        than limits.message; and nobody else is held up."""
         proxy = limited(buffered_messages="64MiB", message="8s")
         with ExitStack() as stack:
             def send(message: bytes) -> Sender:
@@ -297,16 +301,19 @@ class TestBufferedMessages:
             for number in range(5):
                 senders.append(send(large_insert("ruled", name=f"large {number}")))
                 eventually(lambda: waiting(proxy) == len(senders) - 1, 20, "it waits")
-            for number in range(5):  # there is room for them, but it is not their turn
-                senders.append(send(small_insert("ruled", name=f"small {number}")))
-                eventually(lambda: waiting(proxy) == len(senders) - 1, 20, "it waits")
-            begun_before = stack.enter_context(WireClient(proxy.address, 60))
+            small = [f"small {number}" for number in range(5)]
+            for name in small:
+                senders.append(send(small_insert("ruled", name=name)))
+            begun = stack.enter_context(WireClient(proxy.address, 60))
             message = small_insert("ruled", name="in two parts")
-            begun_before.send(message[:7])
+            begun.send(message[:7])
             time.sleep(0.2)
-            begun_before.send(message[7:])
-            eventually(lambda: waiting(proxy) == len(senders), 20, "it waits")
-            assert memory(proxy.pid, "VmRSS") - before < 16 << 20
+            begun.send(message[7:])
+            eventually(lambda: sorted(server.come) == sorted(["first", "in two parts", *small]), 20)
+            assert waiting(proxy) == 5
+            # Half of what the limit leaves is the most that one of them has received.
+            assert memory(proxy.pid, "VmRSS") - before < 32 << 20
+            assert buffered(proxy) <= LEAST_BUDGET
 
             other = stack.enter_context(WireClient(proxy.address))
             end = time.monotonic() + 9  # longer than limits.message
@@ -315,18 +322,15 @@ class TestBufferedMessages:
                     assert other.call(command)["ok"] == 1
                 time.sleep(0.01)
             assert other.call(large_insert("plain", 1_000_000))["n"] == 4
-            assert (closed(proxy, "message"), server.come) == (0, ["first"])
+            assert (closed(proxy, "message"), closed(proxy, "memory")) == (0, 0)
 
             server.may_answer.set()
             for each in senders:
                 assert each.reply()["ok"] == 1
-            assert begun_before.receive().body["n"] == 1
-            # Beside the last large one there is room for all of them.
-            assert server.come[:5] == ["first", *(f"large {n}" for n in range(4))]
-            assert sorted(server.come[5:]) == [
-                "in two parts", "large 4", *(f"small {n}" for n in range(5))]
+            assert begun.receive().body["n"] == 1
+            assert set(server.come[7:]) == {f"large {number}" for number in range(5)}
         eventually(lambda: (buffered(proxy), waiting(proxy)) == (0, 0), 10)
-        assert metric(proxy, "idproxy_buffered_messages_waits_total") == 11
+        assert metric(proxy, "idproxy_buffered_messages_waits_total") >= 5
         assert metric(proxy, "idproxy_buffered_messages_limit_bytes") == LEAST_BUDGET
 
     def test_hello_does_not_wait(self, limited, server):
@@ -342,76 +346,43 @@ class TestBufferedMessages:
             assert client.call({"idproxy": "status", "$db": "admin"})["ok"] == 1
             server.may_answer.set()
 
-    @contextmanager
-    def someone_leaves(self, limited: Limited, server: HoldingServer, how: str,
-                       certificates: Certificates | None, sent: int, later: int
-                       ) -> Iterator[Proxy]:
-        """A large message is at the server. Behind it have come a client that left after `sent` and
-        `later` bytes of the next one, and a small message."""
-        proxy = limited(certificates.listen() if certificates else {}, buffered_messages="64MiB",
-                        first_byte="60s", message="60s")
-        tls = certificates.access.tls if certificates else None
-        message = large_insert("ruled", name="leaves")
-        first = large_insert("ruled", name="first")
-        with Sender(proxy, first, tls), WireClient(proxy.address, tls=tls) as leaving:
-            eventually(lambda: server.come == ["first"], 30)
-            leaving.send(message[:sent])
-            eventually(lambda: waiting(proxy) == 1, 20)
-            with Sender(proxy, small_insert("ruled", name="next"), tls):
-                eventually(lambda: waiting(proxy) == 2, 20)
-                leaving.send(message[sent:sent + later])
-                time.sleep(0.2 if later else 0)
-                if how == "reset":
-                    leaving.reset()
-                else:
-                    leaving.close()
-                yield proxy
-                server.may_answer.set()
-        eventually(lambda: (buffered(proxy), waiting(proxy)) == (0, 0), 10)
-
     @pytest.mark.parametrize("how", ["fin", "reset"])
-    def test_who_leaves_lets_the_next_in(self, limited, server, how):
-        # As much as one packet has: the proxy must have read all of it.
-        with self.someone_leaves(limited, server, how, None, 20_000, 0):
-            eventually(lambda: "next" in server.come, 30, "the next one is admitted")
-
-    @pytest.mark.parametrize("how, secure", [("fin", False), ("reset", True)])
-    def test_who_left_behind_unread_bytes_is_passed_over(self, limited, server, certificates, how,
-                                                         secure):
-        """That may be noticed no sooner than it is read."""
-        tls = certificates if secure else None
-        with self.someone_leaves(limited, server, how, tls, 1000, 1000):
-            server.may_answer.set()
-            eventually(lambda: "next" in server.come, 30, "the next one is admitted")
-            assert "leaves" not in server.come
+    @pytest.mark.parametrize("secure", [False, True])
+    def test_who_left_while_it_waited_is_passed_over(self, limited, server, certificates, how,
+                                                     secure):
+        """Of what it has sent, the proxy has read only a part, which may be noticed late."""
+        proxy = limited(certificates.listen() if secure else {}, buffered_messages="64MiB",
+                        first_byte="60s", message="60s")
+        tls = certificates.access.tls if secure else None
+        with Sender(proxy, large_insert("ruled", name="first"), tls):
+            eventually(lambda: server.come == ["first"], 30)
+            with Sender(proxy, large_insert("ruled", name="leaves"), tls) as leaving:
+                eventually(lambda: waiting(proxy) == 1, 20)
+                with Sender(proxy, large_insert("ruled", name="next"), tls) as last:
+                    eventually(lambda: waiting(proxy) == 2, 20)
+                    if how == "reset":
+                        leaving.client.reset()
+                    else:
+                        leaving.client.socket.shutdown(socket.SHUT_RDWR)
+                    server.may_answer.set()
+                    assert last.reply()["n"] == 4
+        assert "leaves" not in server.come
+        eventually(lambda: (buffered(proxy), waiting(proxy)) == (0, 0), 10)
 
     def test_announced_and_never_sent(self, limited, server):
-        """limits.message frees what they have."""
-        server.may_answer.set()
-        proxy = limited(buffered_messages="64MiB", message="10s")
-        begin, large = large_insert("ruled", 6_000_000)[:1000], large_insert("ruled")
-        with ExitStack() as stack:
-            for _ in range(10):
-                liar = stack.enter_context(WireClient(proxy.address))
-                liar.send(begin)
-            eventually(lambda: buffered(proxy) >= 60_000_000, 20, "they have their shares")
-            with Sender(proxy, large) as sender:
-                eventually(lambda: waiting(proxy) == 1, 20)
-                assert sender.reply()["n"] == 4
-        assert closed(proxy, "message") == 10
-        eventually(lambda: (buffered(proxy), waiting(proxy)) == (0, 0), 10)
-
-    def test_announced_while_there_was_no_room_and_never_sent(self, limited, server):
-        """limits.message begins when there is room."""
+        """limits.message ends them, also where there is no room for what they announce."""
         proxy = limited(buffered_messages="64MiB", message="2s")
-        with Sender(proxy, large_insert("ruled")) as sender, WireClient(proxy.address) as liar:
-            eventually(lambda: buffered(proxy) >= 40_000_000, 20, "the first one has room")
-            liar.send(large_insert("ruled")[:1000])
-            eventually(lambda: waiting(proxy) == 1, 20)
+        with Sender(proxy, large_insert("ruled")) as sender, ExitStack() as stack:
+            eventually(lambda: len(server.come) == 1, 20, "the first one has room")
+            beginning = large_insert("ruled")[:1000]
+            liars = [stack.enter_context(WireClient(proxy.address)) for _ in range(10)]
+            for liar in liars:
+                liar.send(beginning)
+            assert all(liar.closed_by_peer(20) for liar in liars)
+            assert waiting(proxy) == 0
             server.may_answer.set()
             assert sender.reply()["n"] == 4
-            assert liar.closed_by_peer(20)
-        assert closed(proxy, "message") == 1
+        assert closed(proxy, "message") == 10
         eventually(lambda: (buffered(proxy), waiting(proxy)) == (0, 0), 10)
 
     def test_a_flood_of_unacknowledged_writes(self, limited, server):
@@ -446,11 +417,120 @@ class TestBufferedMessages:
         proxy = limited(buffered_messages="64MiB")
         message = large_insert(collection, 10_000_000, body_first=False)
         with WireClient(proxy.address, 60) as client:
-            client.send(message[:100])
-            eventually(lambda: buffered(proxy) == len(message), 10, "it is counted by its length")
-            client.send(message[100:])
+            client.send(message[:10_000])
+            eventually(lambda: buffered(proxy) == 10_000, 10, "it is counted by what has come")
+            client.send(message[10_000:])
             assert client.receive().body["n"] == 4
         eventually(lambda: buffered(proxy) == 0, 10)
+
+
+class TestAnnouncedMemory:
+    """A24: clients hold what they have sent; who does not move gives way; halves do not wait for each
+    other."""
+
+    @pytest.fixture
+    def served(self, standalone: Mongod, start_proxy: Callable[..., Proxy]) -> Limited:
+        def start(**limits: str) -> Proxy:
+            return start_proxy(configuration(standalone, RULES, admin={"listen": "127.0.0.1:0"},
+                                             threads=2, limits=limits))
+        return start
+
+    @pytest.mark.parametrize("number", [13, 1000])
+    def test_announced_memory_holds_nothing(self, served, number):
+        proxy = served()
+        with ExitStack() as stack:
+            head = large_insert("ruled", 47_000_000)[:88]
+            for _ in range(number):
+                stack.enter_context(WireClient(proxy.address)).send(head)
+            client = stack.enter_context(WireClient(proxy.address, 30))
+            assert client.call(small_insert("ruled"))["n"] == 1
+            begun = time.monotonic()
+            assert client.call(large_insert("ruled"))["n"] == 4
+            took = time.monotonic() - begun
+            assert metric(proxy, "idproxy_buffered_messages_waits_total") == 0
+            begun = time.monotonic()
+            assert client.call(large_insert("plain"))["n"] == 4
+            assert took < time.monotonic() - begun + 2
+        assert closed(proxy, "memory") == 0
+
+    def test_who_has_stopped_gives_way_and_who_moves_does_not(self, served):
+        """With less memory than for both of them and a third."""
+        proxy = served(buffered_messages="64MiB")
+        with WireClient(proxy.address, 60) as moves, WireClient(proxy.address, 60) as stopped:
+            message = large_insert("ruled", name="moves")
+            moves.send(message[:5_000_000])
+            stopped.send(large_insert("ruled", name="stopped")[:12_000_000])
+            eventually(lambda: buffered(proxy) > 20_000_000)
+            with Sender(proxy, large_insert("ruled")) as sender:
+                at, end = 5_000_000, time.monotonic() + 30
+                while not proxy.find_events("gave_way") and time.monotonic() < end:
+                    moves.send(message[at:at + 1])
+                    at += 1
+                    time.sleep(0.2)
+                assert sender.reply()["n"] == 4
+                event = proxy.wait_event("gave_way")
+                assert event["memory_bytes"] > 12_000_000
+                assert event["client"].endswith(f":{stopped.socket.getsockname()[1]}")
+                assert stopped.closed_by_peer(10)
+            moves.send(message[at:])
+            assert moves.receive().body["n"] == 4
+        assert closed(proxy, "memory") == 1
+        eventually(lambda: (buffered(proxy), waiting(proxy)) == (0, 0), 10)
+
+    def test_who_stops_where_there_is_memory_goes_on(self, served):
+        proxy = served()
+        message = large_insert("ruled")
+        with WireClient(proxy.address, 60) as client:
+            client.send(message[:20_000_000])
+            time.sleep(2.5)  # which is longer than where others wait
+            client.send(message[20_000_000:])
+            assert client.receive().body["n"] == 4
+        assert closed(proxy, "memory") == 0
+
+    def test_halves_do_not_wait_for_each_other(self, served):
+        """Many at once, and memory for less than two."""
+        proxy = served(buffered_messages="64MiB")
+        with ExitStack() as stack:
+            senders = [stack.enter_context(Sender(proxy, large_insert("ruled", name=str(number))))
+                       for number in range(8)]
+            for each in senders:
+                assert each.reply()["n"] == 4
+        assert (closed(proxy, "memory"), closed(proxy, "message")) == (0, 0)
+        assert metric(proxy, "idproxy_buffered_messages_waits_total") > 0
+        eventually(lambda: (buffered(proxy), waiting(proxy)) == (0, 0), 10)
+
+    def test_the_page_says_who_holds_how_much(self, served):
+        proxy = served()
+        admin = Admin(proxy)
+        with WireClient(proxy.address) as client, WireClient(proxy.address) as busy:
+            client.send(large_insert("ruled")[:12_000_000])
+            for _ in range(3):
+                assert busy.call(PING)["ok"] == 1
+            eventually(lambda: buffered(proxy) > 12_000_000)
+            said = json.loads(admin.get("/status.json").text)
+            first = said["clients"]["list"][0]
+            assert first["address"].endswith(f":{client.socket.getsockname()[1]}")
+            assert 12_000_000 <= first["memory"] <= 24_000_000
+            assert said["limits"]["held_bytes"]["current"] >= first["memory"]
+            assert "memory of messages" in admin.get("/").text
+
+    def test_without_a_login_little_is_held(self, start_proxy):
+        with Guarded() as mongod:
+            mongod.add_user("app", ["readWriteAnyDatabase"])
+            proxy = start_proxy(configuration(mongod, RULES, admin={"listen": "127.0.0.1:0"}))
+            admin = Admin(proxy)
+            eventually(lambda: json.loads(admin.get("/status.json").text)["servers"][0]["logins"])
+            with WireClient(proxy.address) as client:
+                assert client.call(HELLO)["ok"] == 1
+                assert client.call(small_insert("ruled"))["code"] == 13
+                assert client.call(large_insert("plain", 100_000))["code"] == 13
+                client.send(large_insert("ruled", 70_000)[:200])
+                assert client.closed_by_peer()
+            event = proxy.wait_event("login_required")
+            assert event["client"]
+            with proxy.client(username="app", password=PASSWORD, authSource="admin") as known:
+                known.limits.ruled.insert_one({"pad": "x" * 1_000_000})
+                assert known.limits.ruled.find_one()["n"]
 
 
 def client_hello() -> bytes:

@@ -30,6 +30,7 @@ struct ClientStatistics {
   std::optional<std::chrono::nanoseconds> oldest_transaction{};
   std::uint64_t bytes_received = 0;
   std::uint64_t bytes_sent = 0;
+  std::uint64_t memory = 0;       ///< bytes that it holds of messages, now
   std::string_view compressor{};  ///< of its last compressed request; empty: it has sent none
   bool tls = false;
   std::uint16_t port = 0;  ///< the proxy's own, by which the server knows the client; 0: none
@@ -37,13 +38,14 @@ struct ClientStatistics {
 
 /// Which clients to list.
 struct ClientQuery {
-  std::size_t most = 50;                     ///< those that have sent the most requests
+  /// Those that hold more than 1 MiB of messages, and then those that have sent the most requests.
+  std::size_t most = 50;
   std::optional<std::string> application{};  ///< only those with this name
 };
 
 struct ClientList {
   std::uint64_t matching = 0;             ///< how many the query fits
-  std::vector<ClientStatistics> clients;  ///< those with the most requests first
+  std::vector<ClientStatistics> clients;  ///< in the order of ClientQuery::most
   bool complete = true;                   ///< false: a thread has not answered in time
 };
 

@@ -15,6 +15,7 @@ enum Counted : std::uint8_t {
   closed_first_byte,
   closed_tls_handshake,
   closed_message,
+  closed_memory,
   closed_connect,
   closed_protocol,
   closed_drain,

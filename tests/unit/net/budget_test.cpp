@@ -3,123 +3,209 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace idproxy::net {
 namespace budget_test {
 
-/// What was granted, in order, and kept.
-struct Grants {
-  std::vector<Budget::Share> shares;
-  Budget::Granted keep() {
-    return [this](Budget::Share share) { shares.push_back(std::move(share)); };
-  }
+constexpr std::uint64_t kMegabyte = 1'000'000;
+// An eighth, 12.5 MB, is for small messages, and 48 MB for one of the largest.
+constexpr std::uint64_t kLimit = 100 * kMegabyte;
+
+/// A message that grows, by name, and what has been granted to it.
+struct Message {
+  Budget::Share share;
+  Budget::Ticket ticket = 0;
+  int grants = 0;
 };
 
-TEST(Budget, GivesWhatThereIs) {
-  Budget budget(100);
-  const Budget::Share first = budget.take(60);
-  EXPECT_EQ(first.bytes(), 60U);
-  EXPECT_EQ(budget.take(41).bytes(), 0U);
-  {
-    const Budget::Share rest = budget.take(40);
-    EXPECT_EQ(rest.bytes(), 40U);
-    EXPECT_EQ(budget.used(), 100U);
+class BudgetTest : public ::testing::Test {
+ protected:
+  ~BudgetTest() override {
+    for (const auto& [name, message] : messages) budget.leave(message.ticket);
   }
-  EXPECT_EQ(budget.used(), 60U);
+  /// True if the message has as much room at once. It waits otherwise.
+  bool grow(const std::string& name, std::uint64_t bytes, std::uint64_t whole) {
+    Message& message = messages[name];
+    if (budget.grow(message.share, {bytes, whole})) return true;
+    const int before = message.grants;
+    message.ticket = budget.wait(message.share, {bytes, whole}, [&message](Budget::Share more) {
+      message.share.join(std::move(more));
+      ++message.grants;
+    });
+    return message.grants > before;
+  }
+  bool grow(const std::string& name, std::uint64_t bytes) { return grow(name, bytes, bytes); }
+  std::uint64_t room(const std::string& name) { return messages[name].share.bytes(); }
+  void end(const std::string& name) { messages[name].share.reset(); }
+
+  Budget budget{kLimit};
+  std::map<std::string, Message> messages;
+};
+
+TEST_F(BudgetTest, GivesWhatThereIs) {
+  EXPECT_TRUE(grow("a", 20 * kMegabyte));
+  EXPECT_TRUE(grow("b", 10'000));
+  EXPECT_EQ(budget.used(), 20'010'000U);
+  EXPECT_TRUE(grow("a", 30 * kMegabyte));
+  EXPECT_TRUE(grow("a", 10 * kMegabyte)) << "it has that";
+  EXPECT_EQ(budget.used(), 30'010'000U);
+  end("a");
+  end("b");
+  EXPECT_EQ(budget.used(), 0U);
 }
 
-TEST(Budget, MovesASharesBytesOnce) {
-  Budget budget(100);
-  Budget::Share share = budget.take(60);
+TEST_F(BudgetTest, MovesASharesBytesOnce) {
+  Budget::Share share = budget.overdraw(60);
   Budget::Share other = std::move(share);
   share.reset();
   EXPECT_EQ(budget.used(), 60U);
-  other = budget.take(10);
+  other.join(budget.overdraw(10));
+  EXPECT_EQ(budget.used(), 70U);
+  other = budget.overdraw(10);
   EXPECT_EQ(budget.used(), 10U);
   other = Budget::Share();
   EXPECT_EQ(budget.used(), 0U);
 }
 
-TEST(Budget, ServesInTheOrderOfComing) {
-  Budget budget(100);
-  Budget::Share all = budget.take(100);
-  Grants large;
-  Grants small;
-  static_cast<void>(budget.wait(90, large.keep()));
-  static_cast<void>(budget.wait(10, small.keep()));
-  EXPECT_EQ(budget.waiting(), 2U);
-  EXPECT_EQ(budget.waits(), 2U);
+/// A24.
+TEST_F(BudgetTest, CountsNothingForWhatIsAnnounced) {
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_TRUE(grow("silent" + std::to_string(i), 4096, 47 * kMegabyte));
+  }
+  EXPECT_EQ(budget.used(), 4'096'000U);
+  EXPECT_TRUE(grow("other", 30 * kMegabyte));
+  EXPECT_TRUE(grow("small", 200));
+}
+
+TEST_F(BudgetTest, KeepsRoomForSmallOnes) {
+  for (int i = 0; i < 20; ++i) grow("large" + std::to_string(i), 10 * kMegabyte, 40 * kMegabyte);
+  EXPECT_GT(budget.waiting(), 10U);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(grow("small" + std::to_string(i), 64 * 1024)) << "it does not wait for large ones";
+  }
+}
+
+TEST_F(BudgetTest, ServesEachKindInTheOrderOfComing) {
+  Budget::Share all = budget.overdraw(kLimit);
+  grow("elder", 1 * kMegabyte, 2 * kMegabyte);  // the first one that waits
+  EXPECT_FALSE(grow("large 1", 3 * kMegabyte));
+  EXPECT_FALSE(grow("small 1", 1000));
+  EXPECT_FALSE(grow("large 2", 4 * kMegabyte));
+  EXPECT_FALSE(grow("small 2", 10));
+  EXPECT_EQ(budget.waiting(), 4U);
+  EXPECT_EQ(budget.waits(), 5U);
   all.reset();
-  ASSERT_EQ(large.shares.size(), 1U);
-  EXPECT_EQ(small.shares.size(), 1U);
-  EXPECT_EQ(budget.used(), 100U);
+  EXPECT_EQ(budget.waiting(), 0U);
+  EXPECT_EQ(room("large 1"), 3 * kMegabyte);
+  EXPECT_EQ(room("small 2"), 10U);
+}
+
+TEST_F(BudgetTest, LetsNobodyOfAKindPassWhoComesLater) {
+  Budget::Share all = budget.overdraw(kLimit - 1000);
+  EXPECT_FALSE(grow("first", 2000));
+  EXPECT_FALSE(grow("second", 10)) << "the first one of its kind waits";
+  all.reset();
+  EXPECT_EQ(room("first") + room("second"), 2010U);
+}
+
+/// Halves of large messages do not wait for each other: one of them goes on.
+TEST_F(BudgetTest, LetsTheOneThatWaitsLongestGoOn) {
+  EXPECT_TRUE(grow("a", 16 * kMegabyte, 47 * kMegabyte));
+  EXPECT_TRUE(grow("b", 16 * kMegabyte, 47 * kMegabyte));
+  EXPECT_TRUE(grow("b", 32 * kMegabyte, 47 * kMegabyte)) << "it is the elder now";
+  EXPECT_FALSE(grow("a", 47 * kMegabyte)) << "the rest of b is kept for it";
+  EXPECT_TRUE(grow("b", 47 * kMegabyte));
+  EXPECT_EQ(messages["a"].grants, 0) << "b has it until its reply";
+  end("b");
+  EXPECT_EQ(room("a"), 47 * kMegabyte);
   EXPECT_EQ(budget.waiting(), 0U);
 }
 
-TEST(Budget, LetsNobodyPassWhoComesLater) {
-  Budget budget(100);
-  Budget::Share some = budget.take(50);
-  Grants large;
-  Grants small;
-  static_cast<void>(budget.wait(60, large.keep()));
-  EXPECT_EQ(budget.take(10).bytes(), 0U) << "somebody waits";
-  static_cast<void>(budget.wait(10, small.keep()));
-  EXPECT_TRUE(small.shares.empty());
-  some.reset();
-  EXPECT_EQ(large.shares.size(), 1U);
-  EXPECT_EQ(small.shares.size(), 1U);
+TEST_F(BudgetTest, HasRoomForOneOfTheLargestWhateverOthersHold) {
+  int number = 0;
+  while (grow("half" + std::to_string(number), 3 * kMegabyte, 48 * kMegabyte)) ++number;
+  // The last that had room is the elder.
+  const std::string elder = "half" + std::to_string(number - 1);
+  EXPECT_TRUE(grow(elder, 48 * kMegabyte));
+  EXPECT_LE(budget.used(), kLimit);
+  EXPECT_TRUE(grow("small", 64 * 1024));
 }
 
-TEST(Budget, ServesWhoStoodBehindSomebodyWhoLeaves) {
-  Budget budget(100);
-  const Budget::Share some = budget.take(50);
-  Grants large;
-  Grants small;
-  const auto ticket = budget.wait(60, large.keep());
-  static_cast<void>(budget.wait(10, small.keep()));
+TEST_F(BudgetTest, ServesEveryHalfInTheEnd) {
+  std::vector<std::string> halves;
+  for (int i = 0; i < 20; ++i) halves.push_back("half" + std::to_string(i));
+  std::map<std::string, std::uint64_t> wanted;
+  for (const std::string& each : halves) grow(each, wanted[each] = kMegabyte, 47 * kMegabyte);
+  for (int round = 0; round < 1000 && !halves.empty(); ++round) {
+    std::erase_if(halves, [&](const std::string& each) {
+      if (room(each) < wanted[each]) return false;  // it waits
+      if (room(each) == 47 * kMegabyte) {
+        end(each);
+        return true;
+      }
+      wanted[each] = std::min(2 * wanted[each], 47 * kMegabyte);
+      grow(each, wanted[each], 47 * kMegabyte);
+      return false;
+    });
+    EXPECT_LE(budget.used(), kLimit);
+  }
+  EXPECT_TRUE(halves.empty());
+  EXPECT_EQ(budget.used(), 0U);
+}
+
+TEST_F(BudgetTest, HasAnotherElderWhenOneLeaves) {
+  EXPECT_TRUE(grow("a", 30 * kMegabyte, 47 * kMegabyte));
+  EXPECT_TRUE(grow("b", 30 * kMegabyte, 47 * kMegabyte));
+  EXPECT_FALSE(grow("c", 30 * kMegabyte, 47 * kMegabyte));
+  end("b");
+  EXPECT_EQ(room("c"), 30 * kMegabyte);
+  EXPECT_EQ(budget.waiting(), 0U);
+}
+
+TEST_F(BudgetTest, ServesWhoStoodBehindSomebodyWhoLeaves) {
+  EXPECT_TRUE(grow("elder", 60 * kMegabyte));
+  EXPECT_FALSE(grow("large", 40 * kMegabyte));
+  EXPECT_FALSE(grow("next", 20 * kMegabyte));
+  const auto ticket = messages["large"].ticket;
   budget.leave(ticket);
-  EXPECT_TRUE(large.shares.empty());
-  EXPECT_EQ(small.shares.size(), 1U);
+  EXPECT_EQ(room("next"), 20 * kMegabyte);
+  EXPECT_EQ(room("large"), 0U);
   budget.leave(ticket);  // is not there any more
   EXPECT_EQ(budget.waiting(), 0U);
 }
 
-TEST(Budget, AdmitsWhatIsLargerThanAllOnceNobodyHasAnything) {
-  Budget budget(100);
-  EXPECT_EQ(budget.take(1000).bytes(), 1000U);
-  Budget::Share some = budget.take(1);
-  Grants grants;
-  static_cast<void>(budget.wait(1000, grants.keep()));
-  EXPECT_TRUE(grants.shares.empty());
-  some.reset();
-  EXPECT_EQ(grants.shares.size(), 1U);
+/// A compressed message and what it inflates to.
+TEST_F(BudgetTest, AdmitsOneThatIsLargerThanAll) {
+  EXPECT_TRUE(grow("a", 30 * kMegabyte));
+  EXPECT_TRUE(grow("larger", 120 * kMegabyte));
+  EXPECT_FALSE(grow("b", 30 * kMegabyte));
+  end("larger");
+  EXPECT_EQ(room("b"), 30 * kMegabyte);
 }
 
-TEST(Budget, OverdrawsForWhatCannotWait) {
-  Budget budget(100);
-  const Budget::Share some = budget.take(90);
-  Grants grants;
+TEST_F(BudgetTest, OverdrawsForWhatCannotWait) {
   {
-    const Budget::Share more = budget.overdraw(500);
-    EXPECT_EQ(budget.used(), 590U);
-    static_cast<void>(budget.wait(10, grants.keep()));
-    EXPECT_TRUE(grants.shares.empty());
+    const Budget::Share more = budget.overdraw(2 * kLimit);
+    EXPECT_EQ(budget.used(), 2 * kLimit);
+    EXPECT_FALSE(grow("small", 10));
   }
-  EXPECT_EQ(grants.shares.size(), 1U);
+  EXPECT_EQ(room("small"), 10U);
 }
 
-TEST(Budget, ServesAtOnceWhoComesWhenThereIsRoomAgain) {
-  Budget budget(100);
-  Grants grants;
-  static_cast<void>(budget.wait(100, grants.keep()));
-  EXPECT_EQ(grants.shares.size(), 1U);
+TEST_F(BudgetTest, ServesAtOnceWhoComesWhenThereIsRoomAgain) {
+  Message& message = messages["a"];
+  static_cast<void>(budget.wait(message.share, {100, 100},
+                                [&](Budget::Share more) { message.share.join(std::move(more)); }));
+  EXPECT_EQ(room("a"), 100U);
 }
 
 TEST(Budget, LosesNobodyBetweenThreads) {
-  Budget budget(100);
+  Budget budget(kLimit);
   constexpr int kThreads = 4;
   constexpr int kRounds = 20'000;
   std::mutex mutex;
@@ -135,14 +221,15 @@ TEST(Budget, LosesNobodyBetweenThreads) {
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < kRounds; ++round) {
-        const auto bytes = static_cast<std::uint64_t>(20 + 25 * i);
-        if (budget.take(bytes).bytes() > 0) {
+        const auto bytes = (20 + 25 * static_cast<std::uint64_t>(i)) * kMegabyte / 2;
+        Budget::Share share;
+        if (budget.grow(share, {bytes, bytes})) {
           ++served;
         } else {
-          static_cast<void>(budget.wait(bytes, [&](Budget::Share share) {
+          static_cast<void>(budget.wait(share, {bytes, bytes}, [&](Budget::Share more) {
             ++served;
             const std::lock_guard lock(mutex);
-            granted.push_back(std::move(share));
+            granted.push_back(std::move(more));
           }));
         }
         static_cast<void>(drop_granted());

@@ -943,9 +943,9 @@ TEST(ConnectionPair, DropsTheBeginningOfARequestAtTheClientsEnd) {
 /// Of the requests that it holds, none waits for room that it cannot get without its rest.
 TEST(ConnectionPair, LeavesTheQueueForRoomWithTheBeginningOfARequest) {
   World world(kOnlyId);
-  const Budget::Share all = world.shared.budget.take(Options{}.limits.buffered_messages);
-  const std::string large = insert_sequence({doc(string_field("text", std::string(200'000, 'x')))});
-  world.request(kPing + large.substr(0, 1000));
+  const Budget::Share all = world.shared.budget.overdraw(Options{}.limits.buffered_messages);
+  const std::string large = insert_sequence({doc(string_field("text", std::string(60'000, 'x')))});
+  world.request(kPing + large.substr(0, 5000));
   EXPECT_EQ(world.shared.budget.waiting(), 1U);
   world.finish();
   EXPECT_EQ(world.shared.budget.waiting(), 0U);

@@ -52,6 +52,7 @@ class Client {
   RequestGate gate;
   rewrite::X509 x509 = rewrite::X509::passes;
   bool draining = false;
+  bool needs_login = false;
   wire::Compressors agreed = wire::Compressors::all();
   Texts seen;
   std::string inside;  ///< the message, or its beginning, as the gate has read it
@@ -65,7 +66,7 @@ class Client {
  private:
   bool take() {
     const Exact front(held_);
-    const auto step = gate.decide(front.view(), {draining, x509, agreed}, namespaces_);
+    const auto step = gate.decide(front.view(), {draining, needs_login, x509, agreed}, namespaces_);
     needed_ = 0;
     switch (step.kind) {
       case Kind::need:
@@ -135,6 +136,11 @@ const std::string kInsertElsewhere =
 const std::string kUnacknowledged =
     insert_sequence({doc(int_field("x", 1))}, wire::flag::kMoreToCome);
 
+/// Of more than this size.
+std::string insert_of(std::size_t size) {
+  return insert_sequence({doc(string_field("text", std::string(size, 'x')))});
+}
+
 /// The header and the first bytes of a message of `length` bytes.
 std::string front_of(std::string bytes, std::int32_t length) {
   return bytes.replace(0, 4, i32(length));
@@ -148,10 +154,10 @@ class RequestGateTest : public ::testing::Test {
     other.sends(bytes);
     return other.seen;
   }
-  /// Leaves no room.
-  void fill() { others = budget.take(budget.limit()); }
+  /// Leaves no room, except for the first large message that waits for some.
+  void fill() { others = budget.overdraw(budget.limit()); }
 
-  Budget budget{1000};
+  Budget budget{100'000'000};
   Budget::Share others;
   rewrite::Namespaces namespaces{rule_set()};
   Client client{budget, namespaces};
@@ -257,42 +263,83 @@ TEST_F(RequestGateTest, CollectsLogins) {
 
 // ---- room --------------------------------------------------------------------------------------
 
-TEST_F(RequestGateTest, TakesRoomByTheAnnouncedLength) {
+TEST_F(RequestGateTest, TakesNoRoomForTheBeginningOfAWrite) {
   client.sends(kInsert.substr(0, 80));
-  EXPECT_EQ(budget.used(), kInsert.size());
+  EXPECT_EQ(budget.used(), 0U);
   client.sends(kInsert.substr(80));
   EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{kInsert.size()});
   EXPECT_EQ(budget.used(), 0U) << "the room is the exchange's";
 }
 
+/// A24. A client holds what it has sent, at most twice as much, and never more than the whole.
+TEST_F(RequestGateTest, TakesRoomByWhatHasBeenReceived) {
+  const std::string large = insert_of(1'000'000);
+  std::size_t sent = 0;
+  const auto room_after = [&](std::size_t bytes) {
+    client.sends(large.substr(sent, bytes - sent));
+    sent = bytes;
+    EXPECT_EQ(budget.used(), client.gate.room());
+    return client.gate.room();
+  };
+  EXPECT_EQ(room_after(88), 0U);
+  EXPECT_EQ(room_after(4095), 0U);
+  EXPECT_EQ(room_after(4096), 4096U);
+  EXPECT_EQ(room_after(65'535), 4096U) << "it looks again at 64 KiB";
+  EXPECT_EQ(room_after(65'536), 131'072U);
+  EXPECT_EQ(room_after(131'072), 262'144U);
+  EXPECT_EQ(room_after(600'000), large.size());
+  EXPECT_EQ(room_after(large.size()), 0U);
+  EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{large.size()});
+  EXPECT_EQ(client.seen, Texts{"collected " + large});
+}
+
 TEST_F(RequestGateTest, WaitsForRoomAndGoesOnWhenItIsAdmitted) {
   fill();
-  client.sends(kInsert.substr(0, 80));
+  client.sends(kInsert);
   EXPECT_EQ(client.seen, Texts{"waits"});
   EXPECT_TRUE(client.gate.queued());
   EXPECT_EQ(budget.waiting(), 1U);
-  client.sends(kInsert.substr(80));
+  client.sends(kPing);
   EXPECT_EQ(client.seen, Texts{"waits"}) << "nothing goes on";
   others.reset();
   EXPECT_EQ(client.granted.bytes(), kInsert.size());
   client.is_admitted();
   EXPECT_FALSE(client.gate.queued());
-  EXPECT_EQ(client.seen, (Texts{"waits", "collected " + kInsert}));
+  EXPECT_EQ(client.seen, (Texts{"waits", "collected " + kInsert, "relayed " + kPing + '!'}));
   EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{kInsert.size()});
   EXPECT_EQ(budget.used(), 0U);
+}
+
+TEST_F(RequestGateTest, HoldsWhatItHasWhileItWaitsForMore) {
+  const std::string large = insert_of(1'000'000);
+  client.sends(large.substr(0, 70'000));
+  EXPECT_EQ(client.gate.room(), 140'000U);
+  Budget::Share elder;
+  ASSERT_FALSE(budget.grow(elder, {budget.limit(), 2 * budget.limit()}));
+  static_cast<void>(budget.wait(elder, {budget.limit(), 2 * budget.limit()},
+                                [&](Budget::Share more) { elder.join(std::move(more)); }));
+  ASSERT_EQ(elder.bytes(), budget.limit());
+  client.sends(large.substr(70'000));
+  EXPECT_EQ(client.seen, Texts{"waits"});
+  EXPECT_EQ(client.gate.room(), 140'000U);
+  elder.reset();
+  client.is_admitted();
+  EXPECT_EQ(client.seen, (Texts{"waits", "collected " + large}));
+  EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{large.size()});
 }
 
 TEST_F(RequestGateTest, ServesOneGateAfterTheOther) {
   fill();
   Client second(budget, namespaces);
-  client.sends(front_of(kInsert, 600));
-  second.sends(front_of(kInsert, 600));
+  const std::string insert = insert_of(60'000);
+  client.sends(insert);
+  second.sends(insert);
+  Budget::Share most = budget.overdraw(budget.limit() - insert.size());
   others.reset();
-  EXPECT_EQ(client.granted.bytes(), 600U);
+  EXPECT_EQ(client.granted.bytes(), insert.size());
   EXPECT_EQ(second.granted.bytes(), 0U);
-  client.is_admitted();
-  client.gate.leave();
-  EXPECT_EQ(second.granted.bytes(), 600U);
+  most.reset();
+  EXPECT_EQ(second.granted.bytes(), insert.size());
 }
 
 TEST_F(RequestGateTest, LeavesTheQueue) {
@@ -308,7 +355,8 @@ TEST_F(RequestGateTest, LeavesTheQueue) {
 }
 
 TEST_F(RequestGateTest, GivesBackTheRoomOfAMessageThatIsNotWhole) {
-  client.sends(kInsert.substr(0, 80));
+  client.sends(insert_of(60'000).substr(0, 5000));
+  EXPECT_EQ(budget.used(), 5000U);
   client.gate.leave();
   EXPECT_EQ(budget.used(), 0U);
 }
@@ -316,7 +364,7 @@ TEST_F(RequestGateTest, GivesBackTheRoomOfAMessageThatIsNotWhole) {
 TEST_F(RequestGateTest, LeavesWhenItIsGone) {
   {
     Client gone(budget, namespaces);
-    gone.sends(kInsert.substr(0, 80));
+    gone.sends(insert_of(60'000).substr(0, 5000));
     EXPECT_GT(budget.used(), 0U);
   }
   EXPECT_EQ(budget.used(), 0U);
@@ -327,6 +375,22 @@ TEST_F(RequestGateTest, LeavesWhenItIsGone) {
     EXPECT_EQ(budget.waiting(), 1U);
   }
   EXPECT_EQ(budget.waiting(), 0U);
+}
+
+/// A24.
+TEST_F(RequestGateTest, HoldsLittleForWhoNeedsALogin) {
+  client.needs_login = true;
+  const std::string large = insert_of(70'000);
+  client.sends(kPing + kHello + kInsert + large.substr(0, 200));
+  EXPECT_EQ(client.seen, (Texts{"relayed " + kPing + '!', "collected " + kHello,
+                                "collected " + kInsert, "login_required"}));
+  EXPECT_EQ(budget.used(), 0U);
+  Client relayed(budget, namespaces);
+  relayed.needs_login = true;
+  const std::string elsewhere = kInsertElsewhere + std::string(100'000, '\0');
+  relayed.sends(front_of(elsewhere, static_cast<std::int32_t>(elsewhere.size())));
+  EXPECT_EQ(relayed.seen.size(), 1U);
+  EXPECT_EQ(relayed.seen[0].substr(0, 8), "relayed ");
 }
 
 TEST_F(RequestGateTest, NeedsNoRoomForWhatIsSmallOrRelayed) {
@@ -344,15 +408,15 @@ TEST_F(RequestGateTest, GivesBackTheRoomOfAMessageThatTurnsOutToBeRelayed) {
   const std::string documents =
       sequence("documents", {doc(string_field("x", std::string(70'000, 'x')))});
   const std::string bytes = op_msg(documents + body(doc(insert_fields("orders", "elsewhere"))));
-  client.sends(bytes.substr(0, 100));
-  EXPECT_EQ(budget.used(), bytes.size());
-  client.sends(bytes.substr(100));
+  client.sends(bytes.substr(0, 5000));
+  EXPECT_EQ(budget.used(), 5000U);
+  client.sends(bytes.substr(5000));
   EXPECT_EQ(client.seen, Texts{"relayed " + bytes + '!'});
   EXPECT_EQ(budget.used(), 0U);
 
   fill();
   Client waiting(budget, namespaces);
-  waiting.sends(bytes.substr(0, 100));
+  waiting.sends(bytes.substr(0, 5000));
   EXPECT_EQ(waiting.seen, Texts{"waits"});
 }
 
@@ -474,8 +538,7 @@ TEST_P(OfEachCompressor, HasRoomForBothBeforeItInflates) {
   EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{bytes.size() + client.inside.size()});
 }
 
-/// It would otherwise wait for what it holds itself.
-TEST_P(OfEachCompressor, GivesUpTheRoomOfItsBeginningForThatOfTheWhole) {
+TEST_P(OfEachCompressor, HasRoomForTheWholeInTheEnd) {
   std::string digits(400'000, '0');
   std::mt19937 random(1);
   for (char& digit : digits) digit = "0123456789abcdef"[random() % 16];

@@ -77,12 +77,6 @@ std::string ca_option(const std::string& uri) {
   return file == nullptr ? "" : "-CAfile " + in_shell(file) + " ";
 }
 
-/// "6.0" of "6.0.5"
-std::string series_of(const std::string& version) {
-  const std::size_t dot = version.find('.');
-  return version.substr(0, dot == std::string::npos ? dot : version.find('.', dot + 1));
-}
-
 /// Collects the findings about the servers of one configuration.
 class ServersCheck {
  public:
@@ -203,7 +197,7 @@ class ServersCheck {
     std::string each_one;
     for (const ServerHello& each : said_.upstream) {
       if (!is_member(each) || each.version.empty()) continue;
-      series.insert(series_of(each.version));
+      series.emplace(server_release::series_of(each.version));
       if (!each_one.empty()) each_one += ", ";
       each_one.append(each.address).append(" ").append(each.version);
     }

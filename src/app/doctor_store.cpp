@@ -11,6 +11,8 @@
 #include "app/counter_text.hpp"
 #include "app/process.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/scalars.hpp"
+#include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/login_advice.hpp"
@@ -261,10 +263,11 @@ class StoreCheck {
         id_store::mongo::document_in(fcv.document.bytes(), "featureCompatibilityVersion");
     const std::string version(id_store::mongo::text_in(build.document.bytes(), "version"));
     if (!set) return;
-    const std::string is(id_store::mongo::text_in(*set, "version"));
-    const std::string may = version.substr(0, version.find('.', version.find('.') + 1));
-    if (is.empty() || is == may) return;
-    const bool asks = std::stoi(may) >= 7;  // from 7.0 on the command must be confirmed
+    const std::string is(server_release::series_of(id_store::mongo::text_in(*set, "version")));
+    const std::string may(server_release::series_of(version));
+    if (is.empty() || may.empty() || is == may) return;
+    // From 7.0 on the command must be confirmed.
+    const bool asks = read_integer(std::string_view(may).substr(0, may.find('.'))).value >= 7;
     said_.user.add(diagnosis::kFcvBehind, "featureCompatibilityVersion",
                    "the primary is MongoDB " + version + ", and keeps to what " + is +
                        " can do: an upgrade has not been finished",

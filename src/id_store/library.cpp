@@ -1,8 +1,13 @@
 #include "id_store/library.hpp"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cstdint>
+#include <string>
+
+#include "id_store/hello_guard.hpp"
 
 /// libmongoc's constructor would keep figures of its own in /dev/shm, which nobody reads, and leave
 /// the file there when the process is killed. MONGOC_DISABLE_SHM=1 keeps it from that, but would
@@ -15,7 +20,35 @@ extern "C" [[gnu::visibility("default")]] int shm_open(const char* /*name*/, int
   return -1;
 }
 
+/// libmongoc's own function of this name, which all its replies to hello come through: those to its
+/// monitors, to each new connection, and of clients without a pool. No callback of its interface
+/// comes before it. Debian's library lets programs replace it; a test sends each kind of lie.
+extern "C" [[gnu::visibility("default")]] void mongoc_server_description_handle_hello(
+    mongoc_server_description_t* server, const bson_t* reply, std::int64_t round_trip_ms,
+    const bson_error_t* error) {
+  using Function = decltype(mongoc_server_description_handle_hello);
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): dlsym() has no other type
+  static auto* const its =
+      reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, "mongoc_server_description_handle_hello"));
+  const std::string fault =
+      reply == nullptr || bson_empty(reply)
+          ? std::string()
+          : idproxy::id_store::fault_of_hello({bson_get_data(reply), reply->len});
+  if (fault.empty()) return its(server, reply, round_trip_ms, error);
+  idproxy::id_store::mongo::last_refusal() = fault;
+  bson_error_t refusal{};
+  bson_set_error(&refusal, MONGOC_ERROR_PROTOCOL, MONGOC_ERROR_PROTOCOL_INVALID_REPLY, "%s",
+                 fault.c_str());
+  its(server, nullptr, -1, &refusal);  // the round trip is not known
+}
+
 namespace idproxy::id_store::mongo {
+
+std::string& last_refusal() {
+  thread_local std::string why;
+  return why;
+}
+
 namespace {
 
 /// libmongoc's messages go to standard error, beside the log, and may contain secrets. Everything

@@ -2,12 +2,18 @@
 
 #include <mongoc/mongoc.h>
 
+#include <string>
+
 #include "idproxy/base/owned.hpp"
 
 namespace idproxy::id_store::mongo {
 
 /// Initialises libmongoc once, and cleans it up when the process ends.
 void open_library();
+
+/// Why this thread's last reply to hello that cannot be used was refused, which libmongoc does not
+/// say of clients without a pool.
+[[nodiscard]] std::string& last_refusal();
 
 using Uri = Owned<mongoc_uri_t, mongoc_uri_destroy>;
 

@@ -6,6 +6,7 @@
 
 #include "id_store/library.hpp"
 #include "idproxy/base/owned.hpp"
+#include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
 
@@ -113,7 +114,9 @@ std::string version_of(mongoc_client_t* client) {
   std::string version;
   if (mongoc_client_command_simple(client, "admin", command, nullptr, &reply, nullptr)) {
     const auto said = bson::find({bson_get_data(&reply), reply.len}, "version");
-    if (said && said->type == bson::Type::string) version = said->text();
+    if (said && said->type == bson::Type::string) {
+      version = server_release::version_in(said->text());
+    }
   }
   bson_destroy(&reply);
   bson_destroy(command);
@@ -137,11 +140,13 @@ ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::mi
   server.address = static_cast<const char*>(
       mongoc_uri_get_hosts(mongoc_client_get_uri(client.get()))->host_and_port);
   bson_error_t error{};
+  mongo::last_refusal().clear();
   const WallTime before = now();
   const Owned<mongoc_server_description_t, mongoc_server_description_destroy> found(
       mongoc_client_select_server(client.get(), false, nullptr, &error));
   if (!found) {
-    server.fault = static_cast<const char*>(error.message);
+    const std::string& refusal = mongo::last_refusal();
+    server.fault = refusal.empty() ? static_cast<const char*>(error.message) : refusal;
     return server;
   }
   const bson_t* reply = mongoc_server_description_hello_response(found.get());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "idproxy/base/random.hpp"
+#include "idproxy/base/server_release.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/hello.hpp"
@@ -59,7 +60,8 @@ bool may_be_reply(Bytes bytes, std::int32_t id, std::size_t& size) {
 std::string version_in(Bytes reply) {
   const auto answer = rewrite::find_hello_document(reply);
   const auto version = answer ? bson::find(answer->document, "version") : std::nullopt;
-  return version && version->type == bson::Type::string ? std::string(version->text()) : "";
+  if (!version || version->type != bson::Type::string) return {};
+  return server_release::version_in(version->text());
 }
 
 }  // namespace

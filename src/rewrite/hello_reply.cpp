@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <iterator>
 
+#include "idproxy/base/server_address.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/wire/op_msg.hpp"
@@ -60,12 +61,13 @@ void read_topology_version(Bytes version, HelloReply& reply) {
   reply.counter = counter->as_integer().value_or(0);
 }
 
-/// Reads a field that names members. False if the field has the wrong type or too many names.
+/// Reads a field that names members; what is no address is nobody's. False if the field has the
+/// wrong type or too many names.
 bool read_names(const bson::Element& field, HelloReply& reply,
                 std::array<std::vector<std::string>, 3>& lists) {
   if (names_members(field.key) == NamesMembers::one) {
     if (field.type != bson::Type::string) return false;
-    if (field.key == "me") reply.me = ascii_lower(field.text());
+    if (field.key == "me" && is_server_address(field.text())) reply.me = ascii_lower(field.text());
     return true;
   }
   if (field.type != bson::Type::array) return false;
@@ -73,7 +75,7 @@ bool read_names(const bson::Element& field, HelloReply& reply,
   bson::Elements names(field.value);
   while (const auto name = names.next()) {
     if (name->type != bson::Type::string || list.size() == kMostNames) return false;
-    list.push_back(ascii_lower(name->text()));
+    if (is_server_address(name->text())) list.push_back(ascii_lower(name->text()));
   }
   return !names.malformed();
 }

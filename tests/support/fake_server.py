@@ -139,6 +139,15 @@ def reply_of_sections(request: Request, *sections: bytes, flags: int = 0,
     return whole + struct.pack("<I", wire.crc32c(whole) if checksum is None else checksum)
 
 
+def in_kind(request: Request, body: dict[str, Any] | bytes) -> bytes:
+    """As OP_REPLY to who asked by OP_QUERY."""
+    (op_code,) = struct.unpack_from("<i", request.raw, 12)
+    if op_code != wire.OP_QUERY:
+        return reply_to(request, body)
+    payload = struct.pack("<IqII", 8, 0, 0, 1) + wire.encode(body)
+    return wire.message(wire.OP_REPLY, payload, next(_own_ids), request.request_id)
+
+
 HELLO = {"isWritablePrimary": True, "ismaster": True, "maxBsonObjectSize": 16_777_216,
          "maxMessageSizeBytes": 48_000_000, "maxWriteBatchSize": 100_000,
          "logicalSessionTimeoutMinutes": 30, "minWireVersion": 0, "maxWireVersion": 17,
@@ -254,13 +263,7 @@ class FakeServer:
             if at < len(self.script):
                 return self.script[at](request)
             return reply_to(request, {"n": len(request.documents), "ok": 1.0})
-        (op_code,) = struct.unpack_from("<i", request.raw, 12)
-        body = HELLO if request.command in ("hello", "isMaster", "ismaster") else {"ok": 1.0}
-        if op_code == wire.OP_QUERY:
-            payload = struct.pack("<IqII", 8, 0, 0, 1) + bson.encode(body)
-            answer = wire.message(wire.OP_REPLY, payload, next(_own_ids), request.request_id)
-            return answer
-        return reply_to(request, body)
+        return in_kind(request, HELLO if request.command in ("hello", "isMaster", "ismaster") else {"ok": 1.0})
 
     def close(self) -> None:
         self._listener.close()

@@ -256,9 +256,10 @@ TEST(PatchHelloReply, NamesListenersAndLeavesOutTheRest) {
   EXPECT_EQ(mapped(op_reply(server)), op_reply(client));
   EXPECT_EQ(mapped(op_msg(body(doc(string_field("primary", "db7:1"))))), op_msg(body(doc())));
   // Positions close up behind a member that is left out, and a primary without a listener is none.
-  EXPECT_EQ(mapped(op_msg(body(doc(texts_field("hosts", {"db1:27017", "db7:1", "db2:27017"}) +
-                                   string_field("primary", "db7:1") + kOk)))),
-            op_msg(body(doc(texts_field("hosts", {"127.0.0.1:27117", "127.0.0.1:27118"}) + kOk))));
+  EXPECT_EQ(
+      mapped(op_msg(body(doc(texts_field("hosts", {"db1:27017", "db7:1", "x:0", "db2:27017"}) +
+                             string_field("primary", "db7:1") + kOk)))),
+      op_msg(body(doc(texts_field("hosts", {"127.0.0.1:27117", "127.0.0.1:27118"}) + kOk))));
 }
 
 TEST(PatchHelloReply, LeavesAllElse) {

@@ -1,0 +1,37 @@
+#include "idproxy/base/server_address.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "idproxy/base/scalars.hpp"
+
+namespace idproxy {
+namespace {
+
+constexpr std::size_t kLongestHost = 255;
+constexpr std::int64_t kLastPort = 65535;
+
+bool consists_of(std::string_view text, std::string_view signs) {
+  return std::ranges::all_of(text, [signs](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           signs.find(c) != std::string_view::npos;
+  });
+}
+
+bool is_host(std::string_view host) {
+  if (host.empty() || host.size() > kLongestHost) return false;
+  const bool has_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (!has_brackets) return consists_of(host, ".-_");
+  return consists_of(host.substr(1, host.size() - 2), ":.%-_");
+}
+
+}  // namespace
+
+bool is_server_address(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || !is_host(text.substr(0, colon))) return false;
+  const auto port = read_integer(text.substr(colon + 1));
+  return port.reading == Reading::ok && port.value >= 1 && port.value <= kLastPort;
+}
+
+}  // namespace idproxy

@@ -144,7 +144,7 @@ boost::system::result<ConfigFile, std::string> ConfigFile::read(const std::strin
                                                                 const std::string& seed_list) {
   std::string state = config::state_of_file(name);
   auto text = read_file(name);
-  if (!text) return "cannot read " + name + ": " + text.error().message();
+  if (!text) return "cannot read " + name + ": " + text.error();
   return ConfigFile(name, std::move(state), *std::move(text), seed_list);
 }
 

@@ -42,7 +42,7 @@ struct Authorities {
 
 Read<std::string> read_text(const std::string& name) {
   auto text = read_file(name);
-  if (!text) return Unusable{"cannot be read: " + text.error().message()};
+  if (!text) return Unusable{"cannot be read: " + text.error()};
   return {boost::system::in_place_value, *std::move(text)};
 }
 

@@ -67,7 +67,7 @@ TEST_F(TlsContext, TakesACertificateAndItsKeyInAnyOrderAndForm) {
 
 TEST_F(TlsContext, RefusesFilesThatCannotBeRead) {
   EXPECT_EQ(own_fault_of(files_.path("none")), "cannot be read: No such file or directory");
-  EXPECT_EQ(own_fault_of(files_.path(".")), "cannot be read: Is a directory");
+  EXPECT_EQ(own_fault_of(files_.path(".")), "cannot be read: is not a regular file");
   EXPECT_EQ(ca_fault_of(files_.path("none")), "cannot be read: No such file or directory");
 }
 

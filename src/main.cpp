@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -52,6 +53,23 @@ class Help : public CLI::Formatter {
   const std::string usage_;
 };
 
+/// SIGHUP that a process sends means proxies (pkill -HUP mongo-idproxy); a terminal's that it is
+/// gone.
+void hang_up(int signal, siginfo_t* sent, void* /*context*/) {
+  if (sent->si_code != SI_KERNEL) return;
+  (void)std::signal(signal, SIG_DFL);
+  (void)std::raise(signal);
+}
+
+/// For commands. nohup's is kept.
+void outlive_reloads() {
+  struct sigaction action{};
+  if (::sigaction(SIGHUP, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action.sa_sigaction = hang_up;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  (void)::sigaction(SIGHUP, &action, nullptr);
+}
+
 /// The program's own options, and each command with its own. Borrows `asked`.
 class CommandLine {
  public:
@@ -81,7 +99,10 @@ class CommandLine {
       if (!file) return file.error();
       asked_.config = *std::move(file);
     }
-    if (has_command) return found->command->run(asked_, syntax());
+    if (has_command) {
+      outlive_reloads();
+      return found->command->run(asked_, syntax());
+    }
     if (check_config_) return idproxy::app::check_config(asked_.config, asked_.check_with);
     return idproxy::app::serve(asked_.config, std::string(idproxy::app::version()));
   }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <utility>
 #include <vector>
@@ -95,6 +96,13 @@ class AtEnd {
   F f_;
 };
 
+/// For those who ask the proxy which file it reads, and are in another directory.
+std::string whole_path(const std::string& file) {
+  std::error_code error;
+  const auto path = std::filesystem::absolute(file, error);
+  return error ? file : path.lexically_normal().string();
+}
+
 /// Serves until a signal ends it.
 ExitCode run(Reload::Start start, const std::string& version, Control& control) {
   id_store::Store store(start.config.id_store, process_sources().clock);
@@ -171,7 +179,7 @@ ExitCode serve(const std::string& file, const std::string& version) {
   std::string seed_list = opened->await_servers();
   if (!loaded.ok()) return ExitCode::config;
   loaded.config.net.sockets = *std::move(sockets);
-  return run({.file = file,
+  return run({.file = whole_path(file),
               .config = std::move(loaded.config),
               .seed_list = std::move(seed_list),
               .files = std::move(loaded.files),

@@ -21,7 +21,6 @@
 #include "app/doctor_rules.hpp"
 #include "app/doctor_servers.hpp"
 #include "app/doctor_store.hpp"
-#include "app/process.hpp"
 #include "app/reload.hpp"
 #include "app/status_client.hpp"
 #include "idproxy/app/app.hpp"
@@ -84,6 +83,7 @@ class Doctor {
     if (is_usable) upstream_uri = find_servers(configuration);
     add(merged(check_configuration(report_.file, opened_, this_second()),
                std::move(configuration)));
+    if (!is_usable && proxy_.status) add_proxy();
     if (!is_usable) return;
     add(check_certificates(config(), this_second()));
     add(check_ports(config(), proxy_view()));
@@ -178,6 +178,7 @@ class Doctor {
   }
 
   [[nodiscard]] ExaminedFile examined() const {
+    if (!opened_.loaded.ok()) return {report_.file, {}};
     const rewrite::RuleSet rules(config().rules, config().id_store.db);
     return {report_.file, rules_hash(rules)};
   }
@@ -215,13 +216,8 @@ ExitCode doctor(const DoctorRequest& request) {
     opened->print_findings(std::cerr);
     return ExitCode::config;
   }
-  const Terminal terminal = Terminal::at(STDOUT_FILENO);  // by this environment, not the proxy's
+  const Terminal terminal = Terminal::at(STDOUT_FILENO);
   const RunningProxy proxy = ask_proxy(request.file, opened->loaded.config);
-  if (const int pid = proxy.status ? pid_of(*proxy.status) : 0; pid != 0 && is_proxy_here(pid)) {
-    adopt_environment(pid);
-    opened = ConfigFile::open(request.file);
-    if (!opened) return opened.error();
-  }
   Doctor examination(*opened, request.file, proxy);
   examination.run();
   const DoctorReport& report = examination.report();

@@ -193,6 +193,16 @@ void ConfigFile::log_findings() {
   }
 }
 
+std::vector<std::string> ConfigFile::first_findings() const {
+  constexpr std::size_t kMost = 100;
+  constexpr std::size_t kLongest = 1000;
+  std::vector<std::string> lines;
+  for (const Finding& finding : loaded.findings) {
+    if (lines.size() < kMost) lines.push_back(finding.text(name_).substr(0, kLongest));
+  }
+  return lines;
+}
+
 void ConfigFile::print_findings(std::ostream& out) const {
   for (const Finding& finding : loaded.findings) out << finding.text(name_) << '\n';
 }

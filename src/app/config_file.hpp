@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "idproxy/app/command_line.hpp"
 #include "idproxy/config/config.hpp"
@@ -36,6 +37,8 @@ class ConfigFile {
   void look_at_mode();
   /// Logs each finding that it has not logged yet, in the form of Finding::text().
   void log_findings();
+  /// Some of them, as many as a page shows, in the form of Finding::text().
+  [[nodiscard]] std::vector<std::string> first_findings() const;
   /// Prints each finding in the form of Finding::text(), one a line.
   void print_findings(std::ostream& out) const;
 

@@ -29,6 +29,7 @@ inline constexpr auto kNote = Diagnosis::Level::note;
 // The configuration and its files.
 inline constexpr Diagnosis kConfigError{"config-error", kError};
 inline constexpr Diagnosis kConfigWarning{"config-warning", kWarning};
+inline constexpr Diagnosis kVariableUndefined{"variable-undefined", kError};
 inline constexpr Diagnosis kSecretFileOpen{"secret-file-open", kError};
 inline constexpr Diagnosis kPasswordInFile{"password-in-file", kWarning};
 inline constexpr Diagnosis kCertificateUnusable{"certificate-unusable", kError};

@@ -63,6 +63,19 @@ std::string file_in(std::string_view message) {
   return std::string(behind.substr(2, behind.find(')') - 2));
 }
 
+/// How to run the doctor with what only the service has. It takes nothing from a running process:
+/// anybody can start one that is called as the proxy is.
+std::vector<std::string> ways_to_variables(const std::string& file, bool are_credentials) {
+  const std::string command = "mongo-idproxy doctor --config " + in_shell(file);
+  if (are_credentials) {
+    return {"sudo env CREDENTIALS_DIRECTORY=/run/credentials/mongo-idproxy.service " + command};
+  }
+  return {"systemctl show --property=Environment,EnvironmentFiles mongo-idproxy",
+          "sudo systemd-run --pipe --wait --collect "
+          "--property=EnvironmentFile=/etc/mongo-idproxy/environment " +
+              command};
+}
+
 void add_finding(const std::string& file, const Finding& finding, DoctorCheck& check) {
   const bool is_error = finding.severity == Finding::Severity::error;
   const std::string_view message = finding.message;
@@ -82,6 +95,10 @@ void add_finding(const std::string& file, const Finding& finding, DoctorCheck& c
   if (!is_error && has(": contains a password")) {
     return check.add(diagnosis::kPasswordInFile, file, finding.message,
                      {"sudo chmod o-rwx " + in_shell(file)});
+  }
+  if (is_error && has("environment variable '") && has("is not defined")) {
+    return check.add(diagnosis::kVariableUndefined, file, finding.message,
+                     ways_to_variables(file, has("'CREDENTIALS_DIRECTORY'")));
   }
   const std::string line = std::to_string(finding.place.line);
   const bool has_place = finding.place.line > 0;

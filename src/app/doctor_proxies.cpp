@@ -85,7 +85,8 @@ class ProxyCheck {
     const auto changed = changed_at(file_.name);
     const double read = configuration["read"].number().value_or(0);
     const bool is_newer = changed && static_cast<double>(*changed) > read;
-    const bool differs = configuration["hash"].text() != file_.rules_hash;
+    const bool differs =
+        !file_.rules_hash.empty() && configuration["hash"].text() != file_.rules_hash;
     if (!is_newer && !differs) return;
     check_.add(diagnosis::kConfigNotLoaded, file_.name,
                is_newer ? "the file has changed since the running proxy read it"

@@ -19,7 +19,6 @@
 #include <string>
 #include <string_view>
 
-#include "idproxy/base/input_file.hpp"
 #include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/topology.hpp"
 
@@ -91,30 +90,7 @@ std::uint64_t own_descriptors(const net::Options& options) {
   return kOwn + kOfListener * (options.routes.size() + joining) + kOfThread * options.threads;
 }
 
-std::string process_file(const std::string& pid, const char* name) {
-  return "/proc/" + pid + "/" + name;
-}
-
 }  // namespace
-
-bool is_proxy_here(int pid) {
-  const auto its = read_file(process_file(std::to_string(pid), "comm"));
-  const auto own = read_file(process_file("self", "comm"));
-  return its && own && *its == *own;
-}
-
-void adopt_environment(int pid) {
-  const auto environment = read_file(process_file(std::to_string(pid), "environ"));
-  if (!environment) return;
-  std::string_view rest = *environment;
-  while (!rest.empty()) {
-    const std::string entry(rest.substr(0, rest.find('\0')));
-    rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
-    const std::size_t equals = entry.find('=');
-    if (equals == std::string::npos || equals == 0) continue;
-    ::setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, 1);
-  }
-}
 
 ProcessStatistics process_statistics() {
   ProcessStatistics statistics;

@@ -25,13 +25,6 @@ struct ProcessStatistics {
 /// The name of this machine.
 [[nodiscard]] std::string host_name();
 
-/// True if the process is a program of this name, and not one that has the proxy's number in this
-/// namespace of processes while the proxy itself is in another one.
-[[nodiscard]] bool is_proxy_here(int pid);
-/// Takes over the environment of a process, by which a proxy reads the variables of its file, if
-/// this process may see it. While there is one thread.
-void adopt_environment(int pid);
-
 /// The system's clock and the kernel's random bytes. They live as long as the process.
 [[nodiscard]] ids::Sources process_sources();
 

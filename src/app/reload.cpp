@@ -211,6 +211,8 @@ void Reload::note_success() {
 }
 
 Reload::Result Reload::reload() noexcept {
+  statistics_.last_begun = process_sources().clock.monotonic();
+  statistics_.last_findings.clear();
   try {
     const std::string fault = attempt();
     if (fault.empty()) {
@@ -262,6 +264,7 @@ std::string Reload::attempt() {
   if (read->text.find_first_not_of(" \t\r\n") == std::string::npos) return file_ + " is empty";
   read->look_at_mode();
   read->log_findings();
+  statistics_.last_findings = read->first_findings();
   if (!read->loaded.ok()) return fault_of(read->loaded);
   config::Config& next = read->loaded.config;
   keep_what_takes_a_restart(next);

@@ -46,9 +46,14 @@ struct RulesInForce {
 struct ReloadStatistics {
   std::uint64_t succeeded = 0;
   std::uint64_t failed = 0;
-  std::chrono::seconds last_success{};  ///< since 1970; the start counts as a success
-  std::chrono::seconds last_at{};       ///< since 1970: when the last reload ended
-  std::string last_text{};              ///< what it changed, or why it failed; empty: nothing
+  std::chrono::seconds last_success{};       ///< since 1970; the start counts as a success
+  std::chrono::seconds last_at{};            ///< since 1970: when the last reload ended
+  std::string last_text{};                   ///< what it changed, or why it failed; empty: nothing
+  std::chrono::nanoseconds last_begun{};     ///< when it began, by the monotonic clock
+  std::vector<std::string> last_findings{};  ///< lines about the file
+
+  /// Of the last reload, from 1 on; 0: there was none.
+  [[nodiscard]] std::uint64_t last_number() const { return succeeded + failed; }
 };
 
 /// Brings a changed configuration into force while the proxy serves: all of it or nothing, except

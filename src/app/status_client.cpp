@@ -43,6 +43,7 @@ constexpr const char* kStranger = "what answers there is no mongo-idproxy, or an
 /// What has gone wrong so far, if anything: the step is named in the failure.
 struct Answer {
   std::string step = "look up";
+  asio::ip::tcp::endpoint from{};
   std::optional<http::response<http::string_body>> response;
 };
 
@@ -56,7 +57,7 @@ asio::awaitable<void> exchange(const net::Endpoint& admin, std::string target, F
   beast::tcp_stream stream(executor);
   stream.expires_after(limits.time);
   answer.step = "connect";
-  co_await stream.async_connect(addresses, asio::use_awaitable);
+  answer.from = co_await stream.async_connect(addresses, asio::use_awaitable);
   answer.step = "send";
   http::request<http::empty_body> request(http::verb::get, target, kHttp11);
   request.set(http::field::host, admin.text());
@@ -104,8 +105,8 @@ Fetched failed(std::string reason) {
 }
 
 /// Parses a document that looks like a proxy's.
-Fetched document_of(std::string text) {
-  StatusDocument document{std::move(text), {}};
+Fetched document_of(std::string text, const asio::ip::tcp::endpoint& from) {
+  StatusDocument document{std::move(text), {}, from};
   boost::system::error_code error;
   document.value = boost::json::parse(document.text, error);
   if (error) return failed(std::string(kStranger) + " (JSON: " + error.message() + ")");
@@ -191,7 +192,7 @@ Fetched fetch_status(const net::Endpoint& admin, std::string_view query, FetchLi
   if (response.result() != http::status::ok) {
     return failed(std::string(kStranger) + " (HTTP " + std::to_string(response.result_int()) + ")");
   }
-  return document_of(std::move(response.body()));
+  return document_of(std::move(response.body()), answer.from);
 }
 
 int pid_of(const StatusDocument& document) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/json/value.hpp>
 #include <boost/system/result.hpp>
 #include <chrono>
@@ -30,6 +31,7 @@ struct FetchFailure {
 struct StatusDocument {
   std::string text;
   boost::json::value value;
+  boost::asio::ip::tcp::endpoint from{};  ///< who was asked
   [[nodiscard]] JsonView view() const { return JsonView(value); }
 };
 

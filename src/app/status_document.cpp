@@ -112,10 +112,11 @@ class StatusWriter {
   json::value configuration() const {
     const ReloadStatistics& reloads = snapshot_.reloads;
     json::value last;
-    if (reloads.succeeded + reloads.failed > 0) {
-      last = json::object{{"at", reloads.last_at.count()},
-                          {"applied", !snapshot_.last_reload_failed},
-                          {"text", text(reloads.last_text)}};
+    if (reloads.last_number() > 0) {
+      last = json::object{
+          {"number", reloads.last_number()}, {"begun", seconds(reloads.last_begun)},
+          {"at", reloads.last_at.count()},   {"applied", !snapshot_.last_reload_failed},
+          {"text", text(reloads.last_text)}, {"findings", array_of(reloads.last_findings, text)}};
     }
     return json::object{
         {"file", text(sources_.file)},

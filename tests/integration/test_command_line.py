@@ -3,6 +3,7 @@ have in common."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import pty
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -18,6 +20,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.middleman import Middleman
 from support.process import eventually, free_port, start
 from support.proxy import Proxy, binary, configuration
 from support.status_server import NOW, StatusServer, client, healthy, later, rule, server
@@ -89,10 +92,10 @@ class RunningProxy:
         self.write(**rule_keys)
         self.proxy: Proxy = start_proxy(self.path, environment)
 
-    def write(self, **rule_keys: object) -> None:
+    def write(self, listen: dict[str, object] = {}, limits: dict[str, str] = {}, **rule_keys: object) -> None:
         rules = [{"ns": "shop.orders", "field": "number", "strategy": "counter", **rule_keys}]
-        document = configuration(self._mongod, rules, admin={"listen": self.admin}, listen={"port": 0},
-                                 log={"format": "json"}, limits={"drain": "1s"})
+        document = configuration(self._mongod, rules, admin={"listen": self.admin}, listen={"port": 0, **listen},
+                                 log={"format": "json"}, limits={"drain": "1s", **limits})
         if self._uri:
             document["upstream"]["uri"] = self._uri
         self.path.write_text(json.dumps(document, indent=1))
@@ -408,8 +411,8 @@ class TestReload:
         result = running.reload()
         assert result.returncode == 78 and not result.stdout
         assert re.search(r"config\.yaml:\d+:\d+: error: rules\[0\]\.strategy", result.stderr)
-        assert "the proxy keeps its own" in result.stderr
-        assert running.reloads() == {"succeeded": 0, "failed": 0}
+        assert "the proxy keeps its configuration" in result.stderr
+        assert running.reloads() == {"succeeded": 0, "failed": 1}
 
     def test_a_slow_proxy(self, running):
         """It waits until the proxy has read the file."""
@@ -419,20 +422,36 @@ class TestReload:
         assert running.reload().returncode == 0
         resumed.join()
 
-    @pytest.mark.parametrize("answers, code, text", [
-        ({"reloads": {"succeeded": 0, "failed": 1}, "last_reload": {"applied": False, "text": "port in use"}},
-         78, "the proxy keeps its configuration: port in use"),
-        ({}, 69, "has not reloaded within 10 s"),
-    ], ids=["refused", "never"])
-    def test_what_the_proxy_says_afterwards(self, running, answers, code, text):
-        """Of a reload that fails though the file has no error, which is rare."""
-        document = healthy(pid=running.proxy.pid)
-        document["configuration"]["file"] = str(running.path)
-        with StatusServer() as said:
-            said.answer = lambda _: document if len(said.asked) < 3 else {
-                **document, "configuration": {**document["configuration"], **answers}}
-            result = run("reload", "--admin", said.address)
-        assert result.returncode == code and text in result.stderr
+    def test_one_that_the_proxy_refuses(self, running):
+        """Though the file has no error."""
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            running.write(listen={"members": {"127.0.0.1:1": taken.getsockname()[1]}})
+            result = running.reload()
+        assert result.returncode == 78 and "the proxy keeps its configuration: listen.members" in result.stderr
+
+    def test_one_that_never_comes(self, standalone, start_proxy, tmp_path, coll):
+        """Of a proxy that ends, which reads nothing more."""
+        running = RunningProxy(standalone, start_proxy, tmp_path, limits={"drain": "15s"})
+        standalone.client[coll].c.insert_one({})
+        with running.proxy.client(retryReads=False) as client, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            slow = pool.submit(client[coll].c.find_one, {"$where": "sleep(20000) || true"})
+            eventually(lambda: json.loads(run("status", "--json", "--admin", running.admin).stdout)["limits"]
+                       ["in_flight"]["current"], 10)
+            running.proxy.process.send_signal(signal.SIGTERM)
+            running.proxy.wait_event("draining")
+            result = running.reload()
+            assert slow.exception()
+        assert result.returncode == 69 and "has not reloaded within 10 s" in result.stderr
+
+    def test_several_at_once(self, running):
+        """Each prints what one has done that began after its signal."""
+        running.write(start=1000)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(lambda _: running.reload(), range(4)))
+        assert all(result.returncode == 0 and result.stdout.startswith("reloaded: ") for result in results)
+        last = json.loads(run("status", "--json", "--admin", running.admin).stdout)["configuration"]["last_reload"]
+        assert last["number"] == running.reloads()["succeeded"] and last["begun"] <= time.monotonic()
+        assert last["findings"] == []
 
     def test_variables_are_those_of_the_proxy(self, standalone, start_proxy, tmp_path):
         running = RunningProxy(standalone, start_proxy, tmp_path, uri="${IDPROXY_TEST_URI}",
@@ -448,6 +467,78 @@ class TestReload:
         result = run("reload", "--admin", running.admin)
         assert result.returncode == 0, result.stderr
 
+    def test_another_file_than_that_of_a_relative_path(self, running, start_proxy, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        other = tmp_path / "elsewhere"
+        other.mkdir()
+        (other / "config.yaml").write_text(running.path.read_text())
+        running.proxy.stop()
+        start_proxy(pathlib.Path("config.yaml"))
+        monkeypatch.chdir(other)
+        result = run("reload", "--config", "config.yaml")
+        assert result.returncode == 64 and f"--config {running.path}" in result.stderr, result
+        monkeypatch.chdir(tmp_path)
+        assert run("reload", "--config", "config.yaml").returncode == 0
+        assert running.reloads() == {"succeeded": 1, "failed": 0}
+
+    def test_of_one_of_two(self, running, standalone, start_proxy, tmp_path):
+        folder = tmp_path / "second"
+        folder.mkdir()
+        second = RunningProxy(standalone, start_proxy, folder)
+        assert second.reload().returncode == 0
+        assert (running.reloads()["succeeded"], second.reloads()["succeeded"]) == (0, 1)
+
+    def test_of_a_program_that_has_been_replaced(self, standalone, start_proxy, tmp_path, monkeypatch):
+        """By an upgrade: what runs is the file that was deleted."""
+        program = tmp_path / "bin" / "mongo-idproxy"
+        program.parent.mkdir()
+        shutil.copy(binary(), program)
+        monkeypatch.setenv("IDPROXY_BINARY", str(program))
+        running = RunningProxy(standalone, start_proxy, tmp_path)
+        os.replace(shutil.copy(program, tmp_path / "newer"), program)
+        assert running.reload().returncode == 0
+
+    def test_another_program(self, running, tmp_path, monkeypatch):
+        """A copy that somebody has made does not speak for the service."""
+        monkeypatch.setenv("IDPROXY_BINARY", str(shutil.copy(binary(), tmp_path / "mongo-idproxy")))
+        result = running.reload()
+        assert result.returncode == 69 and "another program" in result.stderr
+        assert running.reloads() == {"succeeded": 0, "failed": 0}
+
+    def test_through_a_tunnel(self, running):
+        """As with --admin of another host, or of a container: whoever listens there is no proxy."""
+        with Middleman(running.admin) as tunnel:
+            result = run("reload", "--admin", tunnel.address)
+        assert result.returncode == 69 and "does not listen there on this host" in result.stderr
+        assert running.reloads() == {"succeeded": 0, "failed": 0}
+
+    def test_a_command_that_waits_gets_no_signal(self, config, proxy_like):
+        """A25: SIGHUP ended it."""
+        waiting = subprocess.Popen([binary(), "wait", "--max", "60s", "--admin", f"127.0.0.1:{free_port()}"],
+                                   stderr=subprocess.PIPE, text=True)
+        try:
+            assert waiting.stderr and waiting.stderr.readline().startswith("waiting: ")
+            proxy_like.answer = healthy(pid=waiting.pid)
+            result = run("reload", "--config", config(proxy_like.address))
+            assert result.returncode == 69 and "does not listen there" in result.stderr
+            waiting.send_signal(signal.SIGHUP)  # as pkill -HUP mongo-idproxy does
+            waiting.send_signal(signal.SIGHUP)
+            assert waiting.poll() is None
+            waiting.terminate()
+            assert waiting.wait(30) == -signal.SIGTERM
+        finally:
+            waiting.kill()
+            waiting.wait()
+
+    def test_the_end_of_a_terminal_ends_a_command(self):
+        process, terminal = pty.fork()
+        if process == 0:
+            os.execv(binary(), [binary(), "wait", "--max", "60s", "--admin", f"127.0.0.1:{free_port()}"])
+        assert os.read(terminal, 1000).startswith(b"waiting: ")
+        os.close(terminal)
+        _, status = os.waitpid(process, 0)
+        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGHUP
+
     if os.geteuid() == 0:  # nobody else can become another user
         def test_of_another_user(self, running):
             with tempfile.TemporaryDirectory() as folder:
@@ -458,6 +549,20 @@ class TestReload:
                     capture_output=True, text=True, timeout=30)
             assert result.returncode == 77, result.stderr
             assert "systemctl reload mongo-idproxy" in result.stderr
+
+        def test_of_a_stranger_in_its_place(self, standalone, monkeypatch):
+            """The service is down, and another user has this program listen where it did."""
+            with tempfile.TemporaryDirectory() as folder:
+                os.chmod(folder, 0o755)
+                monkeypatch.setenv("IDPROXY_BINARY", str(shutil.copy(binary(), folder)))
+                admin, path = f"127.0.0.1:{free_port()}", pathlib.Path(folder) / "config.yaml"
+                path.write_text(json.dumps(configuration(
+                    standalone, [], admin={"listen": admin}, listen={"port": 0}, log={"format": "json"})))
+                with Proxy(path, within=["setpriv", "--reuid", "65534", "--clear-groups"]):
+                    result = run("reload", "--admin", admin)
+                    assert result.returncode == 77 and "neither this user's nor the service's" in result.stderr
+                    document = json.loads(run("status", "--json", "--admin", admin).stdout)
+                    assert document["configuration"]["reloads"] == {"succeeded": 0, "failed": 0}
 
     def test_a_process_that_is_not_here(self, config, proxy_like):
         """As of a proxy in a container: no other process gets the signal."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import os
+import shutil
 import socket
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +17,7 @@ import pytest
 
 from support.doctor import (
     Doctor, counter_rule, doctor, free_server, in_shell, no_proxies, ns, quiet, uuid_rule)
+from support.fake_server import FakeServer
 from support.middleman import Connection, Direction, Middleman
 from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
@@ -49,15 +54,46 @@ class TestTheRunningProxy:
         found.one("driver-sends-id", "warning", f"{ns}, _id", "status --clients")
 
     @pytest.mark.needs("collection_uuid")
-    def test_whose_variables_count(self, replica_set, doctor, ns, start_proxy):
+    def test_whose_variables_count(self, replica_set, doctor, ns, start_proxy, monkeypatch):
         admin = f"127.0.0.1:{free_port()}"
         document = quiet(replica_set, [counter_rule(ns)], admin={"listen": admin}, log={"format": "json"})
         document["upstream"]["uri"] = "mongodb://${DB_OF_THE_PROXY}"
         doctor.write(document)
-        assert "config-error" in doctor.examine().ids
-        start_proxy(doctor.path, {"DB_OF_THE_PROXY": replica_set.address})
+        own = {"DB_OF_THE_PROXY": replica_set.address}
+        start_proxy(doctor.path, own)
+        found = doctor.examine()
+        found.one("variable-undefined", "error", doctor.path, "systemctl show", "systemd-run")
+        assert found.result("proxy") == "ok", "which says itself what it has loaded"
+        assert found.ids == {"variable-undefined"}
+        monkeypatch.setenv(*own.popitem())
         found = doctor.examine()
         assert found.code == 0 and not found.ids, found
+
+    def test_takes_nothing_from_whatever_has_its_name(self, replica_set, doctor, ns, tmp_path):
+        """A25: anybody can start one, with any environment."""
+        with tempfile.TemporaryDirectory() as folder, FakeServer() as stranger:
+            os.chmod(folder, 0o755)
+            program = shutil.copy("/bin/sleep", f"{folder}/mongo-idproxy")
+            as_nobody = ["setpriv", "--reuid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
+            process = subprocess.Popen([*as_nobody, program, "120"], env={
+                "STORE_URI": f"mongodb://{stranger.address}", "SSL_CERT_FILE": "/dev/zero"})
+            try:
+                with StatusServer(healthy(pid=process.pid)) as proxy:
+                    document = quiet(replica_set, [counter_rule(ns)], admin={"listen": proxy.address})
+                    document["id_store"] = {"uri": "${STORE_URI}"}
+                    found = doctor.write(document).examine()
+                    found.one("variable-undefined", "error", doctor.path, "systemd-run")
+                assert stranger.connections == 0 and process.poll() is None
+            finally:
+                process.kill()
+                process.wait()
+
+    def test_which_credentials_count(self, doctor, ns, replica_set):
+        document = quiet(replica_set, [counter_rule(ns)])
+        document["id_store"] = {"uri_file": "${CREDENTIALS_DIRECTORY}/store-uri"}
+        doctor.write(document).examine().one(
+            "variable-undefined", "error", doctor.path,
+            "sudo env CREDENTIALS_DIRECTORY=/run/credentials/mongo-idproxy.service mongo-idproxy doctor")
 
     def test_that_has_not_read_the_file(self, replica_set, doctor, coll, ns, running, tmp_path):
         running([counter_rule(ns)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import pathlib
 import re
@@ -58,11 +59,11 @@ class Service:
         self._changes = systemd.root / "etc/systemd/system/mongo-idproxy.service.d/changes.conf"
         self._changes.parent.mkdir(parents=True, exist_ok=True)
 
-    def configure(self, listen: str = "", rules: str = "[]", more: str = "") -> None:
+    def configure(self, listen: str = "", rules: str = "[]", more: str = "", admin: str = "") -> None:
         self._configuration.write_text(
             f"listen: {{{listen or f'port: {self.port}'}}}\n"
             f"upstream: {{uri: '{self.mongod.uri}'}}\n"
-            f"admin: {{listen: null}}\nthreads: 2\n{more}\nrules: {rules}\n")
+            f"admin: {{listen: {json.dumps(admin or None)}}}\nthreads: 2\n{more}\nrules: {rules}\n")
 
     def change(self, *lines: str) -> None:
         """As systemctl edit does."""
@@ -242,6 +243,42 @@ def test_reload(service, coll):
     assert digits_of_next(service, coll) > 10
     eventually(lambda: service.show("ActiveState") == "active", 10, "it is not reloading for ever")
     assert service.show("MainPID") == process
+
+
+def test_root_reloads_and_examines_it(service, coll):
+    """With variables that only the service has: root's commands take nothing from a running process (A25)."""
+    admin = f"127.0.0.1:{free_port()}"
+    folder = service.systemd.root / CONFIG
+    for name in ("store-uri", "environment"):
+        (folder / name).write_text(f"{service.mongod.uri}\n" if name == "store-uri" else "DIGITS=9\n")
+        (folder / name).chmod(0o600)
+
+    def configured(rules: str) -> dict[str, str]:
+        return {"rules": rules, "more": 'id_store: {uri_file: "${CREDENTIALS_DIRECTORY}/store-uri"}'}
+
+    service.start(f"LoadCredential=store-uri:/{CONFIG}/store-uri", f"EnvironmentFile=/{CONFIG}/environment",
+                  **configured(rule(coll, 2)), admin=admin)
+    service.configure(**configured(f"\n- ns: shop.{coll}\n  field: n\n  strategy: random-digits\n"
+                                   "  digits: ${DIGITS}"), admin=admin)
+    config = f"/{CONFIG}/mongo-idproxy.yaml"
+    command = ["/usr/local/bin/mongo-idproxy"]
+    assert "digits" in service.systemd.run(*command, "reload", "--config", config)
+
+    def examine(*how: str) -> str:
+        return service.systemd.attempt(*how, *command, "doctor", "--config", config).stdout
+
+    said = examine()
+    assert "variable-undefined" in said and re.search("ok +proxy", said), said
+    ways = re.findall(r"(?m)^sudo (.*) mongo-idproxy doctor$", (ROOT / "docs/doctor.md").read_text())
+    credentials, environment = (way.replace("/etc/mongo-idproxy", f"/{CONFIG}").split() for way in ways)
+    assert f"sudo {' '.join(credentials)} mongo-idproxy doctor" in said
+    whole = examine(*environment, f"--setenv={credentials[1]}")
+    assert "variable-undefined" not in whole
+    assert re.search("ok +user", whole) and re.search("ok +proxy", whole), whole
+    assert "'DIGITS'" in examine(*credentials)
+    stranger = service.systemd.attempt("setpriv", "--reuid=65534", "--clear-groups", *command, "reload",
+                                       "--admin", admin)
+    assert stranger.returncode == 77 and "another user" in stranger.stderr
 
 
 def test_the_journal_filters_by_level(service):

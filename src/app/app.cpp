@@ -15,6 +15,7 @@
 #include "app/control.hpp"
 #include "app/process.hpp"
 #include "app/reload.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/config/config.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/net/server.hpp"
@@ -141,7 +142,7 @@ ExitCode check_config(const std::string& file, CheckWith with) {
   opened->print_findings(std::cout);
   if (!loaded.ok()) return ExitCode::config;
   const std::size_t count = loaded.config.rules.size();
-  std::cout << file << ": ok, " << count << (count == 1 ? " rule\n" : " rules\n");
+  std::cout << printable(file) << ": ok, " << count << (count == 1 ? " rule\n" : " rules\n");
   if (with == CheckWith::file) return ExitCode::ok;
   const auto upstream_uri = opened->find_servers(std::cout);
   if (!upstream_uri) return upstream_uri.error();

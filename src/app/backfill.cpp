@@ -12,6 +12,7 @@
 #include "app/backfill_report.hpp"
 #include "app/backfill_rule.hpp"
 #include "app/config_file.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/id_store/login_advice.hpp"
 
 namespace idproxy::app {
@@ -138,8 +139,9 @@ class BackfillRun {
 
   /// Gives values, and prints the report.
   [[nodiscard]] ExitCode run() {
-    std::cerr << with_commas(before_.open) << " documents of " << request_.ns << " without "
-              << request_.field << ", in the order of " << request_.sort << '\n'
+    std::cerr << with_commas(before_.open) << " documents of " << printable(request_.ns)
+              << " without " << printable(request_.field) << ", in the order of "
+              << printable(request_.sort) << '\n'
               << std::flush;
     const auto begun = std::chrono::steady_clock::now();
     if (before_.open > 0) give_all();
@@ -274,7 +276,7 @@ ExitCode carry_out(const BackfillRequest& request, const id_store::Options& stor
   }
   const auto documents = collection.count_all();
   if (!documents) return end_with(ExitCode::unavailable, collection.failure_of(collection.reply));
-  if (documents->all == 0) std::cerr << request.ns << " has no documents\n";
+  if (documents->all == 0) std::cerr << printable(request.ns) << " has no documents\n";
   if (request.mode == BackfillRequest::Mode::dry_run) {
     return rehearse(request, rule, collection, *documents);
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "idproxy/base/words.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
@@ -211,7 +211,7 @@ Document find_values(const BackfillTarget& target, std::span<const BackfillId> i
       .add("batchSize", most);
 }
 
-std::string show_without_value(const BackfillTarget& target) {
+Commands show_without_value(const BackfillTarget& target) {
   std::string condition = "null";
   if (target.assign == rewrite::Assign::missing) condition = "{$exists: false}";
   if (target.assign == rewrite::Assign::missing_or_zero) {
@@ -220,9 +220,9 @@ std::string show_without_value(const BackfillTarget& target) {
         "UUID(\"00000000-0000-0000-0000-000000000000\"), "
         "BinData(3, \"AAAAAAAAAAAAAAAAAAAAAA==\")]}";
   }
-  return "db.getSiblingDB(" + in_quotes(target.ns.db) + ").getCollection(" +
-         in_quotes(target.ns.collection) + ").find({" + in_quotes(target.field) + ": " + condition +
-         "})";
+  return Commands().mongosh(id_store::in_mongosh(target.ns) + ".find({" + in_quotes(target.field) +
+                                ": " + condition + "})",
+                            {target.ns.db, target.ns.collection, target.field});
 }
 
 UpdateOutcome outcome_of(const Reply& reply, std::size_t sent, std::string_view ns,

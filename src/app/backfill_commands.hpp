@@ -69,7 +69,7 @@ void add_uuid(const ids::CollectionUuid& uuid, id_store::mongo::Document& update
                                                     std::span<const BackfillId> ids);
 
 /// The mongosh command that shows the documents without a value.
-[[nodiscard]] std::string show_without_value(const BackfillTarget& target);
+[[nodiscard]] Commands show_without_value(const BackfillTarget& target);
 
 /// The server's answer to an ordered update with one statement, and one value, for each document.
 struct UpdateOutcome {

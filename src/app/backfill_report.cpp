@@ -77,7 +77,9 @@ std::string report_of(const BackfillTally& tally, const BackfillEnd& end) {
   lines.add_text("  took " + seconds_text(end.took) + ", " +
                  with_commas(static_cast<std::uint64_t>(rate)) + " documents a second");
   if (end.left == 0U && has_values) lines.add_text(kNextStep);
-  if (end.left.value_or(1) > 0) lines.add_text("To see those that are left: " + end.show_left);
+  if (end.left.value_or(1) > 0 && !end.show_left.empty()) {
+    lines.add_text("To see those that are left: " + end.show_left.text());
+  }
   return lines.take();
 }
 

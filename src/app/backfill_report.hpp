@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/base/typed_command.hpp"
 
 namespace idproxy::app {
 
@@ -42,7 +43,7 @@ struct BackfillEnd {
   std::string why;      ///< why it ended early; empty: it did not
   /// Documents without a value, counted at the end; nothing: that was not possible.
   std::optional<std::uint64_t> left;
-  std::string show_left;  ///< the command that shows them
+  Commands show_left;  ///< which show them
   std::chrono::nanoseconds took{};
 };
 

@@ -203,7 +203,7 @@ std::string BackfillRule::why_no_values() const {
 std::string BackfillRule::note() const {
   const auto lack_index = rules_.watch->lack_index();
   const auto lacks = lack_index.find(index_);
-  return lacks == lack_index.end() ? "" : note_on_index(rule(), lacks->second.command);
+  return lacks == lack_index.end() ? "" : note_on_index(rule(), lacks->second.commands);
 }
 
 std::string BackfillRule::samples(std::uint64_t count) const {

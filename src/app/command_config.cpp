@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "app/config_file.hpp"
+#include "app/json_view.hpp"
 #include "app/process.hpp"
 #include "app/terminal.hpp"
 #include "app/text_table.hpp"
 #include "idproxy/app/app.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/config/keys.hpp"
 
@@ -82,14 +84,14 @@ json::object key_json(const KeyInUse& key) {
 void print_json(const std::string& file, const std::vector<KeyInUse>& keys) {
   json::array all;
   for (const KeyInUse& key : keys) all.push_back(key_json(key));
-  std::cout << json::serialize(json::object{{"file", file}, {"keys", std::move(all)}}) << '\n';
+  std::cout << json_line(json::object{{"file", file}, {"keys", std::move(all)}});
 }
 
 }  // namespace
 
 ExitCode print_config(const ConfigRequest& request) {
   if (request.show == ConfigRequest::Show::schema) {
-    std::cout << json::serialize(config::json_schema(process_sources())) << '\n' << std::flush;
+    std::cout << json_line(config::json_schema(process_sources())) << std::flush;
     return ExitCode::ok;
   }
   const auto file = ConfigFile::open(request.file, ConfigFile::Print::faults);

@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <boost/json/serialize.hpp>
 #include <cstdint>
 #include <iostream>
 #include <optional>
@@ -10,9 +9,11 @@
 
 #include "app/config_file.hpp"
 #include "app/counter_text.hpp"
+#include "app/json_view.hpp"
 #include "app/process.hpp"
 #include "app/terminal.hpp"
 #include "idproxy/app/app.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/id_store/stored_counters.hpp"
 
 namespace idproxy::app {
@@ -89,8 +90,7 @@ class CountersCommand {
     if (request_.as_json) {
       boost::json::array all;
       for (const CounterView& view : views) all.push_back(counter_json(view));
-      std::cout << boost::json::serialize(boost::json::object{{"counters", std::move(all)}})
-                << '\n';
+      std::cout << json_line(boost::json::object{{"counters", std::move(all)}});
     } else if (views.empty()) {
       tell("the rules use no counter that exists");
     } else {
@@ -105,7 +105,7 @@ class CountersCommand {
                       "there is no counter " + view.name + " yet: the first insert makes it");
     }
     if (request_.as_json) {
-      std::cout << boost::json::serialize(counter_json(view)) << '\n';
+      std::cout << json_line(counter_json(view));
     } else {
       std::cout << counter_text(view, Terminal::at(STDOUT_FILENO));
     }
@@ -161,7 +161,7 @@ class CountersCommand {
     if (request_.as_json) {
       boost::json::object json = counter_json(view);
       json["was"] = was ? boost::json::value(*was) : nullptr;
-      std::cout << boost::json::serialize(json) << '\n';
+      std::cout << json_line(json);
       return ExitCode::ok;
     }
     std::cout << printable(view.name) << ": the next number is " << *view.counter.next << how;

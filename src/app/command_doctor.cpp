@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <boost/json/serialize.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -113,8 +112,12 @@ class Doctor {
     std::string text = faults.str();
     std::erase(text, '\n');
     if (text.ends_with('.')) text.pop_back();
-    check.add(diagnosis::kServerNameUnknown, "upstream.uri", std::move(text),
-              {"resolvectl query --type=SRV _mongodb._tcp." + srv_host()});
+    const std::string host = srv_host();
+    Commands commands;
+    if (is_host_name(host)) {
+      commands.shell({"resolvectl", "query", "--type=SRV", "_mongodb._tcp." + host});
+    }
+    check.add(diagnosis::kServerNameUnknown, "upstream.uri", std::move(text), std::move(commands));
     return std::nullopt;
   }
 
@@ -122,7 +125,7 @@ class Doctor {
   [[nodiscard]] std::string srv_host() const {
     std::string host = config().srv_uri.substr(std::string("mongodb+srv://").size());
     host = host.substr(0, host.find('/'));
-    return in_shell(host.substr(host.rfind('@') + 1));
+    return host.substr(host.rfind('@') + 1);
   }
 
   [[nodiscard]] JsonView proxy_view() const {
@@ -172,7 +175,8 @@ class Doctor {
     check.add(diagnosis::kNoAnswerInTime, name,
               "the servers, or the name service, did not answer all questions within " +
                   std::to_string(kAllWithin.count()) + " s",
-              {"mongo-idproxy check --connect --config " + in_shell(report_.file)});
+              Commands().shell(
+                  {"mongo-idproxy", "check", "--connect", "--config", as_path(report_.file)}));
     add(std::move(check));
     return std::nullopt;
   }
@@ -222,7 +226,7 @@ ExitCode doctor(const DoctorRequest& request) {
   examination.run();
   const DoctorReport& report = examination.report();
   if (request.as_json) {
-    std::cout << boost::json::serialize(doctor_json(report)) << '\n';
+    std::cout << json_line(doctor_json(report));
   } else {
     std::cout << doctor_text(report, terminal);
   }

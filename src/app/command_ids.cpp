@@ -11,10 +11,9 @@
 #include "app/backfill_rule.hpp"
 #include "app/config_file.hpp"
 #include "app/process.hpp"
-#include "app/terminal.hpp"
 #include "app/value_text.hpp"
 #include "idproxy/app/app.hpp"
-#include "idproxy/base/words.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/stored_counters.hpp"
 #include "idproxy/ids/counter_job.hpp"
@@ -97,7 +96,7 @@ void print(const IdsRequest& request, const rewrite::Rule& rule, const ids::Valu
                                 .add("field", request.field)
                                 .add("strategy", rule.strategy_name)
                                 .add("values", all);
-  std::cout << id_store::mongo::json_of(document.bytes()) << '\n';
+  std::cout << printable(id_store::mongo::json_of(document.bytes()), kWhole) << '\n';
 }
 
 [[nodiscard]] ExitCode refuse(const IdsRequest& request, const std::string& why) {

@@ -8,11 +8,13 @@
 #include <string_view>
 #include <utility>
 
+#include "app/json_view.hpp"
 #include "app/status_client.hpp"
 #include "app/status_lists.hpp"
 #include "app/status_text.hpp"
 #include "app/terminal.hpp"
 #include "idproxy/app/app.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::app {
@@ -40,9 +42,7 @@ std::string query_of(const StatusRequest& request) {
 std::string text_of(const StatusRequest& request, const StatusDocument& document,
                     const Terminal& terminal) {
   const JsonView status = document.view();
-  if (request.as_json) {
-    return document.text + (document.text.ends_with('\n') ? "" : "\n");
-  }
+  if (request.as_json) return json_line(document.value);
   if (!has_tables(request)) return summary_text(status, terminal);
   std::string text;
   const auto add = [&text](const std::string& table) {

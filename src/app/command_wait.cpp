@@ -4,9 +4,9 @@
 #include <thread>
 
 #include "app/status_client.hpp"
-#include "app/terminal.hpp"
 #include "app/wait_reason.hpp"
 #include "idproxy/app/app.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/scalars.hpp"
 
 namespace idproxy::app {

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "app/process.hpp"
-#include "app/terminal.hpp"
 #include "idproxy/base/input_file.hpp"
 #include "idproxy/base/owned.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/config/secret_file.hpp"
 #include "idproxy/config/seed_list.hpp"
 #include "idproxy/observability/log.hpp"
@@ -204,14 +204,14 @@ std::vector<std::string> ConfigFile::first_findings() const {
 }
 
 void ConfigFile::print_findings(std::ostream& out) const {
-  for (const Finding& finding : loaded.findings) out << finding.text(name_) << '\n';
+  for (const Finding& finding : loaded.findings) out << printable(finding.text(name_)) << '\n';
 }
 
 boost::system::result<std::string, ExitCode> ConfigFile::find_servers(std::ostream& out) {
   if (loaded.config.srv_uri.empty()) return loaded.config.written.upstream_uri;
   auto seed_list = find_seed_list(loaded.config.srv_uri);
   if (!seed_list) {
-    out << "\ncannot look up the servers of upstream.uri: " << seed_list.error() << '\n';
+    out << "\ncannot look up the servers of upstream.uri: " << printable(seed_list.error()) << '\n';
     return ExitCode::unavailable;
   }
   parse(*seed_list);

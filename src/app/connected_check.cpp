@@ -16,6 +16,7 @@
 #include "app/process.hpp"
 #include "app/readiness.hpp"
 #include "app/reload.hpp"
+#include "app/terminal.hpp"
 #include "app/value_text.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/owned.hpp"
@@ -63,7 +64,7 @@ std::string state_of(std::string_view type) {
 /// "a member of the replica set rs0"
 std::string set_of(const ServerHello& server) {
   if (server.set_name.empty()) return "a member of no replica set";
-  return "a member of the replica set " + server.set_name + " (" +
+  return "a member of the replica set " + named(server.set_name) + " (" +
          boost::algorithm::join(server.members, ",") + ")";
 }
 
@@ -142,7 +143,7 @@ ServerCheck ask_servers(const std::string& uri, const std::vector<ServerHello>& 
   return check;
 }
 
-/// A table whose columns are as wide as their longest cell.
+/// A table of any texts, whose columns are as wide as their longest cell.
 class Table {
  public:
   explicit Table(std::ostream& out) : out_(out) {}
@@ -150,12 +151,13 @@ class Table {
   void add(std::vector<std::string> cells) {
     widths_.resize(std::max(widths_.size(), cells.size()));
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      widths_[i] = std::max(widths_[i], cells[i].size());
+      cells[i] = printable(cells[i]);
+      widths_[i] = std::max(widths_[i], display_width(cells[i]));
     }
     rows_.push_back(std::move(cells));
   }
   /// A line below the last row, which no column bounds.
-  void add_note(std::string text) { rows_.push_back({"", std::move(text)}); }
+  void add_note(std::string_view text) { rows_.push_back({"", printable(text)}); }
 
   void print() const {
     for (const auto& cells : rows_) {
@@ -163,7 +165,7 @@ class Table {
       for (std::size_t i = 0; i < cells.size(); ++i) {
         line += "  " + cells[i];
         const bool last = i + 1 == cells.size();
-        if (!last) line.append(widths_[i] - cells[i].size(), ' ');
+        if (!last) line.append(widths_[i] - display_width(cells[i]), ' ');
       }
       out_ << line << '\n';
     }
@@ -188,11 +190,11 @@ bool print_servers(const std::string& uri, const std::vector<ServerHello>& each,
     table.add(std::move(cells));
   }
   table.print();
-  if (!check.fault.empty()) out << "  " << check.fault << '\n';
+  if (!check.fault.empty()) out << "  " << printable(check.fault) << '\n';
   if (store.uri_key == "upstream.uri") return check.fault.empty();
   const std::string fault =
       store_fault(each, id_store::ask_each(store.uri, kConnectWithin), store.uri_key);
-  if (!fault.empty()) out << "  " << fault << '\n';
+  if (!fault.empty()) out << "  " << printable(fault) << '\n';
   return check.fault.empty() && fault.empty();
 }
 
@@ -220,7 +222,7 @@ std::size_t print_rules(const RulesInForce& rules, std::int32_t wire_version, st
     if (!sample.empty()) cells.push_back(std::move(sample));
     table.add(std::move(cells));
     if (const auto lacks = lack_index.find(i); lacks != lack_index.end()) {
-      table.add_note(note_on_index(rule, lacks->second.command));
+      table.add_note(note_on_index(rule, lacks->second.commands));
     }
     if (std::string note = note_on_limits(rule, wire_version); !note.empty()) {
       table.add_note(std::move(note));
@@ -238,7 +240,7 @@ std::size_t check_rules(config::Config config, std::int32_t wire_version, std::o
   rules.watch->await_first_look(kCheckTimeout);
   const std::size_t not_ready = print_rules(rules, wire_version, out);
   if (const auto why = rules.watch->why_down()) {
-    out << "\nThe id store (" << config.id_store.uri_key << ") " << *why << '\n';
+    out << "\nThe id store (" << config.id_store.uri_key << ") " << printable(*why) << '\n';
   }
   if (store.stop(kCheckStopTimeout)) return not_ready;
   // A thread still waits for a server, and the store must not be destroyed.

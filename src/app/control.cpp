@@ -1,4 +1,5 @@
 #include "app/control.hpp"
+#include "app/json_view.hpp"
 
 #include <pthread.h>
 #include <systemd/sd-daemon.h>
@@ -312,9 +313,8 @@ admin::Pages Control::pages() {
            }},
           {"/status.json",
            [this](std::string_view asked) {
-             return admin::HttpResponse{
-                 .body = boost::json::serialize(status(StatusQuery::parse(asked))) + "\n",
-                 .content_type = "application/json"};
+             return admin::HttpResponse{.body = json_line(status(StatusQuery::parse(asked))),
+                                        .content_type = "application/json"};
            }},
           {"/status.css", of_type("text/css; charset=utf-8", status_css)},
           {"/favicon.ico", of_type("image/svg+xml", status_icon)},

@@ -10,6 +10,7 @@
 
 #include "app/progress.hpp"
 #include "app/text_table.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 
 namespace idproxy::app {

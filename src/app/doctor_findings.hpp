@@ -1,9 +1,10 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "idproxy/base/typed_command.hpp"
 
 /// What `mongo-idproxy doctor` can find.
 namespace idproxy::app {
@@ -94,9 +95,7 @@ struct DoctorFinding {
   Diagnosis diagnosis;
   std::string subject;  ///< a server, rule, file, …
   std::string text;     ///< a sentence without its full stop
-  /// To be typed, in this order: those that begin with "db." or "rs." in mongosh, others in a shell
-  /// of this host.
-  std::vector<std::string> commands;
+  Commands commands;
 };
 
 /// A part of the examination.
@@ -106,22 +105,15 @@ struct DoctorCheck {
   bool skipped = false;  ///< `what` says why
   std::vector<DoctorFinding> findings{};
 
-  void add(const Diagnosis& diagnosis, std::string subject, std::string text,
-           std::vector<std::string> commands) {
+  void add(const Diagnosis& diagnosis, std::string subject, std::string text, Commands commands) {
     findings.push_back({diagnosis, std::move(subject), std::move(text), std::move(commands)});
   }
 };
 
-/// A reason with the command for mongosh that it ends with.
-struct Advice {
-  std::string text;     ///< without the command, if that is all that follows
-  std::string command;  ///< empty: there is none
-};
-/// Splits "… is missing; make it with db.getSiblingDB(…).…(…)".
-[[nodiscard]] Advice split_advice(std::string_view reason);
-
-/// The word as a POSIX shell takes it for one, in quotes only if it needs them.
-[[nodiscard]] std::string in_shell(std::string_view word);
+/// To change the configuration and have it in force.
+[[nodiscard]] inline Commands edit_and_reload(const std::string& file) {
+  return Commands().shell({"sudoedit", as_path(file)}).shell({"sudo", "mongo-idproxy", "reload"});
+}
 
 /// "shop.orders, number"
 [[nodiscard]] inline std::string rule_subject(const std::string& ns, const std::string& field) {

@@ -28,7 +28,6 @@ using net::tls::Certificate;
 using net::tls::Context;
 
 constexpr auto kExpiresWithin = std::chrono::days(30);
-constexpr const char* kReload = "sudo mongo-idproxy reload";
 
 /// One side's certificates, and the key of the configuration that names them.
 struct NamedContext {
@@ -49,31 +48,21 @@ std::vector<NamedContext> contexts_of(const config::Config& config) {
 
 // ---- the configuration -------------------------------------------------------------------------
 
-/// The file that a finding is about: "/a/b" of "cannot use '/a/b' of tlsCAFile: …" and of "cannot
-/// use '${NAME}/b' (/a/b): …"; empty: it names none.
-std::string file_in(std::string_view message) {
-  constexpr std::string_view kLead = "cannot use '";
-  std::size_t begin = message.find(kLead);
-  if (begin == std::string_view::npos) return {};
-  message.remove_prefix(begin + kLead.size());
-  const std::size_t end = message.find('\'');
-  if (end == std::string_view::npos) return {};
-  const std::string_view behind = message.substr(end + 1);
-  if (!behind.starts_with(" (/")) return std::string(message.substr(0, end));
-  return std::string(behind.substr(2, behind.find(')') - 2));
-}
-
 /// How to run the doctor with what only the service has. It takes nothing from a running process:
 /// anybody can start one that is called as the proxy is.
-std::vector<std::string> ways_to_variables(const std::string& file, bool are_credentials) {
-  const std::string command = "mongo-idproxy doctor --config " + in_shell(file);
+Commands ways_to_variables(const std::string& file, bool are_credentials) {
+  const auto with_doctor = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"mongo-idproxy", "doctor", "--config", as_path(file)});
+    return words;
+  };
   if (are_credentials) {
-    return {"sudo env CREDENTIALS_DIRECTORY=/run/credentials/mongo-idproxy.service " + command};
+    return Commands().shell(with_doctor(
+        {"sudo", "env", "CREDENTIALS_DIRECTORY=/run/credentials/mongo-idproxy.service"}));
   }
-  return {"systemctl show --property=Environment,EnvironmentFiles mongo-idproxy",
-          "sudo systemd-run --pipe --wait --collect "
-          "--property=EnvironmentFile=/etc/mongo-idproxy/environment " +
-              command};
+  return Commands()
+      .shell({"systemctl", "show", "--property=Environment,EnvironmentFiles", "mongo-idproxy"})
+      .shell(with_doctor({"sudo", "systemd-run", "--pipe", "--wait", "--collect",
+                          "--property=EnvironmentFile=/etc/mongo-idproxy/environment"}));
 }
 
 void add_finding(const std::string& file, const Finding& finding, DoctorCheck& check) {
@@ -82,19 +71,21 @@ void add_finding(const std::string& file, const Finding& finding, DoctorCheck& c
   const auto has = [message](std::string_view part) {
     return message.find(part) != std::string_view::npos;
   };
-  const std::string named = file_in(message);
+  const std::string& named = finding.other_file;
   if (is_error && !named.empty() && has("is open to every user")) {
     return check.add(diagnosis::kSecretFileOpen, named, finding.message,
-                     {"sudo chmod o-rwx " + in_shell(named)});
+                     Commands().shell({"sudo", "chmod", "o-rwx", as_path(named)}));
   }
   if (is_error && !named.empty() && (message.starts_with("listen.tls.") || has(" of tlsC"))) {
-    return check.add(diagnosis::kCertificateUnusable, named, finding.message,
-                     {"sudo openssl x509 -in " + in_shell(named) + " -noout -subject -enddate",
-                      "sudo openssl pkey -in " + in_shell(named) + " -noout -check"});
+    return check.add(
+        diagnosis::kCertificateUnusable, named, finding.message,
+        Commands()
+            .shell({"sudo", "openssl", "x509", "-in", named, "-noout", "-subject", "-enddate"})
+            .shell({"sudo", "openssl", "pkey", "-in", named, "-noout", "-check"}));
   }
   if (!is_error && has(": contains a password")) {
     return check.add(diagnosis::kPasswordInFile, file, finding.message,
-                     {"sudo chmod o-rwx " + in_shell(file)});
+                     Commands().shell({"sudo", "chmod", "o-rwx", as_path(file)}));
   }
   if (is_error && has("environment variable '") && has("is not defined")) {
     return check.add(diagnosis::kVariableUndefined, file, finding.message,
@@ -104,8 +95,7 @@ void add_finding(const std::string& file, const Finding& finding, DoctorCheck& c
   const bool has_place = finding.place.line > 0;
   check.add(is_error ? diagnosis::kConfigError : diagnosis::kConfigWarning,
             has_place ? file + ":" + line + ":" + std::to_string(finding.place.column) : file,
-            finding.message,
-            {"sudoedit " + in_shell(file) + (has_place ? "   # line " + line : "")});
+            finding.message, Commands().shell({"sudoedit", as_path(file)}));
 }
 
 /// True if check_certificates() says the same.
@@ -128,26 +118,27 @@ std::string days_text(std::chrono::seconds time) {
 void add_dates(const Certificate& certificate, const std::string& key, std::chrono::sys_seconds now,
                DoctorCheck& check) {
   const std::string name = "the certificate " + certificate.subject + " of " + key;
-  const std::string look =
-      "openssl x509 -in " + in_shell(certificate.file) + " -noout -subject -dates";
+  Commands look;
+  look.shell({"openssl", "x509", "-in", certificate.file, "-noout", "-subject", "-dates"});
   const auto add = [&](const Diagnosis& which, const std::string& what,
-                       std::vector<std::string> commands) {
-    check.add(which, certificate.file, name + what, std::move(commands));
+                       std::vector<std::string> then) {
+    check.add(which, certificate.file, name + what, look.shell(std::move(then)));
   };
+  const std::vector<std::string> reload{"sudo", "mongo-idproxy", "reload"};
   if (certificate.not_before > now) {
     return add(diagnosis::kCertificateNotYetValid,
                " is valid only in " + days_text(certificate.not_before - now) +
                    ": correct this host's clock, or issue it again",
-               {look, "timedatectl status"});
+               {"timedatectl", "status"});
   }
   if (certificate.not_after <= now) {
     return add(diagnosis::kCertificateExpired, " has expired: renew it, and reload the proxy",
-               {look, kReload});
+               reload);
   }
   if (certificate.not_after - now > kExpiresWithin) return;
   add(diagnosis::kCertificateExpires,
       " expires in " + days_text(certificate.not_after - now) + ": renew it, and reload the proxy",
-      {look, kReload});
+      reload);
 }
 
 // ---- ports -------------------------------------------------------------------------------------
@@ -192,16 +183,17 @@ void add_fault(const net::Endpoint& endpoint, const std::string& purpose, const 
     return check.add(diagnosis::kPortInUse, endpoint.text(),
                      "another process listens at " + endpoint.text() + ", which is for " + purpose +
                          ": stop that process, or choose another port" + whose,
-                     {is_local ? "sudo ss -lxp src " + in_shell(endpoint.unix_path)
-                               : "sudo ss -ltnp 'sport = :" + std::to_string(endpoint.port) + "'"});
+                     is_local ? Commands().shell({"sudo", "ss", "-lxp", "src", endpoint.unix_path})
+                              : Commands().shell({"sudo", "ss", "-ltnp",
+                                                  "sport = :" + std::to_string(endpoint.port)}));
   }
-  check.add(
-      diagnosis::kAddressUnavailable, endpoint.text(),
-      "nothing can listen at " + endpoint.text() + ", which is for " + purpose + ": " +
-          fault.message(),
-      {is_local
-           ? "ls -ld " + in_shell(std::filesystem::path(endpoint.unix_path).parent_path().string())
-           : "ip -brief address"});
+  check.add(diagnosis::kAddressUnavailable, endpoint.text(),
+            "nothing can listen at " + endpoint.text() + ", which is for " + purpose + ": " +
+                fault.message(),
+            is_local ? Commands().shell(
+                           {"ls", "-ld",
+                            std::filesystem::path(endpoint.unix_path).parent_path().string()})
+                     : Commands().shell({"ip", "-brief", "address"}));
 }
 
 /// A place where the proxy listens, and what for.
@@ -322,9 +314,11 @@ DoctorCheck check_descriptors(const config::Config& config, const JsonView& prox
       diagnosis::kDescriptorsTooFew, "listen.max_connections",
       std::string(proxy.is_object() ? "the running proxy has" : "a process of this user gets") +
           " file descriptors for " + std::to_string(permitted) + " clients, and " +
-          std::to_string(wanted) + " may connect, which takes " + number,
-      {"ulimit -n " + number,
-       "sudo systemctl edit mongo-idproxy   # [Service] LimitNOFILE=" + number});
+          std::to_string(wanted) + " may connect, which takes " + number +
+          ": in the unit, LimitNOFILE=" + number + " below [Service]",
+      Commands()
+          .shell({"ulimit", "-n", number})
+          .shell({"sudo", "systemctl", "edit", "mongo-idproxy"}));
   return check;
 }
 

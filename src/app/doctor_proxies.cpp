@@ -79,7 +79,7 @@ class ProxyCheck {
     if (is_absolute && !std::filesystem::equivalent(its, file_.name, error)) {
       check_.add(diagnosis::kProxyReadsOtherFile, its,
                  "the running proxy reads " + its + ", not " + file_.name,
-                 {"mongo-idproxy doctor --config " + in_shell(its)});
+                 Commands().shell({"mongo-idproxy", "doctor", "--config", as_path(its)}));
       return;
     }
     const auto changed = changed_at(file_.name);
@@ -88,10 +88,11 @@ class ProxyCheck {
     const bool differs =
         !file_.rules_hash.empty() && configuration["hash"].text() != file_.rules_hash;
     if (!is_newer && !differs) return;
-    check_.add(diagnosis::kConfigNotLoaded, file_.name,
-               is_newer ? "the file has changed since the running proxy read it"
-                        : "the running proxy has other rules than the file: perhaps by variables",
-               {"sudo mongo-idproxy reload --config " + in_shell(file_.name)});
+    check_.add(
+        diagnosis::kConfigNotLoaded, file_.name,
+        is_newer ? "the file has changed since the running proxy read it"
+                 : "the running proxy has other rules than the file: perhaps by variables",
+        Commands().shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(file_.name)}));
   }
 
   void look_at_version() {
@@ -100,15 +101,16 @@ class ProxyCheck {
     check_.add(
         diagnosis::kProxyVersionsDiffer, "the running proxy",
         "the running proxy has version " + its + ", and this program " + std::string(version()),
-        {"sudo systemctl restart mongo-idproxy"});
+        Commands().shell({"sudo", "systemctl", "restart", "mongo-idproxy"}));
   }
 
   void look_at_rule(const JsonView& rule) {
     const std::string ns = rule["ns"].text();
     const std::string field = rule["field"].text();
     const std::string subject = rule_subject(ns, field);
-    const std::string backfill = "mongo-idproxy backfill --ns " + in_shell(ns) + " --field " +
-                                 in_shell(field) + " --dry-run --config " + in_shell(file_.name);
+    auto backfill = with_option({"mongo-idproxy", "backfill"}, "--ns", ns);
+    backfill = with_option(std::move(backfill), "--field", field);
+    backfill.insert(backfill.end(), {"--dry-run", "--config", as_path(file_.name)});
     for (const std::string& name : rule["forwarded"].keys()) {
       const auto reason = reason_named(name);
       // `upserts: forward` asks for it.
@@ -119,13 +121,21 @@ class ProxyCheck {
                  std::to_string(count) + (is_write ? " commands" : " upserts") +
                      " since the start got no value (" + name +
                      "): " + std::string(rewrite::way_out_of(*reason, field)),
-                 {backfill});
+                 Commands().shell(backfill));
     }
     if (!rule["driver_made_ids"].is_true()) return;
     check_.add(diagnosis::kDriverSendsId, subject,
                "a driver sends an _id of its own with every document, so that the rule has nothing "
                "to give: make the driver leave _id out, or set assign: driver",
-               {"mongo-idproxy status --clients --config " + in_shell(file_.name)});
+               own("status", "--clients"));
+  }
+
+  /// A command of this program about the proxy.
+  [[nodiscard]] Commands own(const char* name, const char* option = nullptr) const {
+    std::vector<std::string> words{"mongo-idproxy", name};
+    if (option != nullptr) words.emplace_back(option);
+    words.insert(words.end(), {"--config", as_path(file_.name)});
+    return Commands().shell(std::move(words));
   }
 
   /// The proxy repeats what the other checks have found from here.
@@ -147,8 +157,7 @@ class ProxyCheck {
       if (has_check || is_found(text, others)) continue;
       const bool is_error = each["level"].text() == "error";
       check_.add(is_error ? diagnosis::kProxyError : diagnosis::kProxyWarning, "the running proxy",
-                 text + ": " + each["remedy"].text(),
-                 {"mongo-idproxy status --config " + in_shell(file_.name)});
+                 text + ": " + each["remedy"].text(), own("status"));
     }
   }
 
@@ -159,13 +168,43 @@ class ProxyCheck {
                            return each.diagnosis.level == diagnosis::kError;
                          });
     if (reason.empty() || is_told) return;
-    check_.add(diagnosis::kProxyNotReady, "the running proxy", reason,
-               {"mongo-idproxy wait --config " + in_shell(file_.name)});
+    check_.add(diagnosis::kProxyNotReady, "the running proxy", reason, own("wait"));
   }
 
   const JsonView& status_;
   const ExaminedFile& file_;
   DoctorCheck check_{"proxy"};
+};
+
+/// Commands on the host of one of the proxies, whose name anybody may have written.
+class AtHost {
+ public:
+  explicit AtHost(const std::string& host) : host_(host) {}
+  /// These words in its shell; none if the host has no name that a command can have.
+  AtHost& run(std::vector<std::string> words) {
+    if (is_here()) {
+      commands_.shell(std::move(words));
+    } else if (is_host_name(host_)) {
+      words.insert(words.begin(), {"ssh", "--", host_});
+      commands_.shell(std::move(words));
+    }
+    return *this;
+  }
+  /// Gives it this host's file, if no shell there could take the path for anything else.
+  AtHost& copy(const std::string& file) {
+    const bool is_plain = file.starts_with('/') && in_shell(file) == file;
+    const std::string host = host_.find(':') == std::string::npos ? host_ : "[" + host_ + "]";
+    if (!is_here() && is_host_name(host_) && is_plain) {
+      commands_.shell({"scp", "--", file, host + ":" + file});
+    }
+    return *this;
+  }
+  [[nodiscard]] Commands take() { return std::move(commands_); }
+
+ private:
+  [[nodiscard]] bool is_here() const { return host_ == host_name(); }
+  const std::string& host_;
+  Commands commands_;
 };
 
 /// The first listener of the proxy that `status` is of.
@@ -190,31 +229,27 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
     const bool is_own = !own.empty() && each.host == host && !each.listeners.empty() &&
                         each.listeners.front() == own;
     check.what += (check.what.empty() ? "" : ", ") + name_of_proxy(each);
-    const std::string ssh = each.host == host ? "" : "ssh " + in_shell(each.host) + " ";
     if (each.unseen > kSilentAfter) {
       check.add(diagnosis::kProxySilent, name_of_proxy(each),
                 "the proxy last said " + seconds_text(each.unseen) +
                     " ago that it is there: it has been killed, or cannot write to the id store",
-                {ssh + "systemctl status mongo-idproxy"});
+                AtHost(each.host).run({"systemctl", "status", "mongo-idproxy"}).take());
     }
     if (is_own) continue;
     if (each.rules_hash != file.rules_hash) {
-      std::vector<std::string> commands;
-      if (!ssh.empty()) {
-        commands.push_back("scp " + in_shell(file.name) + " " + in_shell(each.host) + ":" +
-                           in_shell(file.name));
-      }
-      commands.push_back(ssh + "sudo mongo-idproxy reload");
       check.add(
           diagnosis::kProxiesDisagree, name_of_proxy(each),
           "the proxy has other rules than " + file.name + ": one field may get values of two kinds",
-          std::move(commands));
+          AtHost(each.host).copy(file.name).run({"sudo", "mongo-idproxy", "reload"}).take());
     }
     if (each.version != version) {
       check.add(
           diagnosis::kProxyVersionsDiffer, name_of_proxy(each),
           "the proxy has version " + each.version + ", and this program " + std::string(version),
-          {ssh + "mongo-idproxy --version", ssh + "sudo systemctl restart mongo-idproxy"});
+          AtHost(each.host)
+              .run({"mongo-idproxy", "--version"})
+              .run({"sudo", "systemctl", "restart", "mongo-idproxy"})
+              .take());
     }
   }
   if (proxies.empty()) {

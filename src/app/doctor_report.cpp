@@ -8,6 +8,7 @@
 
 #include "app/text_table.hpp"
 #include "idproxy/app/version.hpp"
+#include "idproxy/base/printable.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -55,8 +56,8 @@ std::size_t count(const DoctorReport& report, Diagnosis::Level level) {
   return found;
 }
 
-bool is_for_mongosh(const std::string& command) {
-  return command.starts_with("db.") || command.starts_with("rs.");
+bool is_for_mongosh(const TypedCommand& command) {
+  return command.in == TypedCommand::In::mongosh;
 }
 
 std::string checks_text(const DoctorReport& report, const Terminal& terminal) {
@@ -64,7 +65,7 @@ std::string checks_text(const DoctorReport& report, const Terminal& terminal) {
   for (const DoctorCheck& check : report.checks) {
     const auto worst = worst_of(check);
     const Tone tone = worst ? words_of(*worst).tone : check.skipped ? Tone::faint : Tone::good;
-    table.add({{result_of(check), tone}, {check.name}, {printable(check.what)}});
+    table.add({{result_of(check), tone}, {check.name}, {check.what}});
   }
   return table.text(terminal);
 }
@@ -74,10 +75,10 @@ std::string finding_text(const DoctorFinding& finding, const Terminal& terminal)
   const std::string head =
       std::string(level.one) + ": " + finding.diagnosis.id + ": " + printable(finding.subject);
   std::string text = terminal.coloured(head, level.tone) + '\n';
-  text += terminal.wrapped("  ", printable(finding.text), 2);
+  text += terminal.wrapped("  ", finding.text, 2);
   // Whole, so that they can be copied.
-  for (const std::string& command : finding.commands) {
-    text += (is_for_mongosh(command) ? "  mongosh> " : "  $ ") + printable(command) + '\n';
+  for (const TypedCommand& command : finding.commands.all()) {
+    text += (is_for_mongosh(command) ? "  mongosh> " : "  $ ") + command.line() + '\n';
   }
   return text;
 }
@@ -109,15 +110,16 @@ std::string clean_text(const DoctorReport& report, const Terminal& terminal) {
 
 json::object finding_json(const DoctorFinding& finding, const std::string& check) {
   json::array commands;
-  for (const std::string& each : finding.commands) {
+  for (const TypedCommand& each : finding.commands.all()) {
     commands.push_back(json::object{{"in", is_for_mongosh(each) ? "mongosh" : "shell"},
-                                    {"command", printable(each)}});
+                                    {"command", each.line()},
+                                    {"words", json::array(each.words.begin(), each.words.end())}});
   }
   return json::object{{"id", finding.diagnosis.id},
                       {"level", words_of(finding.diagnosis.level).one},
                       {"check", check},
-                      {"subject", printable(finding.subject)},
-                      {"text", printable(finding.text)},
+                      {"subject", finding.subject},
+                      {"text", finding.text},
                       {"commands", std::move(commands)},
                       {"link", std::string("troubleshooting.md#") + finding.diagnosis.id}};
 }
@@ -143,7 +145,7 @@ json::object doctor_json(const DoctorReport& report) {
   json::array findings;
   for (const DoctorCheck& check : report.checks) {
     checks.push_back(json::object{
-        {"check", check.name}, {"result", result_of(check)}, {"looked_at", printable(check.what)}});
+        {"check", check.name}, {"result", result_of(check)}, {"looked_at", check.what}});
   }
   for (const LevelWords& level : kLevels) {
     for (const DoctorCheck& check : report.checks) {
@@ -155,7 +157,7 @@ json::object doctor_json(const DoctorReport& report) {
     }
   }
   json::object out{{"version", version()},
-                   {"file", printable(report.file)},
+                   {"file", report.file},
                    {"checks", std::move(checks)},
                    {"findings", std::move(findings)}};
   for (const LevelWords& each : kLevels) out[each.several] = count(report, each.level);

@@ -66,13 +66,14 @@ class RulesCheck {
 
   RulesSaid run() {
     rules_.watch->await_first_look(kRulesWithin);
-    const auto reasons = reasons_of(*rules_.set);
+    const auto errors = errors_of(*rules_.set);
     const auto lacks = rules_.watch->lack_index();
     const auto why_down = rules_.watch->why_down();
     for (std::size_t i = 0; i < config_.rules.size() && !why_down; ++i) {
-      if (!reasons[i].empty()) not_ready(config_.rules[i], reasons[i]);
+      const bool is_ready = errors[i].reason.empty();
+      if (!is_ready) not_ready(config_.rules[i], errors[i]);
       if (const auto found = lacks.find(i); found != lacks.end()) {
-        lacks_index(config_.rules[i], found->second, reasons[i].empty());
+        lacks_index(config_.rules[i], found->second, is_ready);
       }
     }
     runs_out();
@@ -89,21 +90,19 @@ class RulesCheck {
   }
 
  private:
-  [[nodiscard]] std::string command(const std::string& name, const std::string& ns,
-                                    const std::string& field) const {
-    return "mongo-idproxy " + name + " --ns " + in_shell(ns) + " --field " + in_shell(field) +
-           " --config " + in_shell(file_);
+  [[nodiscard]] Commands verify(const std::string& ns, const std::string& field) const {
+    auto words = with_option({"mongo-idproxy", "verify"}, "--ns", ns);
+    words = with_option(std::move(words), "--field", field);
+    return Commands().shell(with_option(std::move(words), "--config", as_path(file_)));
   }
 
-  void not_ready(const rewrite::Rule& rule, const std::string& reason) {
-    Advice advice = split_advice(reason);
-    std::vector<std::string> commands;
-    if (!advice.command.empty()) commands.push_back(std::move(advice.command));
-    if (commands.empty()) {
-      commands.push_back("mongo-idproxy check --connect --config " + in_shell(file_));
+  void not_ready(const rewrite::Rule& rule, const ids::Error& error) {
+    Advice advice = error.advice ? *error.advice : Advice{error.reason};
+    if (advice.commands.empty()) {
+      advice.commands.shell({"mongo-idproxy", "check", "--connect", "--config", as_path(file_)});
     }
     check_.add(diagnosis::kRuleNotReady, rule_subject(rule.ns, rule.field),
-               "the rule gives no values: " + advice.text, std::move(commands));
+               "the rule gives no values: " + advice.text, std::move(advice.commands));
   }
 
   void lacks_index(const rewrite::Rule& rule, const id_store::MissingIndex& lacks, bool is_ready) {
@@ -111,13 +110,13 @@ class RulesCheck {
     if (rule.unique_index == UniqueIndex::warn && is_ready) {
       check_.add(diagnosis::kIndexMissing, subject,
                  "no unique index keeps a value from being stored twice" + lacks.why_not,
-                 {lacks.command});
+                 lacks.commands);
     }
     if (has_duplicates(rule, lacks.ns)) {
       check_.add(diagnosis::kDuplicatesStored, subject,
                  "documents have the same value: the unique index cannot be built before that is "
                  "mended",
-                 {command("verify", lacks.ns, rule.field)});
+                 verify(lacks.ns, rule.field));
     }
   }
 
@@ -146,8 +145,7 @@ class RulesCheck {
     for (const RunOut::Warning& each : run_out.current()) {
       const rewrite::Rule& rule = config_.rules[each.rule_index];
       check_.add(diagnosis::kNumbersRunOut, rule_subject(each.ns, rule.field),
-                 each.text() + ": " + std::string(each.way_out()),
-                 {"sudoedit " + in_shell(file_), "sudo mongo-idproxy reload"});
+                 each.text() + ": " + std::string(each.way_out()), edit_and_reload(file_));
     }
   }
 

@@ -13,6 +13,7 @@
 #include "app/progress.hpp"
 #include "app/readiness.hpp"
 #include "idproxy/base/owned.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
 
@@ -69,12 +70,13 @@ std::string reason_in(const std::string& fault) {
   return has_one ? fault.substr(begin + 1, end - begin - 1) : fault;
 }
 
-/// "-CAfile ca.pem " for openssl, if the connection string names one.
-std::string ca_option(const std::string& uri) {
+/// For openssl: the file of authorities, if the connection string names one.
+std::vector<std::string> ca_option(const std::string& uri) {
   const Owned<mongoc_uri_t, mongoc_uri_destroy> parsed(mongoc_uri_new(uri.c_str()));
   const char* file =
       parsed ? mongoc_uri_get_option_as_utf8(parsed.get(), MONGOC_URI_TLSCAFILE, nullptr) : nullptr;
-  return file == nullptr ? "" : "-CAfile " + in_shell(file) + " ";
+  if (file == nullptr) return {};
+  return {"-CAfile", file};
 }
 
 /// Collects the findings about the servers of one configuration.
@@ -107,7 +109,7 @@ class ServersCheck {
         continue;
       }
       const std::string fault = id_store::set_name_fault(each, expected, key);
-      if (!fault.empty()) set_name(each, expected, key, fault);
+      if (!fault.empty()) set_name(key, fault);
       if (is_new) state(each);
     }
     primary(key, all);
@@ -116,40 +118,53 @@ class ServersCheck {
   void unreachable(const ServerHello& server, const std::string& uri) {
     const std::string reason = reason_in(server.fault);
     const auto has = [&](std::string_view part) { return reason.find(part) != std::string::npos; };
-    const std::string host = in_shell(host_of(server.address));
+    const std::string host = host_of(server.address);
+    const bool is_host = is_host_name(host);
+    Commands commands;
     if (has("Failed to resolve")) {
-      return check_.add(diagnosis::kServerNameUnknown, server.address,
-                        "this host knows no address of " + host_of(server.address) +
-                            ": correct the name, or the name service",
-                        {"getent hosts " + host});
+      if (is_host) commands.shell({"getent", "hosts", host});
+      return check_.add(
+          diagnosis::kServerNameUnknown, server.address,
+          "this host knows no address of " + host + ": correct the name, or the name service",
+          std::move(commands));
     }
     if (has("TLS") || has("SSL") || has("certificate")) {
+      // A handshake that succeeds would wait for the keyboard.
+      std::vector<std::string> words{"timeout",  "5",        "openssl",
+                                     "s_client", "-connect", server.address};
+      for (std::string& each : ca_option(uri)) words.push_back(std::move(each));
+      words.insert(words.end(), {"-verify_return_error", "-brief"});
+      if (is_host) commands.shell(std::move(words));
       return check_.add(diagnosis::kServerTlsFails, server.address, "TLS fails: " + reason,
-                        {"openssl s_client -connect " + in_shell(server.address) + " " +
-                         ca_option(uri) + "-verify_return_error -brief </dev/null"});
+                        std::move(commands));
+    }
+    if (is_host) {
+      commands.shell({"nc", "-vz", "-w", "3", host, port_of(server.address)})
+          .shell({"ssh", "--", host, "systemctl", "status", "mongod"});
     }
     const bool is_closed = has("closed") || has("socket error");
     check_.add(diagnosis::kServerUnreachable, server.address,
                "the server does not answer: " + reason +
                    (is_closed ? " (it may require TLS: tls=true; or be no MongoDB server)" : ""),
-               {"nc -vz -w 3 " + host + " " + port_of(server.address),
-                "ssh " + host + " systemctl status mongod"});
+               std::move(commands));
   }
 
-  void set_name(const ServerHello& server, const std::string& expected, const std::string& key,
-                const std::string& fault) {
+  void set_name(const std::string& key, const std::string& fault) {
     if (!reported_sets_.insert(key).second) return;  // all members say the same
-    std::vector<std::string> commands;
-    if (!key.ends_with("_file")) {
-      // A set's name has neither / nor &.
-      const std::string wrong = "replicaSet=" + expected;
-      const std::string edit = server.set_name.empty()
-                                   ? "s/" + wrong + "&\\?//"
-                                   : "s/" + wrong + "/replicaSet=" + server.set_name + "/";
-      commands.push_back("sudo sed -i " + in_shell(edit) + " " + in_shell(file_));
-    }
-    commands.push_back("mongo-idproxy check --connect --config " + in_shell(file_));
-    check_.add(diagnosis::kSetNameDiffers, key, fault, std::move(commands));
+    const bool is_upstream = key == "upstream.uri";
+    const idproxy::Place& place =
+        is_upstream ? config_.written.upstream_uri_place : config_.written.store_uri_place;
+    const std::string line = "line " + std::to_string(place.line) + " of " + file_;
+    Commands commands;
+    commands.shell({"sudoedit", as_path(file_)}).shell(check_connect());
+    check_.add(
+        diagnosis::kSetNameDiffers, key,
+        fault + (key.ends_with("_file") ? ", in the file that " + line + " names" : ", in " + line),
+        std::move(commands));
+  }
+
+  [[nodiscard]] std::vector<std::string> check_connect() const {
+    return {"mongo-idproxy", "check", "--connect", "--config", as_path(file_)};
   }
 
   void state(const ServerHello& server) {
@@ -157,16 +172,18 @@ class ServersCheck {
       check_.add(diagnosis::kServerTooOld, server.address,
                  "the server is " + server_release::name_of(server.wire_version, server.version) +
                      ", and the proxy needs 4.4 or later",
-                 {"db.version()"});
+                 Commands().mongosh("db.version()"));
     }
     if (server.state == "without a set") {
       check_.add(diagnosis::kSetNotInitiated, server.address,
-                 "the server was started for a replica set, and has none yet", {"rs.initiate()"});
+                 "the server was started for a replica set, and has none yet",
+                 Commands().mongosh("rs.initiate()"));
     } else if (server.state == "between states") {
-      check_.add(diagnosis::kMemberNotReady, server.address,
-                 "the member is neither primary nor secondary: it starts up, recovers, or was "
-                 "removed from its set",
-                 {"rs.status().members.map(m => [m.name, m.stateStr, m.infoMessage])"});
+      check_.add(
+          diagnosis::kMemberNotReady, server.address,
+          "the member is neither primary nor secondary: it starts up, recovers, or was "
+          "removed from its set",
+          Commands().mongosh("rs.status().members.map(m => [m.name, m.stateStr, m.infoMessage])"));
     }
   }
 
@@ -182,14 +199,15 @@ class ServersCheck {
                "the replica set of " + key +
                    " has no primary, so that nothing can be written: too few members can see each "
                    "other for an election",
-               {"rs.status().members.map(m => [m.name, m.stateStr, m.lastHeartbeatMessage])"});
+               Commands().mongosh(
+                   "rs.status().members.map(m => [m.name, m.stateStr, m.lastHeartbeatMessage])"));
   }
 
   void store_elsewhere() {
     const std::string fault = store_fault(said_.upstream, said_.store, config_.id_store.uri_key);
     if (fault.empty()) return;
     check_.add(diagnosis::kStoreElsewhere, config_.id_store.uri_key, fault,
-               {"mongo-idproxy check --connect --config " + in_shell(file_)});
+               Commands().shell(check_connect()));
   }
 
   void releases() {
@@ -206,7 +224,7 @@ class ServersCheck {
                "the members have different releases, and what only the newer one can do may come "
                "and go with an election: " +
                    each_one,
-               {"db.version()"});
+               Commands().mongosh("db.version()"));
   }
 
   /// What rules cannot have with the oldest server.
@@ -225,7 +243,7 @@ class ServersCheck {
       check_.add(diagnosis::kServerLacks, server->address,
                  "with " + server_release::name_of(oldest) + " " + std::string(limit) +
                      "; MongoDB 6.0 and later do better. It concerns the rules " + rules.text(),
-                 {"db.version()"});
+                 Commands().mongosh("db.version()"));
     }
   }
 
@@ -244,13 +262,13 @@ class ServersCheck {
       if (config_.net.pins.contains(member)) continue;
       std::string text = member;
       text.append(" is a member of ")
-          .append(set_name)
+          .append(named(set_name))
           .append(
               ", and upstream.uri does not name it: its listener gets a port when a reply names "
               "it, which may be another one after a restart. Name it in upstream.uri or in "
               "listen.members");
       check_.add(diagnosis::kMemberUnlisted, member, std::move(text),
-                 {"rs.conf().members.map(m => m.host)"});
+                 Commands().mongosh("rs.conf().members.map(m => m.host)"));
     }
   }
 
@@ -258,15 +276,19 @@ class ServersCheck {
     if (std::ranges::none_of(config_.rules, needs_majority)) return;
     const auto alone = std::ranges::find(said_.upstream, "standalone", &ServerHello::state);
     if (alone == said_.upstream.end()) return;
-    const bool is_local =
-        host_of(alone->address) == "localhost" || host_of(alone->address).starts_with("127.");
+    const std::string host = host_of(alone->address);
+    const bool is_local = host == "localhost" || host.starts_with("127.");
+    std::vector<std::string> look{"grep", "-A1", "replication:", "/etc/mongod.conf"};
+    if (!is_local) look.insert(look.begin(), {"ssh", "--", host});
+    Commands commands;
+    if (is_local || is_host_name(host)) commands.shell(std::move(look));
+    commands.mongosh("rs.initiate()");
     check_.add(diagnosis::kStandaloneServer, alone->address,
                "counters are written with a majority, which is this server alone: if it loses its "
                "last writes, or a backup is restored, numbers can be given out twice. A replica "
-               "set of one member also allows transactions and retryable writes",
-               {std::string(is_local ? "" : "ssh " + in_shell(host_of(alone->address)) + " ") +
-                    "grep -A1 replication: /etc/mongod.conf   # replSetName: rs0",
-                "rs.initiate()"});
+               "set of one member also allows transactions and retryable writes: its configuration "
+               "has replSetName: rs0 below replication:",
+               std::move(commands));
   }
 
   void clocks() {
@@ -276,13 +298,16 @@ class ServersCheck {
       if (!each.clock_ahead || !told.insert(each.address).second) return;
       const auto skew = *each.clock_ahead;
       if (std::chrono::abs(skew) < (matters ? kLeastSkew : kLargeSkew)) return;
+      Commands commands;
+      commands.shell({"timedatectl", "status"}).shell({"sudo", "timedatectl", "set-ntp", "true"});
+      const std::string host = host_of(each.address);
+      if (is_host_name(host)) commands.shell({"ssh", "--", host, "timedatectl", "status"});
       check_.add(diagnosis::kClockSkew, each.address,
                  "its clock is " + seconds_text(std::chrono::abs(skew)) +
                      (skew.count() > 0 ? " ahead of" : " behind") + " this host's: " +
                      (matters ? "values with a time in them, and periods, do not fit the data"
                               : "logs and certificates' dates do not fit"),
-                 {"timedatectl status", "sudo timedatectl set-ntp true",
-                  "ssh " + in_shell(host_of(each.address)) + " timedatectl status"});
+                 std::move(commands));
     };
     std::ranges::for_each(said_.upstream, look_at);
     std::ranges::for_each(said_.store, look_at);

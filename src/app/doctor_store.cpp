@@ -11,6 +11,7 @@
 #include "app/counter_text.hpp"
 #include "app/process.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
@@ -30,6 +31,8 @@ using id_store::mongo::Reply;
 // A rule with scopes can have any number of counters.
 constexpr std::size_t kMostCounters = 500;
 constexpr std::chrono::seconds kCountersWithin = 5s;
+
+const std::string kAdmin = id_store::in_mongosh("admin");
 
 /// The user, as the server sees it.
 struct User {
@@ -147,11 +150,13 @@ class StoreCheck {
   void login_refused(const Reply& reply) {
     const auto& login = client_.login();
     const std::string user = login.user.empty() ? "the certificate" : "user " + login.user;
-    std::vector<std::string> commands;
+    Commands commands;
     if (!login.user.empty()) {
-      const std::string db = "db.getSiblingDB(" + in_quotes(login.source) + ").";
-      commands = {db + "getUser(" + in_quotes(login.user) + ")",
-                  db + "changeUserPassword(" + in_quotes(login.user) + ", passwordPrompt())"};
+      const std::string db = id_store::in_mongosh(login.source);
+      const std::string name = in_quotes(login.user);
+      commands.mongosh(db + ".getUser(" + name + ")", {login.source, login.user})
+          .mongosh(db + ".changeUserPassword(" + name + ", passwordPrompt())",
+                   {login.source, login.user});
     }
     said_.user.add(diagnosis::kLoginRefused, login.uri_key,
                    "the servers refuse " + user + " of " + login.uri_key + ": " + reply.message +
@@ -173,11 +178,13 @@ class StoreCheck {
         diagnosis::kLoginMissing, uri_key,
         "the servers require a login, and " + uri_key +
             " names no user: make one, and name it in id_store.uri_file or id_store.uri",
-        {"db.getSiblingDB(\"admin\").createRole({role: " + role + ", roles: [{role: \"readWrite\"" +
-             ", db: " + in_quotes(config_.id_store.db) + "}], privileges: " + all_privileges() +
-             "})",
-         "db.getSiblingDB(\"admin\").createUser({user: " + role +
-             ", pwd: passwordPrompt(), roles: [" + role + "]})"});
+        Commands()
+            .mongosh(kAdmin + ".createRole({role: " + role + ", roles: [{role: \"readWrite\"" +
+                         ", db: " + in_quotes(config_.id_store.db) +
+                         "}], privileges: " + all_privileges() + "})",
+                     {config_.id_store.db})
+            .mongosh(kAdmin + ".createUser({user: " + role + ", pwd: passwordPrompt(), roles: [" +
+                     role + "]})"));
     return false;
   }
 
@@ -224,28 +231,33 @@ class StoreCheck {
     id_store::mongo::Login login = client_.login();
     login.user = user.name;  // of a certificate only the server knows it
     login.source = user.source;
-    const Advice advice = split_advice(id_store::advice::needs_read_write(login, need.db).reason);
-    said_.user.add(diagnosis::kRoleMissing, user.name + "@" + user.source, advice.text,
-                   {advice.command});
+    const ids::CounterReply needs = id_store::advice::needs_read_write(login, need.db);
+    said_.user.add(diagnosis::kRoleMissing, user.name + "@" + user.source,
+                   needs.advice ? needs.advice->text : needs.reason,
+                   needs.advice ? needs.advice->commands : Commands());
   }
 
   void privileges_missing(const User& user, const std::string& db,
                           const std::vector<std::string>& actions) {
     const std::string privileges = privileges_text({{db, actions}});
-    const std::string admin = "db.getSiblingDB(\"admin\").";
-    std::vector<std::string> commands;
+    Commands commands;
+    const auto to_role = [&](const std::string& role) {
+      commands.mongosh(
+          kAdmin + ".grantPrivilegesToRole(" + in_quotes(role) + ", " + privileges + ")", {role});
+    };
     if (!user.own_roles.empty()) {
-      commands = {admin + "grantPrivilegesToRole(" + in_quotes(user.own_roles.front()) + ", " +
-                  privileges + ")"};
+      to_role(user.own_roles.front());
     } else if (std::exchange(makes_role_, true)) {
-      commands = {admin + "grantPrivilegesToRole(" + in_quotes(user.name) + ", " + privileges +
-                  ")"};
+      to_role(user.name);
     } else {
       const std::string role = in_quotes(user.name);
-      commands = {
-          admin + "createRole({role: " + role + ", roles: [], privileges: " + privileges + "})",
-          "db.getSiblingDB(" + in_quotes(user.source) + ").grantRolesToUser(" + role +
-              ", [{role: " + role + ", db: \"admin\"}])"};
+      commands
+          .mongosh(kAdmin + ".createRole({role: " + role +
+                       ", roles: [], privileges: " + privileges + "})",
+                   {user.name})
+          .mongosh(id_store::in_mongosh(user.source) + ".grantRolesToUser(" + role +
+                       ", [{role: " + role + ", db: \"admin\"}])",
+                   {user.source, user.name});
     }
     said_.user.add(diagnosis::kRoleMissing, user.name + "@" + user.source,
                    "the id store's user may not " + plain_list(actions) + " in " +
@@ -271,8 +283,9 @@ class StoreCheck {
     said_.user.add(diagnosis::kFcvBehind, "featureCompatibilityVersion",
                    "the primary is MongoDB " + version + ", and keeps to what " + is +
                        " can do: an upgrade has not been finished",
-                   {"db.adminCommand({setFeatureCompatibilityVersion: " + in_quotes(may) +
-                    (asks ? ", confirm: true})" : "})")});
+                   Commands().mongosh("db.adminCommand({setFeatureCompatibilityVersion: " +
+                                          in_quotes(may) + (asks ? ", confirm: true})" : "})"),
+                                      {may}));
   }
 
   const config::Config& config_;
@@ -285,26 +298,30 @@ class StoreCheck {
 void judge(const CounterView& view, const std::string& file, DoctorCheck& check) {
   if (!view.counter.exists()) return;
   const SyncTarget target = sync_target(view);
-  const std::string name = in_shell(view.name);
-  const std::string end = name + " --config " + in_shell(file);
+  const auto counters = [&](const char* act) {
+    std::vector<std::string> words{"mongo-idproxy", "counters", act};
+    if (!view.name.starts_with('-')) words.push_back(view.name);
+    words.insert(words.end(), {"--config", as_path(file)});
+    if (view.name.starts_with('-')) words.insert(words.end(), {"--", view.name});
+    return Commands().shell(std::move(words));
+  };
   if (target.next) {
     return check.add(diagnosis::kCounterBehind, view.name,
                      "the counter's next number is " + std::to_string(*view.counter.next) +
                          ", and " + std::to_string(*view.stored.most) +
                          " is stored already: it was set back, or others write numbers",
-                     {"mongo-idproxy counters sync " + end});
+                     counters("sync"));
   }
   const bool is_behind = view.counter.next && view.stored.most && !target.refusal.empty() &&
                          view.counter.value.is_number() && view.stored.unknown.empty();
   if (is_behind) {
-    return check.add(diagnosis::kCounterBehind, view.name, target.refusal,
-                     {"mongo-idproxy counters get " + end});
+    return check.add(diagnosis::kCounterBehind, view.name, target.refusal, counters("get"));
   }
   if (view.counter.value.is_number() && view.counter.left == 0) {
     check.add(diagnosis::kNumbersRunOut, view.name,
               "no number is left up to max, " + std::to_string(view.counter.spec.max) +
                   ": raise max, then reload",
-              {"sudoedit " + in_shell(file), "sudo mongo-idproxy reload"});
+              edit_and_reload(file));
   }
 }
 

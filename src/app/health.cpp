@@ -8,6 +8,7 @@
 
 #include "app/readiness.hpp"
 #include "app/watchdog.hpp"
+#include "idproxy/base/printable.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -28,7 +29,7 @@ std::string line_of(const net::ServerStatistics::Listener& listener) {
   } else {
     line += (listener.up ? ", but " : ": ") + listener.fault + "; ";
   }
-  return line + count_of(listener.connections, "client") + "\n";
+  return line + count_of(listener.connections, "client");
 }
 
 /// True if the first insert into the rule's own collection reads all of it.
@@ -55,28 +56,26 @@ std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
                      ", " + rule.strategy_name + "): ";
   const std::size_t not_ready = snapshot.not_ready_of(rule_index);
   const std::string reason = snapshot.reason_of(rule_index);
-  if (!reason.empty()) return line + "not ready: " + reason + "\n";
+  if (!reason.empty()) return line + "not ready: " + reason;
   if (not_ready == 0 && reads_all(snapshot, rule_index)) {
     return line +
            "ready; the first insert reads the whole collection, unless an index begins with " +
-           rule.field + " by then\n";
+           rule.field + " by then";
   }
-  if (not_ready == 0) return line + "ready" + run_out_in(snapshot, rule_index) + "\n";
+  if (not_ready == 0) return line + "ready" + run_out_in(snapshot, rule_index);
   return line + "gives no values in " + count_of(not_ready, "collection") +
-         "; why: db.adminCommand({idproxy: \"status\"})" + run_out_in(snapshot, rule_index) + "\n";
+         "; why: db.adminCommand({idproxy: \"status\"})" + run_out_in(snapshot, rule_index);
 }
 
 /// Below the line of the rule; empty: the servers limit it in nothing.
-std::string limits_line(const Snapshot& snapshot, std::size_t rule_index) {
-  const std::string note =
-      note_on_limits(snapshot.rules->rules()[rule_index], oldest_of(snapshot.net.listeners));
-  return note.empty() ? "" : "  " + note + "\n";
+std::string limits_note(const Snapshot& snapshot, std::size_t rule_index) {
+  return note_on_limits(snapshot.rules->rules()[rule_index], oldest_of(snapshot.net.listeners));
 }
 
 std::string line_of(const id_store::StoreStatistics& store) {
-  if (store.up) return "id store: answers\n";
+  if (store.up) return "id store: answers";
   const std::string& why = store.down_reason;
-  return "id store: " + (why.empty() ? "does not answer" : why) + "\n";
+  return "id store: " + (why.empty() ? "does not answer" : why);
 }
 
 }  // namespace
@@ -103,10 +102,13 @@ admin::HttpResponse readyz(Phase phase, const std::optional<Snapshot>& snapshot)
   admin::HttpResponse response{.status = phase == Phase::serving ? 200U : 503U,
                                .body = std::string(name_of(phase)) + "\n"};
   if (!snapshot) return response;
-  for (const auto& listener : snapshot->net.listeners) response.body += line_of(listener);
-  for (std::size_t i = 0; i < snapshot->rules->rules().size(); ++i)
-    response.body += line_of(*snapshot, i) + limits_line(*snapshot, i);
-  response.body += line_of(snapshot->store);
+  const auto add = [&](const std::string& line) { response.body += printable(line) + '\n'; };
+  for (const auto& listener : snapshot->net.listeners) add(line_of(listener));
+  for (std::size_t i = 0; i < snapshot->rules->rules().size(); ++i) {
+    add(line_of(*snapshot, i));
+    if (const std::string limits = limits_note(*snapshot, i); !limits.empty()) add("  " + limits);
+  }
+  add(line_of(snapshot->store));
   return response;
 }
 
@@ -123,7 +125,7 @@ std::string status_line(Phase phase, const std::optional<Snapshot>& snapshot) {
   }
   line += "; " + count_of(net.connections_open, "client");
   if (!snapshot->run_out.empty()) line += "; numbers run out: see /readyz";
-  return snapshot->last_reload_failed ? line + "; the last reload failed" : line;
+  return printable(snapshot->last_reload_failed ? line + "; the last reload failed" : line);
 }
 
 }  // namespace idproxy::app

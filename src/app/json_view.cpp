@@ -1,6 +1,9 @@
 #include "app/json_view.hpp"
 
+#include <boost/json/serialize.hpp>
 #include <cmath>
+
+#include "idproxy/base/printable.hpp"
 
 namespace idproxy::app {
 
@@ -46,6 +49,10 @@ bool JsonView::is_true() const {
 
 bool JsonView::is_false() const {
   return value_ != nullptr && value_->is_bool() && !value_->get_bool();
+}
+
+std::string json_line(const boost::json::value& value) {
+  return printable(boost::json::serialize(value), kWhole) + '\n';
 }
 
 }  // namespace idproxy::app

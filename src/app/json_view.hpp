@@ -37,4 +37,7 @@ class JsonView {
   const boost::json::value* value_ = nullptr;  // null: nothing is known
 };
 
+/// The value as a line of JSON, with its newline, that is printable() and means the same.
+[[nodiscard]] std::string json_line(const boost::json::value& value);
+
 }  // namespace idproxy::app

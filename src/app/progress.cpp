@@ -12,6 +12,7 @@
 
 #include "app/terminal.hpp"
 #include "idproxy/app/command_line.hpp"
+#include "idproxy/base/printable.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -166,9 +167,9 @@ void ProgressDisplay::waits(const std::string& reason) {
   if (reason == waits_for_) return;
   waits_for_ = reason;
   if (columns_ > 0) {
-    draw("waiting: " + reason);
+    draw("waiting: " + printable(reason));
   } else {
-    std::cerr << "waiting: " << reason << '\n' << std::flush;
+    std::cerr << "waiting: " << printable(reason) << '\n' << std::flush;
   }
 }
 

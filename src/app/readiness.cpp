@@ -7,9 +7,9 @@
 namespace idproxy::app {
 namespace {
 
-std::string reason_of(const ids::Readiness& readiness) {
-  if (readiness.kind == ids::Readiness::Kind::not_ready) return readiness.error.reason;
-  return "a view or a time-series collection: no rule applies to it";
+ids::Error error_of(const ids::Readiness& readiness) {
+  if (readiness.kind == ids::Readiness::Kind::not_ready) return readiness.error;
+  return {ids::Errc::exhausted, "a view or a time-series collection: no rule applies to it"};
 }
 
 constexpr std::string_view kReplaced =
@@ -32,21 +32,27 @@ std::string RuleList::text() const {
   return text_ + " and " + std::to_string(count_ - kMostListed) + " more";
 }
 
-std::vector<std::string> reasons_of(const rewrite::RuleSet& rules) {
-  std::vector<std::string> reasons(rules.rules().size());
-  if (rules.store() == nullptr) return reasons;
+std::vector<ids::Error> errors_of(const rewrite::RuleSet& rules) {
+  std::vector<ids::Error> errors(rules.rules().size());
+  if (rules.store() == nullptr) return errors;
   for (const ids::NotReady& each : rules.store()->not_ready(1)) {
     const std::string& ns = rules.rules()[each.rule_index].ns;
-    if (each.ns == ns && !has_wildcards(ns)) reasons[each.rule_index] = reason_of(each.readiness);
+    if (each.ns == ns && !has_wildcards(ns)) errors[each.rule_index] = error_of(each.readiness);
   }
+  return errors;
+}
+
+std::vector<std::string> reasons_of(const rewrite::RuleSet& rules) {
+  std::vector<std::string> reasons;
+  for (ids::Error& each : errors_of(rules)) reasons.push_back(std::move(each.reason));
   return reasons;
 }
 
-std::string note_on_index(const rewrite::Rule& rule, const std::string& command) {
+std::string note_on_index(const rewrite::Rule& rule, const Commands& commands) {
   if (rule.unique_index == ids::UniqueIndex::offer) {
     return "the proxy makes the unique index when it starts";
   }
-  return "no unique index keeps a value from being stored twice: " + command;
+  return Advice{"no unique index keeps a value from being stored twice", ": ", commands}.whole();
 }
 
 RuleLists lists_of(const std::vector<rewrite::Rule>& rules,

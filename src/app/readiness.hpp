@@ -18,10 +18,12 @@ namespace idproxy::app {
 /// that are ready, and for those with wildcards, whose collections are checked with their first
 /// insert. The texts name no collections except those in the configuration.
 [[nodiscard]] std::vector<std::string> reasons_of(const rewrite::RuleSet& rules);
+/// The same with the advice; `reason` is empty for rules that are ready.
+[[nodiscard]] std::vector<ids::Error> errors_of(const rewrite::RuleSet& rules);
 
 /// Returns the note for a rule that is ready although no unique index guards its field
-/// (Watch::lack_index()), with the `command` that makes one.
-[[nodiscard]] std::string note_on_index(const rewrite::Rule& rule, const std::string& command);
+/// (Watch::lack_index()), with the `commands` that make one.
+[[nodiscard]] std::string note_on_index(const rewrite::Rule& rule, const Commands& commands);
 
 /// Rules for the log: "0 (shop.orders, number), 2 (shop.bills, _id) and 7 more".
 class RuleList {

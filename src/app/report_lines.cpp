@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/progress.hpp"
+#include "idproxy/base/printable.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -17,7 +18,11 @@ void ReportLines::add(std::string_view label, std::uint64_t count, const std::st
   text_ += "  " + std::string(label);
   text_.append(kLabel - std::min(kLabel, label.size()), ' ');
   text_.append(kNumber - std::min(kNumber, number.size()), ' ');
-  text_ += number + (note.empty() ? "" : "  " + note) + '\n';
+  text_ += number + (note.empty() ? "" : "  " + printable(note)) + '\n';
+}
+
+void ReportLines::add_text(std::string_view text) {
+  text_ += printable(text) + '\n';
 }
 
 }  // namespace idproxy::app

@@ -6,14 +6,14 @@
 
 namespace idproxy::app {
 
-/// The lines of a report: "  given                      1,998  1001 to 2998"
+/// The lines of a report, of any texts: "  given                      1,998  1001 to 2998"
 class ReportLines {
  public:
   void add(std::string_view label, std::uint64_t count, const std::string& note = {});
   void add_unless_none(std::string_view label, std::uint64_t count, const std::string& note = {}) {
     if (count > 0) add(label, count, note);
   }
-  void add_text(const std::string& text) { text_ += text + '\n'; }
+  void add_text(std::string_view text);
   [[nodiscard]] std::string take() { return std::move(text_); }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "app/figures.hpp"
 #include "app/text_table.hpp"
+#include "idproxy/base/printable.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "app/figures.hpp"
 #include "app/json_view.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::app {
@@ -697,8 +698,7 @@ class Page {
 
 std::string escaped(std::string_view text) {
   std::string out;
-  out.reserve(text.size());
-  for (const char c : text) {
+  for (const char c : printable(text)) {
     switch (c) {
       case '&':
         out += "&amp;";
@@ -716,8 +716,7 @@ std::string escaped(std::string_view text) {
         out += "&#39;";
         break;
       default:
-        // HTML has no form for other control characters.
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? ' ' : c;
+        out += c;
     }
   }
   return out;

@@ -11,6 +11,7 @@
 #include "app/figures.hpp"
 #include "app/status_lists.hpp"
 #include "app/text_table.hpp"
+#include "idproxy/base/printable.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cwchar>
 
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/utf8.hpp"
 
 namespace idproxy::app {
@@ -16,7 +17,6 @@ namespace {
 
 constexpr std::size_t kUsualWidth = 80;
 constexpr std::size_t kUsualHeight = 24;
-constexpr std::string_view kUnprintable = "\xef\xbf\xbd";  // U+FFFD
 constexpr std::string_view kEllipsis = "…";
 
 /// wcwidth() answers for the characters of the thread's locale: makes that one with all of Unicode.
@@ -36,20 +36,11 @@ class UnicodeLocale {
   locale_t before_ = nullptr;
 };
 
-/// In columns; -1: it must not be printed. Call it while there is a UnicodeLocale.
-int width_of(char32_t c) {
-  const bool is_control = c < 0x20 || (c >= 0x7f && c < 0xa0);
-  // Marks, embeddings, overrides and isolates of bidirectional text (UAX 9), and separators of
-  // lines.
-  const bool turns = (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0x200e ||
-                     c == 0x200f || c == 0x61c || c == 0x2028 || c == 0x2029;
-  if (is_control || turns) return -1;
-  // A character that the locale does not know is likely a new one, which the terminal may know.
-  return std::max(::wcwidth(static_cast<wchar_t>(c)), c == kReplacementCharacter ? 1 : 0);
-}
-
+/// Of a printable() text. Call it while there is a UnicodeLocale. A character that the locale does
+/// not know is likely a new one, which the terminal may know.
 std::size_t columns_of(char32_t c) {
-  return static_cast<std::size_t>(std::max(width_of(c), 0));
+  const int width = ::wcwidth(static_cast<wchar_t>(c));
+  return static_cast<std::size_t>(std::max(width, c == kReplacementCharacter ? 1 : 0));
 }
 
 bool has_colours() {
@@ -98,6 +89,8 @@ std::string Terminal::heading(std::string_view text) const {
 
 std::string Terminal::wrapped(std::string_view first, std::string_view text, std::size_t indent,
                               Tone tone) const {
+  const std::string whole = printable(text);
+  text = whole;
   std::string result;
   std::string line(first);
   std::size_t used = display_width(line);
@@ -120,18 +113,6 @@ std::string Terminal::wrapped(std::string_view first, std::string_view text, std
     is_empty = false;
   }
   end_line();
-  return result;
-}
-
-std::string printable(std::string_view text) {
-  const UnicodeLocale locale;
-  std::string result;
-  while (!text.empty()) {
-    const Utf8Character next = first_character(text);
-    const bool is_bad = next.code_point == kReplacementCharacter || width_of(next.code_point) < 0;
-    result += is_bad ? kUnprintable : text.substr(0, next.size);
-    text.remove_prefix(next.size);
-  }
   return result;
 }
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "idproxy/base/printable.hpp"
+
 /// Text for people: how wide it is, and in which colour.
 namespace idproxy::app {
 
@@ -24,15 +26,11 @@ struct Terminal {
   [[nodiscard]] std::string coloured(std::string_view text, Tone tone) const;
   /// A line of its own.
   [[nodiscard]] std::string heading(std::string_view text) const;
-  /// The text, which may have long words, in lines that are not wider than the terminal. Each line
-  /// ends with a newline, and begins with `indent` blanks, the first one with `first`.
+  /// printable(text), which may have long words, in lines that are not wider than the terminal.
+  /// Each line ends with a newline, and begins with `indent` blanks, the first one with `first`.
   [[nodiscard]] std::string wrapped(std::string_view first, std::string_view text,
                                     std::size_t indent, Tone tone = Tone::plain) const;
 };
-
-/// A text that comes from elsewhere, fit for a terminal: control characters, those that change the
-/// direction of writing, and bytes that are no UTF-8 are replaced by U+FFFD.
-[[nodiscard]] std::string printable(std::string_view text);
 
 /// How many columns a printable() text takes up, by wcwidth(3).
 [[nodiscard]] std::size_t display_width(std::string_view text);

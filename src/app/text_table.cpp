@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "idproxy/base/printable.hpp"
+
 namespace idproxy::app {
 namespace {
 
@@ -38,7 +40,7 @@ void TextTable::add(std::vector<TableCell> cells) {
 }
 
 void TextTable::add_note(const std::string& text, Tone tone) {
-  rows_.push_back({{}, printable(text), tone});
+  rows_.push_back({{}, text, tone});
 }
 
 std::vector<std::size_t> TextTable::widths(const Terminal& terminal) const {

@@ -10,7 +10,7 @@
 #include "app/process.hpp"
 #include "app/readiness.hpp"
 #include "idproxy/base/glob.hpp"
-#include "idproxy/base/words.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 #include "idproxy/ids/rule_source.hpp"

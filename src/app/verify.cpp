@@ -71,7 +71,7 @@ class VerifyRule {
     if (lacks == lack_index.end()) return {};
     const bool is_offered = rule().unique_index == ids::UniqueIndex::offer;
     return is_offered ? "none yet: the proxy makes it when it starts"
-                      : "none: " + lacks->second.command;
+                      : Advice{"none", ": ", lacks->second.commands}.whole();
   }
 
   /// False: the process must end without destroying this object.
@@ -123,7 +123,7 @@ class VerifyQuestions final : public VerifyAnswers {
   }
 
   std::string remedy(const VerifiedSequence& sequence, std::int64_t next) override {
-    return id_store::set_counter_command(place_of(sequence), next, about_.counter->step);
+    return id_store::set_counter_command(place_of(sequence), next, about_.counter->step).text();
   }
 
   std::vector<std::int64_t> stored(const VerifiedSequence& sequence,

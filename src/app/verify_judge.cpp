@@ -8,6 +8,7 @@
 #include "app/process.hpp"
 #include "app/terminal.hpp"
 #include "app/value_text.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/rewrite/document_fields.hpp"

@@ -7,8 +7,8 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 
+#include "app/json_view.hpp"
 #include "app/progress.hpp"
 #include "app/report_lines.hpp"
 
@@ -189,7 +189,7 @@ std::string verify_json(const VerifyRun& run, const VerifyFindings& findings) {
   report["end"] = utc_text(end_of(run));
   report["seconds"] = std::chrono::duration<double>(run.took).count();
   report["documents_per_second"] = rate_of(run, findings);
-  return json::serialize(report) + "\n";
+  return json_line(report);
 }
 
 }  // namespace idproxy::app

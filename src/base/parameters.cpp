@@ -301,8 +301,8 @@ bool Parameters::is_none(std::string_view key) const {
   return node == nullptr || node->kind == TreeNode::Kind::null;
 }
 
-void Parameters::error(std::string_view key, std::string_view reason) {
-  findings_.error(place_of(key), message(key, reason));
+void Parameters::error(std::string_view key, std::string_view reason, const std::string& file) {
+  findings_.error(place_of(key), message(key, reason), file);
 }
 
 void Parameters::warning(std::string_view key, std::string_view reason) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "idproxy/base/printable.hpp"
+
 namespace idproxy {
 namespace {
 
@@ -73,19 +75,7 @@ std::string ascii_lower(std::string_view text) {
 std::string shown(std::string_view text, std::size_t limit) {
   std::string result = without_credentials(text);
   cut(result, limit);
-  for (char& c : result) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return result;
-}
-
-std::string in_quotes(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
+  return printable(result);
 }
 
 std::string percent_encoded(std::string_view text) {
@@ -102,6 +92,13 @@ std::string percent_encoded(std::string_view text) {
     }
   }
   return result;
+}
+
+std::string remedy_for_set(std::string_view found) {
+  if (found.empty()) return "remove that";
+  // Nobody gives a set a longer name.
+  if (found.size() > 160) return "name another server";
+  return "write replicaSet=" + percent_encoded(found);
 }
 
 std::string listed(std::span<const std::string_view> words, std::string_view last) {

@@ -222,11 +222,13 @@ id_store::Options read_id_store(const Servers& servers, std::chrono::sys_seconds
   options.uri = servers.uri;
   Parameters& upstream = file.section("upstream");
   note_password("uri", upstream, written);
+  written.upstream_uri_place = upstream.place_of("uri");
   if (const auto own = read_store_uri(servers, now, store, written)) {
     options.uri = own->text;
     if (own->key == "uri") note_password("uri", store, written);
     written.store_uri = own->text;
     written.store_uri_key = "id_store." + std::string(own->key);
+    written.store_uri_place = store.place_of(own->key);
     options.uri_key = written.store_uri_key;
     if (servers.has_user) {
       upstream.warning("uri",

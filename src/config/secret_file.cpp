@@ -31,7 +31,7 @@ std::string without_line_ends(std::string content) {
 
 void report(const std::string& path, std::string_view key, const std::string& fault,
             Parameters& reader) {
-  reader.error(key, "cannot use " + shown_path(path, key, reader) + ": " + fault);
+  reader.error(key, "cannot use " + shown_path(path, key, reader) + ": " + fault, path);
 }
 
 }  // namespace

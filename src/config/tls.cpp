@@ -85,8 +85,8 @@ const std::string& path_of(Fault::File file, const Options& options) {
 
 void report(const Fault& fault, const net::tls::ServerOptions& options, Parameters& tls) {
   const char* key = names_of(fault.file).key;
-  tls.error(key, "cannot use " + shown_path(path_of(fault.file, options), key, tls) + ": " +
-                     fault.reason);
+  const std::string& path = path_of(fault.file, options);
+  tls.error(key, "cannot use " + shown_path(path, key, tls) + ": " + fault.reason, path);
 }
 
 /// Does not show a path that contains '@': it may be the end of a password that was not
@@ -95,7 +95,8 @@ void report(const Fault& fault, const std::string& path, std::string_view key, P
   const bool may_be_secret = path.empty() || path.find('@') != std::string::npos;
   const std::string file = may_be_secret ? "the file" : "'" + shown(path) + "'";
   reader.error(key,
-               "cannot use " + file + " of " + names_of(fault.file).option + ": " + fault.reason);
+               "cannot use " + file + " of " + names_of(fault.file).option + ": " + fault.reason,
+               may_be_secret ? "" : path);
 }
 
 /// Also keeps OpenSSL from opening a pipe, which would block it.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::config {

@@ -1,5 +1,6 @@
 #include "id_store/counter_commands.hpp"
 
+#include "idproxy/base/printable.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/namespaces.hpp"
 
@@ -10,11 +11,6 @@ using mongo::Document;
 using mongo::Reply;
 
 namespace {
-
-std::string quoted(const std::string& text) {
-  const std::string json = mongo::json_of(Document().add("a", text).bytes());  // { "a" : "…" }
-  return json.substr(8, json.size() - 10);
-}
 
 void add_key(Document& to, std::string_view field, const ids::CounterPlace& place) {
   if (place.has_document_key()) {
@@ -71,31 +67,27 @@ Document new_range(const ids::CounterPlace& place, const ids::RangeState& range)
       .add("NOTES", "mongo-idproxy: the next number of this range, and the last one");
 }
 
-namespace {
-
-std::string collection_by_hand(const ids::CounterPlace& place) {
-  return "db.getSiblingDB(" + quoted(place.db) + ").getCollection(" + quoted(place.collection) +
-         ")";
+Commands index_by_hand(const ids::CounterPlace& place) {
+  const std::string key = in_quotes(place.name_field) + ": 1, " + in_quotes(place.scope_field);
+  return Commands().mongosh(in_mongosh(Namespace{place.db, place.collection}) + ".createIndex({" +
+                                key + ": 1}, {unique: true})",
+                            {place.db, place.collection, place.name_field, place.scope_field});
 }
 
-}  // namespace
-
-std::string index_by_hand(const ids::CounterPlace& place) {
-  const Document key = Document().add(place.name_field, 1).add(place.scope_field, 1);
-  return collection_by_hand(place) + ".createIndex(" + mongo::json_of(key.bytes()) +
-         ", {unique: true})";
-}
-
-std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value) {
+Commands set_by_hand(const ids::CounterPlace& place, std::int64_t value) {
   const std::string number = "NumberLong(\"" + std::to_string(value) + "\")";
-  return collection_by_hand(place) + ".updateOne(" + mongo::json_of(identity_of(place).bytes()) +
-         ", {$set: {" + quoted(place.value_field) + ": " + number + "}}, {upsert: true})";
+  return Commands().mongosh(in_mongosh(Namespace{place.db, place.collection}) + ".updateOne(" +
+                                mongo::json_of(identity_of(place).bytes()) + ", {$set: {" +
+                                in_quotes(place.value_field) + ": " + number +
+                                "}}, {upsert: true})",
+                            {place.db, place.collection, place.value_field});
 }
 
-std::string grant(const std::string& user, const std::string& source, const std::string& role,
-                  const std::string& db) {
-  return "db.getSiblingDB(" + quoted(source) + ").grantRolesToUser(" + quoted(user) +
-         ", [{role: " + quoted(role) + ", db: " + quoted(db) + "}])";
+Commands grant(const std::string& user, const std::string& source, const std::string& role,
+               const std::string& db) {
+  return Commands().mongosh(in_mongosh(source) + ".grantRolesToUser(" + in_quotes(user) +
+                                ", [{role: " + in_quotes(role) + ", db: " + in_quotes(db) + "}])",
+                            {source, user, role, db});
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "idproxy/base/typed_command.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/range_spec.hpp"
@@ -21,7 +22,7 @@ namespace idproxy::id_store {
 [[nodiscard]] std::optional<mongo::Document> make_index_of(const ids::CounterPlace& place);
 
 /// The mongosh command that makes it.
-[[nodiscard]] std::string index_by_hand(const ids::CounterPlace& place);
+[[nodiscard]] Commands index_by_hand(const ids::CounterPlace& place);
 
 /// {$set: {V: value}}
 [[nodiscard]] mongo::Document set_value(const std::string& field, std::int64_t value);
@@ -44,11 +45,11 @@ namespace idproxy::id_store {
 [[nodiscard]] std::optional<Bytes> value_of(const mongo::Reply& reply);
 
 /// The mongosh command that sets the counter to `value`.
-[[nodiscard]] std::string set_by_hand(const ids::CounterPlace& place, std::int64_t value);
+[[nodiscard]] Commands set_by_hand(const ids::CounterPlace& place, std::int64_t value);
 
 /// The mongosh command that gives a user of the database `source` the `role` of `db`.
-[[nodiscard]] std::string grant(const std::string& user, const std::string& source,
-                                const std::string& role, const std::string& db);
+[[nodiscard]] Commands grant(const std::string& user, const std::string& source,
+                             const std::string& role, const std::string& db);
 
 /// The document to insert for a missing counter. Its _id is derived from key and filter, so that
 /// two proxies cannot create it twice, and two counters cannot share it.

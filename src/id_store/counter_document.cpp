@@ -379,11 +379,11 @@ void CounterEvents::created(std::int64_t first, std::string_view warning) const 
              {{"counter", counter_}, {"first", first}, {"warning", warning}});
 }
 
-void CounterEvents::index_refused(const std::string& reason, const std::string& command) const {
+void CounterEvents::index_refused(const std::string& reason, const Commands& by_hand) const {
   log::event(Level::warning, "counter_index_missing",
              "the counters have no unique index, and the proxy cannot make it: another program may "
              "create a counter a second time",
-             {{"counter", counter_}, {"reason", reason}, {"command", command}});
+             {{"counter", counter_}, {"reason", reason}, {"command", by_hand.text()}});
 }
 
 void CounterEvents::healed(std::int64_t first, std::string_view how) const {

@@ -33,7 +33,7 @@ class CounterEvents {
   /// `warning` says what is unusual; empty: nothing.
   void created(std::int64_t first, std::string_view warning) const;
   /// The counters' unique index is missing and cannot be made.
-  void index_refused(const std::string& reason, const std::string& command) const;
+  void index_refused(const std::string& reason, const Commands& by_hand) const;
   void healed(std::int64_t first, std::string_view how) const;
   void went_backwards() const;
   /// Others have stored numbers of this process; it held `skipped` more of those.

@@ -17,8 +17,7 @@ mongo::Reply read_counter(mongo::Client& client, const ids::CounterPlace& place,
   });
 }
 
-std::string set_counter_command(const ids::CounterPlace& place, std::int64_t next,
-                                std::int64_t step) {
+Commands set_counter_command(const ids::CounterPlace& place, std::int64_t next, std::int64_t step) {
   const bool is_next = place.value_is == ids::CounterPlace::ValueIs::next;
   return set_by_hand(place, is_next ? next : next - step);
 }

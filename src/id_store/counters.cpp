@@ -161,7 +161,8 @@ std::vector<NotReady> Counters::not_ready() const {
 
 std::optional<Obstacle> Counters::why_not_ready(const Counter& counter) const {
   ids::CounterStatistics cache = counter.cache->statistics();
-  if (cache.exhausted) return Obstacle{{ids::Errc::exhausted, std::move(cache.reason)}};
+  if (cache.exhausted)
+    return Obstacle{{ids::Errc::exhausted, std::move(cache.reason), std::move(cache.advice)}};
   if (cache.held > 0) {
     // Inserts still get these, but whoever can mend it learns it before they do not.
     if (!counter.obstacle || !counter.obstacle->by_server) return std::nullopt;
@@ -350,7 +351,7 @@ void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::Cou
     if (counter.obstacle && counter.obstacle->error.reason != reply.reason) {
       counter.cache->ask_again();
     }
-    counter.obstacle = Obstacle{{code, reply.reason}, is_pending, reply.by_server};
+    counter.obstacle = Obstacle{{code, reply.reason, reply.advice}, is_pending, reply.by_server};
     counter.refused_job = job;
     counter.refused_job.held.clear();  // it goes on with them
     const bool in_force = counter.announced && counter.watch == newest_watch_;

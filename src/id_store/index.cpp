@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/server_release.hpp"
-#include "idproxy/base/words.hpp"
 #include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store {
@@ -287,8 +287,9 @@ std::string free_name(std::span<const Index> indexes, const UniqueField& field, 
   return name;
 }
 
-std::string create_index_command(const Namespace& ns, const UniqueField& field,
-                                 const IndexOffer& offer) {
+Commands create_index_command(const Namespace& ns, const UniqueField& field,
+                              const IndexOffer& offer) {
+  if (!std::ranges::all_of(field.repeats.scope, is_name)) return {};
   std::string key;
   for (const std::string& each : field.repeats.scope) key += in_quotes(each) + ": 1, ";
   key += in_quotes(field.name) + (offer.descending ? ": -1" : ": 1");
@@ -302,8 +303,8 @@ std::string create_index_command(const Namespace& ns, const UniqueField& field,
     options += ", partialFilterExpression: {" + in_quotes(field.name) + ": {" + condition + "}}";
   }
   if (!offer.name.empty()) options += ", name: " + in_quotes(offer.name);
-  return "db.getSiblingDB(" + in_quotes(ns.db) + ").getCollection(" + in_quotes(ns.collection) +
-         ").createIndex({" + key + "}, {" + options + "})";
+  return Commands().mongosh(in_mongosh(ns) + ".createIndex({" + key + "}, {" + options + "})",
+                            {ns.db, ns.collection, field.name});
 }
 
 Reply list_indexes(mongo::Client& client, const Namespace& ns, std::vector<Index>& indexes) {
@@ -321,7 +322,7 @@ IndexOffer offer_index(mongo::Client& client, const Namespace& ns, const UniqueF
   return {form, free_name(indexes, field, descending), descending};
 }
 
-std::string advise_index(mongo::Client& client, const Namespace& ns, const UniqueField& field) {
+Commands advise_index(mongo::Client& client, const Namespace& ns, const UniqueField& field) {
   std::vector<Index> indexes;
   (void)list_indexes(client, ns, indexes);  // without it, the name may be in use
   return create_index_command(ns, field, offer_index(client, ns, field, indexes));

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/base/typed_command.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/namespaces.hpp"
@@ -120,10 +121,10 @@ struct IndexOffer {
 [[nodiscard]] std::string free_name(std::span<const Index> indexes, const UniqueField& field,
                                     bool descending = false);
 
-/// The command that makes the index, as a person types it in mongosh. With Repeats::and_more, a
-/// field is left for that person to fill in.
-[[nodiscard]] std::string create_index_command(const Namespace& ns, const UniqueField& field,
-                                               const IndexOffer& offer);
+/// The command that makes the index, for mongosh; none if a name in it is no is_name(). With
+/// Repeats::and_more, a field is left for a person to fill in.
+[[nodiscard]] Commands create_index_command(const Namespace& ns, const UniqueField& field,
+                                            const IndexOffer& offer);
 
 /// Appends the collection's indexes to `indexes`.
 [[nodiscard]] mongo::Reply list_indexes(mongo::Client& client, const Namespace& ns,
@@ -135,9 +136,9 @@ struct IndexOffer {
 [[nodiscard]] IndexOffer offer_index(mongo::Client& client, const Namespace& ns,
                                      const UniqueField& field, std::span<const Index> indexes);
 
-/// The same as a command to type, for messages. Lists the indexes itself.
-[[nodiscard]] std::string advise_index(mongo::Client& client, const Namespace& ns,
-                                       const UniqueField& field);
+/// The command that makes it. Lists the indexes itself.
+[[nodiscard]] Commands advise_index(mongo::Client& client, const Namespace& ns,
+                                    const UniqueField& field);
 
 /// Makes the index that offer_index() finds, unless there is one that guards the field, perhaps
 /// made by another proxy meanwhile.

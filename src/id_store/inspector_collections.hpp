@@ -101,10 +101,11 @@ inline constexpr const char* kCannotCheck =
 struct Verdict {
   enum class Kind { unchecked, ready, failed };
   Kind kind = Kind::unchecked;
-  std::string reason{};  ///< why it is not ready
+  std::string reason{};                    ///< why it is not ready
+  std::shared_ptr<const Advice> advice{};  ///< as of ids::Error
   [[nodiscard]] bool is_ready() const { return kind == Kind::ready; }
   [[nodiscard]] ids::Error error() const {
-    return {kind == Kind::failed ? ids::Errc::exhausted : ids::Errc::unavailable, reason};
+    return {kind == Kind::failed ? ids::Errc::exhausted : ids::Errc::unavailable, reason, advice};
   }
   [[nodiscard]] ids::Readiness readiness() const {
     if (is_ready()) return {};
@@ -309,7 +310,7 @@ class Collections {
   [[nodiscard]] bool is_left_alone(const Namespace& ns) const;
   [[nodiscard]] bool is_changing(const Collection& collection) const;
   [[nodiscard]] static bool is_awaited(const Collection& collection);
-  [[nodiscard]] std::string command_for(const Collection& collection, const Guard& guard) const;
+  [[nodiscard]] Commands command_for(const Collection& collection, const Guard& guard) const;
 
   std::optional<CatalogRequest> next_look(Time now);
   std::optional<CatalogRequest> next_look_at(Collection& collection, Time now);

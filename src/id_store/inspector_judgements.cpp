@@ -4,6 +4,7 @@
 
 #include "id_store/inspector_collections.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/printable.hpp"
 
 // How Collections evaluates responses and clients' changes, and what it tells the guards that
 // writes ask.
@@ -44,7 +45,7 @@ std::string fault_of(const Index& index, const UniqueField& field) {
 std::string why_not(const std::vector<Index>& indexes, const UniqueField& field) {
   for (const Index& index : indexes) {
     if (!seems_to_guard(index, field) || guards(index, field)) continue;
-    return " (" + index.name + " does not do: " + fault_of(index, field) + ")";
+    return " (" + named(index.name) + " does not do: " + fault_of(index, field) + ")";
   }
   return {};
 }
@@ -264,7 +265,7 @@ void Collections::learn_which(Collection& collection, const CatalogRequest& requ
   if (names.emplace(collection.ns.collection, *response.is_left_alone).second) ++version_;
 }
 
-std::string Collections::command_for(const Collection& collection, const Guard& guard) const {
+Commands Collections::command_for(const Collection& collection, const Guard& guard) const {
   return create_index_command(collection.ns, unique_field(rules_[guard.rule]), guard.offer);
 }
 
@@ -318,9 +319,10 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
   }
   guard.lacks = true;
   guard.why_not = why_not(response.indexes, field);
-  set(collection, guard,
-      {Verdict::Kind::failed, "no unique index guards the field" + guard.why_not +
-                                  "; make it with " + command_for(collection, guard)});
+  const auto advice =
+      std::make_shared<const Advice>(Advice{"no unique index guards the field" + guard.why_not,
+                                            "; make it with ", command_for(collection, guard)});
+  set(collection, guard, {Verdict::Kind::failed, advice->whole(), advice});
 }
 
 /// The index of an empty collection is made at once: the log has it only if it takes long.
@@ -355,7 +357,7 @@ void Collections::judge_warned(Collection& collection, Guard& guard,
                          "no unique index keeps a value from being stored twice" + guard.why_not,
                          {{"ns", collection.ns.text()},
                           {"field", field.name},
-                          {"command", command_for(collection, guard)}}});
+                          {"command", command_for(collection, guard).text()}}});
 }
 
 void Collections::learn_made(Collection& collection, Guard& guard, const CatalogResponse& response,

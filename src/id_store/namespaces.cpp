@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/printable.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -27,6 +28,14 @@ mongo::Reply list_collections(mongo::Client& client, const std::string& db, cons
 Namespace split_namespace(std::string_view ns) {
   const std::size_t dot = std::min(ns.find('.'), ns.size());
   return {std::string(ns.substr(0, dot)), std::string(ns.substr(std::min(dot + 1, ns.size())))};
+}
+
+std::string in_mongosh(std::string_view db) {
+  return "db.getSiblingDB(" + in_quotes(db) + ")";
+}
+
+std::string in_mongosh(const Namespace& ns) {
+  return in_mongosh(ns.db) + ".getCollection(" + in_quotes(ns.collection) + ")";
 }
 
 mongo::Reply list_databases(mongo::Client& client, std::vector<std::string>& names) {

@@ -230,9 +230,9 @@ Outcome<void> FieldNumbers::find_readable_places() {
 }
 
 ids::CounterReply FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
-  return exhausted("the values of " + text_of(place) + " cannot be read without an index" +
-                   std::string(why) + ": " +
-                   advise_index(client_, place.ns, unique_field(*place.field)));
+  return exhausted(Advice{
+      "the values of " + text_of(place) + " cannot be read without an index" + std::string(why),
+      ": ", advise_index(client_, place.ns, unique_field(*place.field))});
 }
 
 std::chrono::milliseconds FieldNumbers::limit_of(const FieldPlace& place) const {

@@ -372,14 +372,16 @@ ReservationCollection::Failure ReservationCollection::make_unique_index(
       client.write(spec_.db, make_index_command(spec_.collection, spec_.name, true));
   if (reply.ok()) return std::nullopt;
   if (reply.kind != Reply::Kind::refused) return error_of(client, reply);
-  const std::string command = create_index_command({spec_.db, spec_.collection}, field,
-                                                   {IndexForm::plain, free_name(indexes, field)});
   const std::string why = reply.code == mongo::kDuplicateKey
                               ? "several reservations have the same value"
                               : "the server answers with " + error_text(reply);
-  return Error{Errc::exhausted, "no unique index guards the collection of reservations, " +
-                                    spec_.ns() + ", and the proxy cannot make it (" + why +
-                                    "); make it with " + command};
+  const auto advice = std::make_shared<const Advice>(
+      Advice{"no unique index guards the collection of reservations, " + spec_.ns() +
+                 ", and the proxy cannot make it (" + why + ")",
+             "; make it with ",
+             create_index_command({spec_.db, spec_.collection}, field,
+                                  {IndexForm::plain, free_name(indexes, field)})});
+  return Error{Errc::exhausted, advice->whole(), advice};
 }
 
 namespace {

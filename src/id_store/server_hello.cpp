@@ -6,6 +6,7 @@
 
 #include "id_store/library.hpp"
 #include "idproxy/base/owned.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
@@ -188,12 +189,10 @@ std::string replica_set_of(const std::string& uri) {
 std::string set_name_fault(const ServerHello& server, const std::string& expected,
                            const std::string& uri_key) {
   if (!server.fault.empty() || expected.empty() || server.set_name == expected) return {};
-  if (server.set_name.empty()) {
-    return server.address + " is a member of no replica set, but " + uri_key +
-           " has replicaSet=" + expected + ": remove that";
-  }
-  return server.address + " is a member of the replica set " + server.set_name + ", but " +
-         uri_key + " has replicaSet=" + expected + ": write replicaSet=" + server.set_name;
+  const std::string set =
+      server.set_name.empty() ? "no replica set" : "the replica set " + named(server.set_name);
+  return server.address + " is a member of " + set + ", but " + uri_key +
+         " has replicaSet=" + expected + ": " + remedy_for_set(server.set_name);
 }
 
 bool may_be_of_one_deployment(const ServerHello& a, const ServerHello& b) {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "id_store/counter_commands.hpp"
-#include "idproxy/base/utf8.hpp"
+#include "idproxy/base/printable.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -74,25 +74,12 @@ std::string_view safe_part(std::int32_t code, std::string_view text) {
 }  // namespace
 
 std::string server_text(std::int32_t code, std::string_view message) {
-  std::string_view rest = safe_part(code, message);
-  bool is_cut = rest.size() < message.size();
-  std::string text;
-  while (!rest.empty()) {
-    const Utf8Character character = first_character(rest);
-    is_cut = is_cut || text.size() + character.size > kLongestText;
-    if (text.size() + character.size > kLongestText) break;
-    const bool is_control = character.code_point < 0x20 || character.code_point == 0x7f;
-    const bool is_none = character.code_point == kReplacementCharacter;
-    if (is_control || is_none) {
-      text += is_control ? ' ' : '?';
-    } else {
-      text += rest.substr(0, character.size);
-    }
-    rest.remove_prefix(character.size);
-  }
-  while (text.ends_with(' ')) text.pop_back();
-  if (!is_cut) return text;
-  return text.empty() ? text : text + ' ' + std::string(kCut);
+  std::string_view safe = safe_part(code, message);
+  const bool is_cut = safe.size() < message.size();
+  while (safe.ends_with(' ')) safe.remove_suffix(1);
+  std::string text = printable(safe, kLongestText);
+  if (is_cut && !text.empty() && !text.ends_with(kCut)) text.append(" ").append(kCut);
+  return text;
 }
 
 std::string error_text(const mongo::Reply& reply) {

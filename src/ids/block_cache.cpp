@@ -347,7 +347,7 @@ BlockOutcome BlockCache::use(CounterReply& reply, Time now, After& after) {
   } else if (reply.kind == Kind::not_healed) {
     answers_again();
     if (job_.lost) {
-      exhaust(std::move(reply.reason), now, after);
+      exhaust(std::move(reply.reason), std::move(reply.advice), now, after);
     } else {  // inserts replace duplicates document by document
       heal_not_before_ = now + kNoHealFor;
       heal_ = Heal::none;
@@ -356,7 +356,7 @@ BlockOutcome BlockCache::use(CounterReply& reply, Time now, After& after) {
   } else if (reply.kind == Kind::exhausted) {
     answers_again();
     // With the changed rule it may have numbers: ask again.
-    if (!changed_) exhaust(std::move(reply.reason), now, after);
+    if (!changed_) exhaust(std::move(reply.reason), std::move(reply.advice), now, after);
   } else if (reply.kind == Kind::pending) {  // requests go on waiting
     answers_again();
     store_ = Store::prepares;
@@ -394,7 +394,8 @@ BlockOutcome BlockCache::allocated(Range range, Time now, After& after) {
     valid_from_ = range.first;
   }
   add(range);
-  if (steps_.count(*end_, spec_.max) == 0) exhaust(handed_out_up_to(spec_.max), now, after);
+  if (steps_.count(*end_, spec_.max) == 0)
+    exhaust(handed_out_up_to(spec_.max), nullptr, now, after);
   return BlockOutcome::used;
 }
 
@@ -405,7 +406,7 @@ BlockOutcome BlockCache::went_back(Time now, After& after) {
     set_aside();
   } else {
     exhaust("the counter has gone back behind numbers that were handed out, and heal.mode is off",
-            now, after);
+            nullptr, now, after);
   }
   return BlockOutcome::went_back;
 }
@@ -437,10 +438,12 @@ BlockOutcome BlockCache::confirmed(CounterReply& reply, Time now, After& after) 
   return behind ? went_back(now, after) : BlockOutcome::used;
 }
 
-void BlockCache::exhaust(std::string reason, Time now, After& after) {
+void BlockCache::exhaust(std::string reason, std::shared_ptr<const Advice> advice, Time now,
+                         After& after) {
   store_ = Store::exhausted;
   exhausted_until_ = now + kExhaustedFor;
   reason_ = std::move(reason);
+  advice_ = std::move(advice);
   refused_ = refused_ || waiting_.needed() > free_.count();
   refuse_all({Errc::exhausted, reason_}, after);
 }
@@ -588,7 +591,8 @@ CounterStatistics BlockCache::statistics() const {
                            .waiting = waiting_.size(),
                            .exhausted = exhausted,
                            .at_max = exhausted && reason_ == handed_out_up_to(spec_.max),
-                           .reason = exhausted ? reason_ : std::string()};
+                           .reason = exhausted ? reason_ : std::string(),
+                           .advice = exhausted ? advice_ : nullptr};
   if (!result.next && beyond > 0) result.next = static_cast<std::int64_t>(*end_);
   // There are 2^64 int64 numbers, one more than fits.
   constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/observability/log.hpp"
 #include "net/connection_pair.hpp"
@@ -28,9 +29,8 @@ std::string name_of(const Endpoint& server) {
 
 std::string fault_of_set(const std::string& found, const std::string& expected) {
   return "it is a member of " +
-         (found.empty() ? std::string("no replica set") : "the replica set " + found) +
-         ", but upstream.uri has replicaSet=" + expected + ": " +
-         (found.empty() ? "remove that" : "write replicaSet=" + found);
+         (found.empty() ? std::string("no replica set") : "the replica set " + named(found)) +
+         ", but upstream.uri has replicaSet=" + expected + ": " + remedy_for_set(found);
 }
 
 }  // namespace

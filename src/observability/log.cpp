@@ -10,7 +10,6 @@
 #include <array>
 #include <cstdlib>
 #include <deque>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/base/utf8.hpp"
+#include "idproxy/base/printable.hpp"
 #include "observability/line_writer.hpp"
 
 namespace idproxy::log {
@@ -147,39 +146,9 @@ struct State {
 };
 State state;
 
-/// False for characters that end a line, control a terminal, are invisible, or change the direction
-/// of the following text.
-bool is_shown(char32_t c) {
-  constexpr std::array<std::pair<char32_t, char32_t>, 6> kHidden{{{0, 0x1f},
-                                                                  {0x7f, 0x9f},
-                                                                  {0x200b, 0x200f},
-                                                                  {0x2028, 0x202e},
-                                                                  {0x2060, 0x206f},
-                                                                  {0xfeff, 0xfeff}}};
-  return std::ranges::none_of(
-      kHidden, [&](const auto& range) { return c >= range.first && c <= range.second; });
-}
-
-/// Appends text that a peer may have chosen: escapes characters that must not be shown, and makes
-/// it valid UTF-8. Puts a backslash before the characters in `escaped`.
-void append_shown(std::string& out, std::string_view text, std::string_view escaped) {
-  while (!text.empty()) {
-    const auto [code_point, size] = first_character(text);
-    if (!is_shown(code_point)) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<std::uint32_t>(code_point));
-    } else if (code_point == kReplacementCharacter) {
-      out += "\xef\xbf\xbd";
-    } else {
-      if (escaped.find(text[0]) != std::string_view::npos) out += '\\';
-      out += text.substr(0, size);
-    }
-    text.remove_prefix(size);
-  }
-}
-
 void append_json(std::string& out, std::string_view text) {
   out += '"';
-  append_shown(out, text, "\"\\");
+  append_printable(out, text, "\"\\");
   out += '"';
 }
 
@@ -213,7 +182,7 @@ std::string text_payload(std::string_view message, std::span<const Field> fields
   constexpr std::string_view kBare =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:_-/[]*";
   std::string line;
-  append_shown(line, message, {});
+  append_printable(line, message, {});
   const char* separator = "  ";
   for (const Field& field : fields) {
     line.append(separator).append(field.name) += '=';
@@ -227,15 +196,20 @@ spdlog::level::level_enum spdlog_level(Level level) {
   return kLevels[static_cast<std::size_t>(level)];
 }
 
+/// As much of a text as is ever shown.
+std::string kept(std::string_view text) {
+  return std::string(text.substr(0, kMostShown));
+}
+
 /// For last_lines(). Call it under the lock.
 void keep(Level level, std::string_view name, std::string_view message,
           std::span<const Field> fields) {
-  Line line{std::chrono::system_clock::now(), level, name, std::string(message), {}};
+  Line line{std::chrono::system_clock::now(), level, name, kept(message), {}};
   for (const Field& field : fields) {
     const auto* number = std::get_if<std::int64_t>(&field.value);
     line.fields.emplace_back(field.name, number != nullptr
                                              ? std::to_string(*number)
-                                             : std::get<std::string_view>(field.value));
+                                             : kept(std::get<std::string_view>(field.value)));
   }
   state.last.push_back(std::move(line));
   if (state.last.size() > kLastLines) state.last.pop_front();

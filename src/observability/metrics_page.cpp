@@ -9,6 +9,8 @@
 #include <limits>
 #include <sstream>
 
+#include "idproxy/base/printable.hpp"
+
 namespace idproxy::metrics {
 namespace {
 
@@ -38,7 +40,7 @@ std::string page_of(const std::vector<Family>& families) {
     shown.push_back({.name = family.name, .help = family.help, .type = type, .metric = {}});
     for (const auto& [labels, value, values] : family.series) {
       prometheus::ClientMetric& metric = shown.back().metric.emplace_back();
-      for (const auto& [label, text] : labels) metric.label.push_back({label, text});
+      for (const auto& [label, text] : labels) metric.label.push_back({label, printable(text)});
       metric.counter.value = value;  // one of them is what the type says
       metric.gauge.value = value;
       if (family.type == Type::histogram) metric.histogram = histogram_of(values);

@@ -21,7 +21,7 @@ from support import wire
 from support.certificates import Authority
 from support.counters import key_of, set_counter
 from support.doctor import (
-    LEVELS, ROOT, Doctor, counter_rule, doctor, free_server, in_shell, no_proxies, ns, quiet, uuid_rule)
+    LEVELS, ROOT, Doctor, counter_rule, doctor, free_server, in_shell, line_of, no_proxies, ns, quiet, uuid_rule)
 from support.guarded import Guarded
 from support.middleman import Connection, Direction, Middleman
 from support.mongod import Mongod
@@ -91,7 +91,7 @@ class TestTheFile:
         line = line_of(doctor.path, "digits")
         place = next(each["subject"] for each in found.document["findings"] if "digits" in each["text"])
         assert place.startswith(f"{doctor.path}:{line}:")
-        found.one("config-error", "error", place, f"sudoedit {doctor.path}   # line {line}")
+        found.one("config-error", "error", place, f"sudoedit {doctor.path}")
         assert [each["check"] for each in found.document["checks"]] == ["configuration"]
 
     def test_with_warnings(self, replica_set, doctor):
@@ -126,8 +126,11 @@ class TestTheFile:
         assert "password-in-file" not in found.ids and PASSWORD not in found.text
 
 
-def line_of(path: pathlib.Path, word: str) -> int:
-    return next(i for i, text in enumerate(path.read_text().splitlines(), 1) if word in text)
+def edit(doctor: Doctor, before: str, after: str) -> None:
+    """As its user does in the editor."""
+    text = doctor.path.read_text()
+    assert before in text
+    doctor.path.write_text(text.replace(before, after))
 
 
 class TestCertificates:
@@ -189,7 +192,8 @@ class TestThisHost:
     def test_descriptors(self, replica_set, doctor, ns):
         doctor.write(quiet(replica_set, [uuid_rule(ns)], listen={"port": 0, "max_connections": 5000}))
         found = doctor.examine(within=["prlimit", "--nofile=2000:2000"])
-        found.one("descriptors-too-few", "warning", "listen.max_connections", "ulimit -n 10", "LimitNOFILE=10")
+        each = found.one("descriptors-too-few", "warning", "listen.max_connections", "ulimit -n 10", "systemctl edit")
+        assert "LimitNOFILE=10" in each["text"]
         assert "descriptors-too-few" not in doctor.examine(within=["prlimit", "--nofile=11000:11000"]).ids
 
 
@@ -244,19 +248,22 @@ class TestServers:
     def test_another_set(self, replica_set, doctor, ns):
         doctor.write({**quiet(replica_set, [uuid_rule(ns)]), "upstream": {
             "uri": f"mongodb://{replica_set.address}/?replicaSet=wrong"}})
-        finding = doctor.examine().one(
-            "set-name-differs", "error", "upstream.uri",
-            f"sed -i s/replicaSet=wrong/replicaSet=rs0/ {doctor.path}")
-        in_shell(finding["commands"][0]["command"])
+        finding = doctor.examine().one("set-name-differs", "error", "upstream.uri", f"sudoedit {doctor.path}")
+        line = line_of(doctor.path, "wrong")
+        assert finding["text"].endswith(f"write replicaSet=rs0, in line {line} of {doctor.path}")
+        edit(doctor, "replicaSet=wrong", "replicaSet=rs0")
+        in_shell(finding["commands"][1]["command"])
         assert doctor.examine().code == 0
 
     def test_no_set_where_one_is_named(self, standalone, doctor, coll):
         standalone.client[coll].x.create_index("code", unique=True)
         doctor.write({**quiet(standalone, [uuid_rule(f"{coll}.x")]), "upstream": {
             "uri": f"mongodb://{standalone.address}/?appName=x&replicaSet=wrong&w=1"}})
-        finding = doctor.examine().one("set-name-differs", "error", "upstream.uri", "sed -i")
-        in_shell(finding["commands"][0]["command"])
-        assert f"{standalone.address}/?appName=x&w=1" in doctor.path.read_text()
+        finding = doctor.examine().one("set-name-differs", "error", "upstream.uri", f"sudoedit {doctor.path}")
+        line = line_of(doctor.path, "wrong")
+        assert f"has replicaSet=wrong: remove that, in line {line} of {doctor.path}" in finding["text"]
+        edit(doctor, "&replicaSet=wrong", "")
+        in_shell(finding["commands"][1]["command"])
         assert "set-name-differs" not in doctor.examine().ids
 
     def test_a_store_in_another_place(self, standalone, replica_set, doctor, ns):

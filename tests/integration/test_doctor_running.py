@@ -138,10 +138,10 @@ class TestTheOtherProxies:
         found = doctor.examine()
         for host in ("app1", "app2"):
             found.one("proxies-disagree", "warning", f"{host} (10.0.0.1:27117)",
-                      f"scp {doctor.path} {host}:{doctor.path}", f"ssh {host} sudo mongo-idproxy reload")
+                      f"scp -- {doctor.path} {host}:{doctor.path}", f"ssh -- {host} sudo mongo-idproxy reload")
         found.one("proxy-versions-differ", "warning", "app2 (10.0.0.1:27117)",
-                  "ssh app2 mongo-idproxy --version")
-        found.one("proxy-silent", "note", "app2 (10.0.0.1:27117)", "ssh app2 systemctl status")
+                  "ssh -- app2 mongo-idproxy --version")
+        found.one("proxy-silent", "note", "app2 (10.0.0.1:27117)", "ssh -- app2 systemctl status")
         assert sum(each["id"] == "proxy-silent" for each in found.document["findings"]) == 1
 
     def test_agree(self, replica_set, doctor, ns, start_proxy):

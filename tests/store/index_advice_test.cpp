@@ -21,14 +21,14 @@ class IndexAdviceTest : public testing::Test {
   }
   /// The end of the command, behind the key.
   std::string advice(ValueType type = ValueType::number) {
-    const std::string command = advise_index(client, orders(), {"n", type});
+    const std::string command = advise_index(client, orders(), {"n", type}).text();
     return command.substr(command.find("}, ") + 3);
   }
   /// Where an index has the same key: another name, or before 5.0 a descending key, which has a
   /// name of its own.
   std::string beside_another() {
     const bool takes_equal_keys = client.wire_version() >= server_release::k5_0;
-    const std::string command = advise_index(client, orders(), {"n", ValueType::number});
+    const std::string command = advise_index(client, orders(), {"n", ValueType::number}).text();
     EXPECT_NE(command.find(takes_equal_keys ? R"({"n": 1})" : R"({"n": -1})"), std::string::npos);
     return takes_equal_keys ? R"({unique: true, sparse: true, name: "n_unique"}))"
                             : "{unique: true, sparse: true})";

@@ -76,6 +76,10 @@ class Doctor:
         return Examination(done.returncode, done.stdout, document)
 
 
+def line_of(path: pathlib.Path, word: str) -> int:
+    return next(i for i, text in enumerate(path.read_text().splitlines(), 1) if word in text)
+
+
 def in_shell(command: str) -> None:
     """Types it: as who the test is, and with the program that is tested."""
     folder = pathlib.Path(binary()).parent

@@ -19,7 +19,8 @@ struct Finding {
   enum class Severity { warning, error };
   Severity severity;
   Place place;
-  std::string message;  ///< "rules[2].digits: must be 1 to 18 with output int64, is 19"
+  std::string message;       ///< "rules[2].digits: must be 1 to 18 with output int64, is 19"
+  std::string other_file{};  ///< one that the configuration names, if that is what is wrong
 
   /// As a compiler writes it: "FILE:LINE:COLUMN: error: MESSAGE".
   [[nodiscard]] std::string text(const std::string& file) const {
@@ -33,9 +34,9 @@ struct Finding {
 /// configuration names.
 class Findings {
  public:
-  void error(Place place, std::string message) {
+  void error(Place place, std::string message, std::string file = {}) {
     ++errors_;
-    add({Finding::Severity::error, place, std::move(message)});
+    add({Finding::Severity::error, place, std::move(message), std::move(file)});
   }
   void warning(Place place, std::string message) {
     add({Finding::Severity::warning, place, std::move(message)});

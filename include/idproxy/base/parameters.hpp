@@ -143,9 +143,12 @@ class Parameters {
   [[nodiscard]] bool has_any_keys() const { return has_any_keys_; }
   /// The key's value; null if it is absent.
   [[nodiscard]] const TreeNode* find(std::string_view key) const;
+  /// Where the key is, or its mapping if it is absent.
+  [[nodiscard]] Place place_of(std::string_view key) const;
 
   /// Records an error or a warning at the key's place, or at the mapping's if the key is absent.
-  void error(std::string_view key, std::string_view reason);
+  /// `file`: as Finding::other_file.
+  void error(std::string_view key, std::string_view reason, const std::string& file = {});
   void warning(std::string_view key, std::string_view reason);
   /// As Findings::note_file().
   void note_file(const std::string& path, std::string state) {
@@ -178,7 +181,6 @@ class Parameters {
   /// Shows ${NAME} instead of a value that came from a variable, since that may be secret.
   [[nodiscard]] std::string message(std::string_view key, std::string_view reason) const;
   [[nodiscard]] std::string name_of(std::string_view key) const;
-  [[nodiscard]] Place place_of(std::string_view key) const;
   Parameters& add_child(const TreeNode* node, std::string path, Place place);
   void report_unknown(const TreeNode& child);
   void add_member(const TreeNode& member, const std::string& path, std::vector<Member>& members);

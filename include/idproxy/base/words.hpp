@@ -13,14 +13,15 @@ namespace idproxy {
 [[nodiscard]] std::string ascii_lower(std::string_view text);
 
 /// Text from the file as a message shows it: without the user, password and options of a connection
-/// string, without control characters, truncated to `limit` bytes.
+/// string, truncated to `limit` bytes, and printable().
 [[nodiscard]] std::string shown(std::string_view text, std::size_t limit = 80);
-
-/// In double quotes, with a backslash before quotes and backslashes, as mongosh writes a string.
-[[nodiscard]] std::string in_quotes(std::string_view text);
 
 /// `text` as a part of a URI, with %XX for all but letters, digits and -._~ (RFC 3986 2.3).
 [[nodiscard]] std::string percent_encoded(std::string_view text);
+
+/// What to do about a connection string with another replicaSet than `found`, the name that a
+/// server says; empty: the server is in none. Behind a colon.
+[[nodiscard]] std::string remedy_for_set(std::string_view found);
 
 /// "a, b or c".
 [[nodiscard]] std::string listed(std::span<const std::string_view> words,

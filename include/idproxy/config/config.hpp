@@ -24,6 +24,8 @@ struct Written {
   std::string upstream_uri;              ///< as in the file, not its resolved seed list
   std::optional<std::string> store_uri;  ///< the id store's own connection string, if any
   std::string store_uri_key;             ///< its key: id_store.uri or id_store.uri_file
+  Place upstream_uri_place{};            ///< of the keys
+  Place store_uri_place{};
   std::shared_ptr<const net::tls::Context> store_tls;  ///< of store_uri; null: plain, or none
   std::vector<std::string> password_keys;              ///< the keys whose values contain a password
   bool threads_auto = true;

@@ -15,7 +15,7 @@ namespace idproxy::id_store {
                                         StoredValue& value);
 
 /// The mongosh command that sets the counter so that `next` is handed out next.
-[[nodiscard]] std::string set_counter_command(const ids::CounterPlace& place, std::int64_t next,
-                                              std::int64_t step);
+[[nodiscard]] Commands set_counter_command(const ids::CounterPlace& place, std::int64_t next,
+                                           std::int64_t step);
 
 }  // namespace idproxy::id_store

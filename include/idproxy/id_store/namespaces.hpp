@@ -25,6 +25,10 @@ inline constexpr const char* kFloors = "gaplessFloors";
 /// "db.collection", split at the first dot.
 [[nodiscard]] Namespace split_namespace(std::string_view ns);
 
+/// As mongosh names them: db.getSiblingDB("shop"), and with .getCollection("orders") behind.
+[[nodiscard]] std::string in_mongosh(std::string_view db);
+[[nodiscard]] std::string in_mongosh(const Namespace& ns);
+
 /// Appends the names of the databases that the user may see.
 [[nodiscard]] mongo::Reply list_databases(mongo::Client& client, std::vector<std::string>& names);
 

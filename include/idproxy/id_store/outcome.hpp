@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/system/result.hpp>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,11 @@ using Outcome = boost::system::result<T, ids::CounterReply>;
 
 [[nodiscard]] inline ids::CounterReply exhausted(std::string reason) {
   return {ids::CounterReply::Kind::exhausted, {}, std::move(reason)};
+}
+[[nodiscard]] inline ids::CounterReply exhausted(Advice advice) {
+  ids::CounterReply reply = exhausted(advice.whole());
+  reply.advice = std::make_shared<const Advice>(std::move(advice));
+  return reply;
 }
 [[nodiscard]] inline ids::CounterReply failed(std::string reason) {
   return {ids::CounterReply::Kind::failed, {}, std::move(reason)};

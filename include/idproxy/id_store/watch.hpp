@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/base/typed_command.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/reservations.hpp"
 #include "idproxy/ids/store.hpp"
@@ -38,8 +39,8 @@ struct WatchedRule {
 
 /// A unique index that a rule's field lacks.
 struct MissingIndex {
-  std::string ns;       ///< of the collection
-  std::string command;  ///< which makes it, for mongosh
+  std::string ns;     ///< of the collection
+  Commands commands;  ///< which make it
   /// Why an index that looks sufficient is not: "", or " (number_1 does not do: …)".
   std::string why_not;
   friend bool operator==(const MissingIndex&, const MissingIndex&) = default;

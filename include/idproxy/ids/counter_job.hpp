@@ -51,7 +51,8 @@ struct CounterReply {
   /// exhausted: the store's server does not support, or does not permit, a command that every
   /// counter needs.
   bool by_server = false;
-  std::vector<Range> taken{};  ///< kept: of CounterJob::held, in its order
+  std::vector<Range> taken{};              ///< kept: of CounterJob::held, in its order
+  std::shared_ptr<const Advice> advice{};  ///< as of Error
 };
 
 /// The effect of a reply on the cache.

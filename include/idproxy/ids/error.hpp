@@ -1,7 +1,10 @@
 #pragma once
 
 #include <boost/system/result.hpp>
+#include <memory>
 #include <string>
+
+#include "idproxy/base/typed_command.hpp"
 
 namespace idproxy::ids {
 
@@ -14,6 +17,8 @@ enum class Errc {
 struct Error {
   Errc code{};
   std::string reason;  ///< for the client and the log; never contains a document's value
+  /// The reason with its commands apart, if it has any; shared, since each that waits gets it.
+  std::shared_ptr<const Advice> advice{};
 };
 
 template <class T>

@@ -89,12 +89,12 @@ TEST(BackfillCommands, AskForThePrivilegeWithoutChangingAnything) {
 }
 
 TEST(BackfillCommands, ShowWhatIsLeft) {
-  EXPECT_EQ(show_without_value(target("n")),
+  EXPECT_EQ(show_without_value(target("n")).text(),
             R"(db.getSiblingDB("shop").getCollection("orders").find({"n": {$exists: false}}))");
-  EXPECT_EQ(show_without_value(target("n", Assign::missing_or_null)),
+  EXPECT_EQ(show_without_value(target("n", Assign::missing_or_null)).text(),
             R"(db.getSiblingDB("shop").getCollection("orders").find({"n": null}))");
   EXPECT_EQ(
-      show_without_value(target("n", Assign::missing_or_zero)),
+      show_without_value(target("n", Assign::missing_or_zero)).text(),
       R"(db.getSiblingDB("shop").getCollection("orders").find({"n": {$in: [null, 0, "", )"
       R"(ObjectId("000000000000000000000000"), UUID("00000000-0000-0000-0000-000000000000"), )"
       R"(BinData(3, "AAAAAAAAAAAAAAAAAAAAAA==")]}}))");

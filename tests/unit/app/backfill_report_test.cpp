@@ -9,7 +9,7 @@ namespace backfill_report_test {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kShow = "db.orders.find()";
+const Commands kShow = Commands().mongosh("db.orders.find()");
 
 Buffer id_document(std::int32_t id) {
   Buffer bytes;
@@ -79,7 +79,7 @@ TEST(BackfillReport, ExplainsDocumentsThatCameMeanwhile) {
 TEST(BackfillReport, SaysThatItEndedEarlyEvenIfNothingIsLeft) {
   const std::string report = report_of(tally_of(10), {"s", "stopped by a signal", 0, kShow, 1s});
   EXPECT_NE(report.find("  ended early: stopped by a signal\n"), report.npos) << report;
-  EXPECT_EQ(report.find(kShow), report.npos) << report;
+  EXPECT_EQ(report.find(kShow.text()), report.npos) << report;
 }
 
 TEST(BackfillReport, AdmitsThatItCouldNotCount) {

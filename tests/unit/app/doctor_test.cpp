@@ -19,6 +19,7 @@ namespace doctor_test {
 using id_store::KnownProxy;
 using id_store::ServerHello;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -31,42 +32,20 @@ std::vector<std::string> ids_of(const DoctorCheck& check) {
 
 // ---- texts -------------------------------------------------------------------------------------
 
-TEST(DoctorTest, SplitsAdvice) {
-  struct Row {
-    const char* reason;
-    const char* text;
-    const char* command;
-  };
-  const Row rows[] = {
-      {"no command (x)", "no command (x)", ""},
-      {"no index; make it with db.getSiblingDB(\"a\").getCollection(\"b\").createIndex({\"x\": 1})",
-       "no index", "db.getSiblingDB(\"a\").getCollection(\"b\").createIndex({\"x\": 1})"},
-      {"the user needs x: db.getSiblingDB(\"a)\\\"\").grantRolesToUser(\"(\", [])",
-       "the user needs x", "db.getSiblingDB(\"a)\\\"\").grantRolesToUser(\"(\", [])"},
-      {"stop, type db.getSiblingDB(\"a\").x() and start",
-       "stop, type db.getSiblingDB(\"a\").x() and start", "db.getSiblingDB(\"a\").x()"},
-      {"cut off: db.getSiblingDB(\"a\").x(", "cut off: db.getSiblingDB(\"a\").x(",
-       "db.getSiblingDB(\"a\")"},
-  };
-  for (const Row& row : rows) {
-    const Advice advice = split_advice(row.reason);
-    EXPECT_EQ(advice.text, row.text);
-    EXPECT_EQ(advice.command, row.command);
-  }
-}
-
-TEST(DoctorTest, QuotesForAShell) {
-  EXPECT_EQ(in_shell("/etc/a-b.yaml"), "/etc/a-b.yaml");
-  EXPECT_EQ(in_shell("shop.*"), "'shop.*'");
-  EXPECT_EQ(in_shell(""), "''");
-  EXPECT_EQ(in_shell("it's $HOME"), "'it'\\''s $HOME'");
+std::vector<std::string> lines_of(const DoctorFinding& finding) {
+  std::vector<std::string> lines;
+  for (const TypedCommand& each : finding.commands.all()) lines.push_back(each.line());
+  return lines;
 }
 
 DoctorReport example() {
   DoctorReport report{"a.yaml", {{"file", "1 rule"}, {"tls", "no TLS", true}, {"servers", "1"}}};
-  report.checks[0].add(diagnosis::kMemberUnlisted, "db3", "a note", {"rs.conf()"});
-  report.checks[0].add(diagnosis::kConfigWarning, "a.yaml:1", "a warning\x1b", {"vi a.yaml"});
-  report.checks[2].add(diagnosis::kPrimaryMissing, "rs0", "an error", {"rs.status()"});
+  report.checks[0].add(diagnosis::kMemberUnlisted, "db3", "a note",
+                       Commands().mongosh("rs.conf()"));
+  report.checks[0].add(diagnosis::kConfigWarning, "a.yaml:1", "a warning\x1b",
+                       Commands().shell({"vi", "a b.yaml"}));
+  report.checks[2].add(diagnosis::kPrimaryMissing, "rs0", "an error",
+                       Commands().mongosh("rs.status()"));
   return report;
 }
 
@@ -82,8 +61,8 @@ TEST(DoctorTest, ReportsTheWorstFirst) {
             "  mongosh> rs.status()\n"
             "\n"
             "warning: config-warning: a.yaml:1\n"
-            "  a warning\xef\xbf\xbd\n"
-            "  $ vi a.yaml\n"
+            "  a warning\\u001b\n"
+            "  $ vi 'a b.yaml'\n"
             "\n"
             "note: member-unlisted: db3\n"
             "  a note\n"
@@ -147,6 +126,7 @@ ServerHello member(const std::string& address, const std::string& state) {
 DoctorCheck check_of(std::vector<ServerHello> servers, std::vector<ServerHello> store = {},
                      const std::string& uri = "mongodb://db1,db2/?replicaSet=rs0") {
   config::Config config;
+  config.written.upstream_uri_place = {3, 5};
   config.id_store.uri = "mongodb://db3/?replicaSet=rs0";
   config.id_store.uri_key = store.empty() ? "upstream.uri" : "id_store.uri";
   return check_servers(config, uri, {std::move(servers), std::move(store)}, "a b.yaml");
@@ -179,7 +159,7 @@ TEST(DoctorTest, ReasonsAreTakenFromTheLibrarysText) {
   const DoctorFinding refused = check_fault("connection refused");
   EXPECT_STREQ(refused.diagnosis.id, "server-unreachable");
   EXPECT_THAT(refused.text, Not(HasSubstr("tls=true")));
-  EXPECT_EQ(refused.commands.at(0), "nc -vz -w 3 ::1 27018");
+  EXPECT_EQ(refused.commands.all().at(0).line(), "nc -vz -w 3 ::1 27018");
   EXPECT_THAT(check_fault("connection closed calling hello").text, HasSubstr("tls=true"));
 }
 
@@ -188,8 +168,11 @@ TEST(DoctorTest, TheNameOfASetIsToldOnce) {
       check_of({member("db1:27017", "primary"), member("db2:27017", "secondary")}, {},
                "mongodb://db1,db2/?replicaSet=old");
   ASSERT_THAT(ids_of(check), ElementsAre("set-name-differs"));
-  EXPECT_EQ(check.findings[0].commands.at(0),
-            "sudo sed -i s/replicaSet=old/replicaSet=rs0/ 'a b.yaml'");
+  EXPECT_THAT(check.findings[0].text,
+              EndsWith("has replicaSet=old: write replicaSet=rs0, in line 3 of a b.yaml"));
+  EXPECT_THAT(
+      lines_of(check.findings[0]),
+      ElementsAre("sudoedit 'a b.yaml'", "mongo-idproxy check --connect --config 'a b.yaml'"));
 }
 
 TEST(DoctorTest, ServersOfBothStringsAreLookedAtOnce) {
@@ -220,6 +203,33 @@ TEST(DoctorTest, TheProxyOfThisHostIsNoOther) {
   EXPECT_THAT(ids_of(check_proxies(proxies, JsonView(), file, "1")),
               ElementsAre("proxies-disagree", "proxy-versions-differ"))
       << "none answers: it is looked at like the others";
+}
+
+TEST(DoctorTest, AHostThatIsNoneGetsNoCommand) {
+  const ExaminedFile file{"/etc/a.yaml", "same"};
+  const auto lines_for = [&](const std::string& host, const ExaminedFile& examined) {
+    return lines_of(
+        check_proxies({proxy(host, "other", "1")}, JsonView(), examined, "1").findings.at(0));
+  };
+  EXPECT_THAT(lines_for("app2", file), ElementsAre("scp -- /etc/a.yaml app2:/etc/a.yaml",
+                                                   "ssh -- app2 sudo mongo-idproxy reload"));
+  EXPECT_THAT(lines_for("fd00::2", file), ElementsAre("scp -- /etc/a.yaml '[fd00::2]:/etc/a.yaml'",
+                                                      "ssh -- fd00::2 sudo mongo-idproxy reload"));
+  EXPECT_THAT(lines_for("app2", {"/etc/a b.yaml", "same"}),
+              ElementsAre("ssh -- app2 sudo mongo-idproxy reload"));
+  for (const char* host :
+       {"-oProxyCommand=x", "a;b", "a b", "$(a)", "a\x1b[31m", "u@h", "", "a\nb"}) {
+    EXPECT_THAT(lines_for(host, file), IsEmpty()) << host;
+  }
+}
+
+TEST(DoctorTest, AServerWhoseNameIsNoneGetsNoCommand) {
+  ServerHello server;
+  server.address = "-oProxyCommand=x:27017";
+  for (const char* fault : {"[Failed to resolve]", "[TLS handshake failed]", "[refused]"}) {
+    server.fault = fault;
+    EXPECT_THAT(lines_of(check_of({server}).findings.at(0)), IsEmpty()) << fault;
+  }
 }
 
 TEST(DoctorTest, WhatTheProxySaysOfTheSameSubjectIsToldOnce) {

@@ -221,10 +221,10 @@ TEST(ExpositionTest, ShowsEachFigure) {
                   "field=\"number\",strategy=\"counting\",reason=\"replacement\"}"),
             4);
   EXPECT_EQ(value("idproxy_rule_documents_cured_total{rule=\"1\",ns=\"shop.\\\"\\\\*\","
-                  "field=\"a\\nb\",strategy=\"counting\"}"),
+                  "field=\"a\\\\u000ab\",strategy=\"counting\"}"),
             3);
   EXPECT_EQ(value("idproxy_rule_collections_not_ready{rule=\"1\",ns=\"shop.\\\"\\\\*\","
-                  "field=\"a\\nb\",strategy=\"counting\"}"),
+                  "field=\"a\\\\u000ab\",strategy=\"counting\"}"),
             2);
   const std::string first =
       "{rule=\"0\",ns=\"shop.orders\",field=\"number\",strategy=\"counting\"}";
@@ -232,7 +232,7 @@ TEST(ExpositionTest, ShowsEachFigure) {
   EXPECT_EQ(value("idproxy_rule_numbers_held" + first), 99);
   EXPECT_EQ(value("idproxy_rule_numbers_left" + first), 9000);
   const std::string second =
-      "{rule=\"1\",ns=\"shop.\\\"\\\\*\",field=\"a\\nb\",strategy=\"counting\"}";
+      "{rule=\"1\",ns=\"shop.\\\"\\\\*\",field=\"a\\\\u000ab\",strategy=\"counting\"}";
   EXPECT_EQ(value("idproxy_rule_documents" + second), 880);
   EXPECT_EQ(value("idproxy_rule_fill_ratio" + second), 0.5);
   EXPECT_EQ(value("idproxy_rule_max_fill_ratio" + second), 0.75);

@@ -32,24 +32,8 @@ TEST(TerminalTest, WrapsBetweenWords) {
   EXPECT_EQ(Terminal{}.wrapped("- ", "one two three four", 2), "- one two three four\n");
 }
 
-TEST(Printable, ReplacesWhatATerminalWouldObey) {
-  EXPECT_EQ(printable("shop é 日本"), "shop é 日本");
-  EXPECT_EQ(printable("a\x1b[31m\n\tb\x7f"),
-            "a\xef\xbf\xbd[31m\xef\xbf\xbd\xef\xbf\xbd"
-            "b\xef\xbf\xbd");
-  EXPECT_EQ(printable("a\xff"), "a\xef\xbf\xbd");
-  EXPECT_EQ(printable("a\xc2\x9b"
-                      "b"),
-            "a\xef\xbf\xbd"
-            "b");  // CSI in one character
-  EXPECT_EQ(printable("a\xe2\x80\xae"
-                      "b"),
-            "a\xef\xbf\xbd"
-            "b");  // right-to-left override
-  EXPECT_EQ(printable("a\xe2\x81\xa6"
-                      "b"),
-            "a\xef\xbf\xbd"
-            "b");  // isolate
+TEST(TerminalTest, WrapsAnyText) {
+  EXPECT_EQ(Terminal{}.wrapped("- ", "a\x1b[31m\nb", 2), "- a\\u001b[31m\\u000ab\n");
 }
 
 TEST(Shortened, EndsWithAnEllipsis) {

@@ -38,6 +38,14 @@ TEST(Words, PercentEncodesAllButUnreservedCharacters) {
   EXPECT_EQ(percent_encoded(std::string_view("\0", 1)), "%00");
 }
 
+TEST(Words, SayWhatAConnectionStringMustHave) {
+  EXPECT_EQ(remedy_for_set(""), "remove that");
+  EXPECT_EQ(remedy_for_set("rs0"), "write replicaSet=rs0");
+  EXPECT_EQ(remedy_for_set("a&b"), "write replicaSet=a%26b");
+  EXPECT_EQ(remedy_for_set("x/;1e echo MARK;#"), "write replicaSet=x%2F%3B1e%20echo%20MARK%3B%23");
+  EXPECT_EQ(remedy_for_set(std::string(161, 'x')), "name another server");
+}
+
 TEST(Words, ShowsNoCredentials) {
   EXPECT_EQ(shown("mongodb://bob:secret@host/db"), "mongodb://***@host/db");
   EXPECT_EQ(shown("mongodb://bob:s@cr/t@host"), "mongodb://***@host");
@@ -46,7 +54,7 @@ TEST(Words, ShowsNoCredentials) {
 }
 
 TEST(Words, ShowsOneShortLine) {
-  EXPECT_EQ(shown("a\nb\x1b[1m"), "a b [1m");
+  EXPECT_EQ(shown("a\nb\x1b[1m"), "a\\u000ab\\u001b[1m");
   EXPECT_EQ(shown(std::string(100, 'x')), std::string(80, 'x') + "...");
   EXPECT_EQ(shown(std::string(79, 'x') + "\xc3\xa9"), std::string(79, 'x') + "...");
 }

@@ -195,10 +195,12 @@ TEST(CreateIndexCommand, HasTheFieldsOfTheScope) {
   const std::string begin = R"(db.getSiblingDB("shop").getCollection("orders").createIndex()";
   const std::string end = R"({unique: true, partialFilterExpression: {"no": {$exists: true}}})";
   EXPECT_EQ(create_index_command({"shop", "orders"}, {"no", ValueType::number, repeats},
-                                 {IndexForm::existing}),
+                                 {IndexForm::existing})
+                .text(),
             begin + R"({"site.name": 1, "tenant": 1, "no": 1}, )" + end + ")");
   EXPECT_EQ(create_index_command({"shop", "orders"}, {"no", ValueType::number, {{}, true}},
-                                 {IndexForm::existing}),
+                                 {IndexForm::existing})
+                .text(),
             begin + R"({"no": 1, <a field that differs from period to period>: 1}, )" + end + ")");
   std::vector<Index> indexes;
   EXPECT_EQ(free_name(indexes, {"no", ValueType::number, repeats}), "");
@@ -213,7 +215,7 @@ TEST(CreateIndexCommand, HasTheFormAndAName) {
   const std::string begin =
       R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"no": 1}, )";
   const auto command = [&](const IndexOffer& offer, ValueType type = ValueType::number) {
-    return create_index_command(ns, {"no", type}, offer);
+    return create_index_command(ns, {"no", type}, offer).text();
   };
   EXPECT_EQ(command({}), begin + "{unique: true, sparse: true})");
   EXPECT_EQ(command({IndexForm::plain}), begin + "{unique: true})");
@@ -222,10 +224,18 @@ TEST(CreateIndexCommand, HasTheFormAndAName) {
                     R"(name: "no_unique"}))");
 }
 
-TEST(CreateIndexCommand, QuotesNames) {
-  EXPECT_EQ(create_index_command({"a", R"(b"\c)"}, {"d.e", ValueType::number}, {}),
-            R"(db.getSiblingDB("a").getCollection("b\"\\c").createIndex({"d.e": 1}, )"
+TEST(CreateIndexCommand, IsForNamesThatAreNoTrap) {
+  const auto command = [](const std::string& collection, const std::string& field,
+                          const std::string& scope = "x") {
+    return create_index_command({"a", collection}, {field, ValueType::number, {{scope}}}, {});
+  };
+  EXPECT_EQ(command("b c;$(x)", "d.e").text(),
+            R"x(db.getSiblingDB("a").getCollection("b c;$(x)").createIndex({"x": 1, "d.e": 1}, )x"
             "{unique: true, sparse: true})");
+  EXPECT_TRUE(command(R"x(b"); db.dropDatabase(); (")x", "d").empty());
+  EXPECT_TRUE(command("b\\", "d").empty());
+  EXPECT_TRUE(command("b", "d\x1b[2J").empty());
+  EXPECT_TRUE(command("b", "d", "\xe2\x80\xae").empty());
 }
 
 TEST(CreateIndexCommand, AvoidsNamesInUse) {

@@ -1,0 +1,99 @@
+#include "idproxy/base/printable.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "idproxy/base/utf8.hpp"
+
+namespace idproxy {
+namespace {
+
+constexpr std::string_view kEllipsis = "…";
+constexpr std::string_view kUnknown = "\xef\xbf\xbd";  // U+FFFD
+constexpr std::size_t kLongestName = 160;
+
+/// False for characters that end a line, control a terminal, are invisible, or change the direction
+/// of the text after them (UAX 9).
+bool is_shown(char32_t c) {
+  if (c >= 0x20 && c < 0x7f) return true;
+  constexpr std::array<std::pair<char32_t, char32_t>, 11> kHidden{{{0, 0x1f},
+                                                                   {0x7f, 0x9f},
+                                                                   {0xad, 0xad},
+                                                                   {0x61c, 0x61c},
+                                                                   {0x180e, 0x180e},
+                                                                   {0x200b, 0x200f},
+                                                                   {0x2028, 0x202e},
+                                                                   {0x2060, 0x206f},
+                                                                   {0xfeff, 0xfeff},
+                                                                   {0xfff9, 0xfffb},
+                                                                   {0xe0000, 0xe007f}}};
+  return std::ranges::none_of(
+      kHidden, [&](const auto& range) { return c >= range.first && c <= range.second; });
+}
+
+/// "\u001b"; above U+FFFF, as in JSON, two of them.
+void append_escape(std::string& out, std::uint32_t code) {
+  if (code > 0xffff) {
+    append_escape(out, 0xd800 + ((code - 0x10000) >> 10U));
+    return append_escape(out, 0xdc00 + (code & 0x3ffU));
+  }
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  out += "\\u";
+  for (const unsigned shift : {12U, 8U, 4U, 0U}) out += kDigits[(code >> shift) & 15U];
+}
+
+}  // namespace
+
+void append_printable(std::string& out, std::string_view text, std::string_view escaped,
+                      std::size_t most) {
+  const std::size_t begin = out.size();
+  while (!text.empty()) {
+    const auto [code_point, size] = first_character(text);
+    const std::size_t before = out.size();
+    if (!is_shown(code_point)) {
+      append_escape(out, static_cast<std::uint32_t>(code_point));
+    } else if (code_point == kReplacementCharacter) {
+      out += kUnknown;
+    } else {
+      if (escaped.find(text[0]) != std::string_view::npos) out += '\\';
+      out += text.substr(0, size);
+    }
+    if (out.size() - begin > most) {
+      out.resize(before);
+      out += kEllipsis;
+      return;
+    }
+    text.remove_prefix(size);
+  }
+}
+
+std::string printable(std::string_view text, std::size_t most) {
+  std::string out;
+  append_printable(out, text, {}, most);
+  return out;
+}
+
+bool is_printable(std::string_view text) {
+  return printable(text) == text;
+}
+
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  append_printable(out, text, "\"\\", kWhole);
+  return out + '"';
+}
+
+std::string named(std::string_view name) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.$";
+  const bool is_plain = !name.empty() && name.size() <= kLongestName &&
+                        name.find_first_not_of(kPlain) == std::string_view::npos;
+  if (is_plain) return std::string(name);
+  std::string out = "\"";
+  append_printable(out, name, "\"\\", kLongestName);
+  return out + '"';
+}
+
+}  // namespace idproxy

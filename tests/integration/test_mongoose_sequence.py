@@ -273,7 +273,7 @@ class TestWhatGoesWrong:
         assert "dup key" not in event["reason"]
         assert event["command"] == (
             f'db.getSiblingDB("{STORE}").getCollection("{coll}").createIndex('
-            '{ "id" : 1, "reference_value" : 1 }, {unique: true})')
+            '{"id": 1, "reference_value": 1}, {unique: true})')
 
     def test_what_the_status_and_the_log_call_it(self, server, start_proxy, coll):
         ns = f"named.{coll}"

@@ -165,7 +165,8 @@ TEST_F(StatusPageTest, NothingThatPeersSayIsMarkup) {
   const std::string shown = page();
   EXPECT_THAT(shown, Not(HasSubstr("<script>alert")));
   EXPECT_THAT(shown, Not(HasSubstr("alert('x')")));
-  EXPECT_THAT(shown, HasSubstr("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;\\u0001"));
+  EXPECT_THAT(shown,
+              HasSubstr("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;\\u0001"));
   EXPECT_NO_THROW((void)json::parse(json::serialize(document())));
 }
 

@@ -115,6 +115,17 @@ struct DoctorCheck {
   return Commands().shell({"sudoedit", as_path(file)}).shell({"sudo", "mongo-idproxy", "reload"});
 }
 
+/// A command of this program about one rule; none if the names may be a trap.
+[[nodiscard]] inline Commands about_rule(const char* command, const std::string& ns,
+                                         const std::string& field, const std::string& file,
+                                         const std::vector<std::string>& more = {}) {
+  if (!is_name(ns) || !is_name(field)) return {};
+  auto words = with_option({"mongo-idproxy", command}, "--ns", ns);
+  words = with_option(std::move(words), "--field", field);
+  words.insert(words.end(), more.begin(), more.end());
+  return Commands().shell(with_option(std::move(words), "--config", as_path(file)));
+}
+
 /// "shop.orders, number"
 [[nodiscard]] inline std::string rule_subject(const std::string& ns, const std::string& field) {
   return ns + ", " + field;

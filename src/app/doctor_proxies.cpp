@@ -108,9 +108,6 @@ class ProxyCheck {
     const std::string ns = rule["ns"].text();
     const std::string field = rule["field"].text();
     const std::string subject = rule_subject(ns, field);
-    auto backfill = with_option({"mongo-idproxy", "backfill"}, "--ns", ns);
-    backfill = with_option(std::move(backfill), "--field", field);
-    backfill.insert(backfill.end(), {"--dry-run", "--config", as_path(file_.name)});
     for (const std::string& name : rule["forwarded"].keys()) {
       const auto reason = reason_named(name);
       // `upserts: forward` asks for it.
@@ -121,7 +118,7 @@ class ProxyCheck {
                  std::to_string(count) + (is_write ? " commands" : " upserts") +
                      " since the start got no value (" + name +
                      "): " + std::string(rewrite::way_out_of(*reason, field)),
-                 Commands().shell(backfill));
+                 about_rule("backfill", ns, field, file_.name, {"--dry-run"}));
     }
     if (!rule["driver_made_ids"].is_true()) return;
     check_.add(diagnosis::kDriverSendsId, subject,

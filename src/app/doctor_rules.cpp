@@ -90,12 +90,6 @@ class RulesCheck {
   }
 
  private:
-  [[nodiscard]] Commands verify(const std::string& ns, const std::string& field) const {
-    auto words = with_option({"mongo-idproxy", "verify"}, "--ns", ns);
-    words = with_option(std::move(words), "--field", field);
-    return Commands().shell(with_option(std::move(words), "--config", as_path(file_)));
-  }
-
   void not_ready(const rewrite::Rule& rule, const ids::Error& error) {
     Advice advice = error.advice ? *error.advice : Advice{error.reason};
     if (advice.commands.empty()) {
@@ -116,7 +110,7 @@ class RulesCheck {
       check_.add(diagnosis::kDuplicatesStored, subject,
                  "documents have the same value: the unique index cannot be built before that is "
                  "mended",
-                 verify(lacks.ns, rule.field));
+                 about_rule("verify", lacks.ns, rule.field, file_));
     }
   }
 

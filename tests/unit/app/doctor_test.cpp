@@ -223,6 +223,15 @@ TEST(DoctorTest, AHostThatIsNoneGetsNoCommand) {
   }
 }
 
+TEST(DoctorTest, ARuleWhoseNamesMayBeATrapGetsNoCommand) {
+  EXPECT_EQ(about_rule("verify", "shop.a b", "-x", "-f").text(),
+            "mongo-idproxy verify --ns 'shop.a b' --field=-x --config ./-f");
+  for (const char* name : {"a'b", "a\"b", "a`b", "a\x1b[2J", "a\nb"}) {
+    EXPECT_TRUE(about_rule("verify", name, "x", "f").empty()) << name;
+    EXPECT_TRUE(about_rule("verify", "a.b", name, "f").empty()) << name;
+  }
+}
+
 TEST(DoctorTest, AServerWhoseNameIsNoneGetsNoCommand) {
   ServerHello server;
   server.address = "-oProxyCommand=x:27017";

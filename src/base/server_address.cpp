@@ -1,22 +1,15 @@
 #include "idproxy/base/server_address.hpp"
 
-#include <algorithm>
 #include <cstddef>
 
 #include "idproxy/base/scalars.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy {
 namespace {
 
 constexpr std::size_t kLongestHost = 255;
 constexpr std::int64_t kLastPort = 65535;
-
-bool consists_of(std::string_view text, std::string_view signs) {
-  return std::ranges::all_of(text, [signs](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           signs.find(c) != std::string_view::npos;
-  });
-}
 
 bool is_host(std::string_view host) {
   if (host.empty() || host.size() > kLongestHost) return false;

@@ -4,21 +4,9 @@
 #include <utility>
 
 #include "idproxy/base/printable.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy {
-namespace {
-
-constexpr std::string_view kAlphanumeric =
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-
-bool consists_of(std::string_view text, std::string_view others) {
-  return !text.empty() && std::ranges::all_of(text, [&](char c) {
-    return kAlphanumeric.find(c) != std::string_view::npos ||
-           others.find(c) != std::string_view::npos;
-  });
-}
-
-}  // namespace
 
 std::string TypedCommand::line() const {
   if (in == In::mongosh) return words.front();

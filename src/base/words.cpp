@@ -64,6 +64,13 @@ bool similar_length(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+bool consists_of(std::string_view text, std::string_view signs) {
+  return !text.empty() && std::ranges::all_of(text, [signs](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           signs.find(c) != std::string_view::npos;
+  });
+}
+
 std::string ascii_lower(std::string_view text) {
   std::string result(text);
   for (char& c : result) {

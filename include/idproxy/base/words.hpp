@@ -12,6 +12,9 @@ namespace idproxy {
 /// `text` with A to Z in lower case, whatever the locale: the way to compare host names (RFC 4343).
 [[nodiscard]] std::string ascii_lower(std::string_view text);
 
+/// True for one or more ASCII letters, digits and `signs`.
+[[nodiscard]] bool consists_of(std::string_view text, std::string_view signs);
+
 /// Text from the file as a message shows it: without the user, password and options of a connection
 /// string, truncated to `limit` bytes, and printable().
 [[nodiscard]] std::string shown(std::string_view text, std::size_t limit = 80);

@@ -42,6 +42,11 @@ bool BlockCache::has(std::uint64_t n) const {
   return n <= free_.count() && waiting_.empty() && !stopped_;
 }
 
+bool BlockCache::holds(std::uint64_t n) const {
+  const auto lock = locked(mutex_);
+  return has(n) && free_.count() - n >= threshold_;
+}
+
 Draw BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
   auto lock = locked(mutex_);
   if (has(n)) [[likely]] {

@@ -234,8 +234,9 @@ class Counter final : public RuleSource {
                                       counter.spec.on_store_down)};
     }
     std::string name = counter.spec.place.key;
-    auto open = [this, store, of_all = std::move(counter)](const Sequences::Chosen& chosen) {
-      return sequence(counter_of(about(), of_all, chosen), chosen.format, *store);
+    auto open = [this, store, of_all = std::move(counter)](const Sequences::Chosen& chosen,
+                                                           Opening opening) {
+      return sequence(counter_of(about(), of_all, chosen), chosen.format, *store, opening);
     };
     return {.sequences = std::make_shared<Sequences>(about().sequences, std::move(name), format,
                                                      clock_, std::move(open))};
@@ -244,9 +245,10 @@ class Counter final : public RuleSource {
  private:
   /// Its numbers go back when nobody uses it any more.
   [[nodiscard]] std::shared_ptr<Source> sequence(const FieldCounter& counter,
-                                                 const NumberFormat& format, Store& store) {
+                                                 const NumberFormat& format, Store& store,
+                                                 Opening opening) {
     const std::string key = counter.spec.place.filter + counter.spec.place.key;
-    return recent_.get(key, format, [&]() -> RecentSequences::Write {
+    return recent_.get(key, format, opening, [&]() -> RecentSequences::Write {
       const auto cache = store.counter(counter.spec, counter.field);
       std::shared_ptr<NumberStock> lent(cache.get(), [cache](auto*) { cache->let_go(); });
       return [lent, on_store_down = counter.spec.on_store_down](const NumberFormat& written) {

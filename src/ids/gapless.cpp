@@ -29,8 +29,8 @@ class Gapless final : public RuleSource {
     const NumberFormat format = spec.field.format;
     if (!about().sequences.any()) return {.source = gapless_source(store->sequence(spec), format)};
     std::string name = spec.key();
-    auto open = [this, store, spec = std::move(spec)](Sequences::Chosen chosen) {
-      return sequence(spec, std::move(chosen), *store);
+    auto open = [this, store, spec = std::move(spec)](Sequences::Chosen chosen, Opening opening) {
+      return sequence(spec, std::move(chosen), *store, opening);
     };
     auto sequences = std::make_shared<Sequences>(about().sequences, std::move(name), format, clock_,
                                                  std::move(open));
@@ -41,11 +41,11 @@ class Gapless final : public RuleSource {
  private:
   /// When nobody uses it any more, the store keeps its floor and forgets it.
   [[nodiscard]] std::shared_ptr<Source> sequence(GaplessSpec spec, Sequences::Chosen chosen,
-                                                 Store& store) {
+                                                 Store& store, Opening opening) {
     spec.place = std::move(chosen.key);
     spec.field.scope = std::move(chosen.scope);
     spec.field.format = std::move(chosen.stored);
-    return recent_.get(spec.name(), chosen.format, [&]() -> RecentSequences::Write {
+    return recent_.get(spec.name(), chosen.format, opening, [&]() -> RecentSequences::Write {
       return [queue = store.sequence(spec)](const NumberFormat& format) {
         return gapless_source(queue, format);
       };

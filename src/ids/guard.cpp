@@ -35,6 +35,11 @@ GuardState Guard::state(std::chrono::nanoseconds now) {
   return found;
 }
 
+bool Guard::is_guarded(std::chrono::nanoseconds now) const {
+  const std::scoped_lock lock(mutex_);
+  return state_.kind == GuardState::Kind::guarded && now - looked_at_ < kBelieved;
+}
+
 void Guard::gone(const CollectionUuid& uuid) {
   {
     const std::scoped_lock lock(mutex_);

@@ -30,6 +30,8 @@ class NumberSource final : public Source {
     return taken;
   }
 
+  [[nodiscard]] bool holds(std::size_t n) const override { return stock_->holds(n); }
+
   Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override {
     return stock_->ask(n, std::move(waiter));
   }

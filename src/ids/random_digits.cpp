@@ -279,6 +279,8 @@ class RandomDigits final : public Source {
     return fill_up(given + n, some, out);
   }
 
+  [[nodiscard]] bool holds(std::size_t n) const override { return !free_ || !free_->pays(n); }
+
   Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override {
     return free_->ask(n, std::move(waiter));
   }

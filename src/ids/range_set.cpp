@@ -75,6 +75,13 @@ Draw RangeSet::take(std::uint64_t n, std::vector<Range>& out) {
   return result;
 }
 
+/// Of the range that is next.
+bool RangeSet::holds(std::uint64_t n) const {
+  const auto lock = locked(mutex_);
+  if (!waiting_.empty() || refusal_ || !rest_.empty() || slots_.empty()) return false;
+  return ranges_[slots_[turn_ % slots_.size()]].cache->holds(n);
+}
+
 Ticket RangeSet::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
   std::uint64_t ticket = 0;
   handle([&](Effects& after) {

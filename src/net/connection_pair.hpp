@@ -191,6 +191,8 @@ class ConnectionPair final {
   void send(const rewrite::action::Send& message);
   void sent();
   void ask(const rewrite::action::AskStore& need);
+  void ask_server(const rewrite::action::AskServer& question);
+  void go_on_with_request(const rewrite::Action& action);
   void answered(std::uint64_t question, ids::Result<ids::Grant> grant);
   void start_timer(std::chrono::nanoseconds delay);
   void elapsed();

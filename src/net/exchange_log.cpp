@@ -47,8 +47,8 @@ void log_forwarded(const rewrite::Exchange& exchange, const Clock& clock) {
       continue;
     }
     const std::string& ns = assignment.ns;
-    const auto upserts =
-        assignment.outcomes->forwarded_log.add(ns, each.reason, each.upserts, clock.monotonic());
+    const auto upserts = assignment.outcomes->forwarded_log.add(ns, name_of(each.reason),
+                                                                each.upserts, clock.monotonic());
     if (!upserts) continue;
     log::event(log::Level::warning, "upsert_forwarded",
                "an upsert was sent without a value of the rule, because adding one would not be "
@@ -110,11 +110,27 @@ void log_lost(const rewrite::Exchange& exchange) {
              {{"rule", rule->rule_index}, {"ns", rule->rule->ns}});
 }
 
+void log_not_permitted(const rewrite::Exchange& exchange, const Ended& by) {
+  const rewrite::Assignment* refused = exchange.not_permitted();
+  if (refused == nullptr) return;
+  const std::string user = by.client == nullptr ? std::string() : by.client->user;
+  const auto writes = refused->outcomes->not_permitted_log.add(refused->ns + " " + user, {}, 1,
+                                                               by.clock.monotonic());
+  if (!writes) return;
+  log::event(
+      log::Level::warning, "not_permitted",
+      "the server refuses a client's writes for lack of rights (error 13), so that no values "
+      "were used for them, and nothing was made: if it should write there, have it log in, "
+      "or grant its user readWrite on the database (logged once a minute for each user and "
+      "namespace, with the number of writes since the last line)",
+      {{"connection", by.connection}, {"user", user}, {"ns", refused->ns}, {"writes", *writes}});
+}
+
 }  // namespace
 
 void log_past(const rewrite::Forwarded& past, const Clock& clock) {
   const rewrite::Assignment& assignment = *past.assignment;
-  const auto commands = assignment.outcomes->forwarded_log.add(assignment.ns, past.reason,
+  const auto commands = assignment.outcomes->forwarded_log.add(assignment.ns, name_of(past.reason),
                                                                past.upserts, clock.monotonic());
   if (!commands) return;
   log::event(log::Level::warning, "written_past_the_rules",
@@ -134,9 +150,10 @@ void log_request(const rewrite::Exchange& exchange, const Clock& clock) {
   log_zero(exchange);
 }
 
-void log_end(const rewrite::Exchange& exchange, std::uint64_t connection) {
-  log_given_up(exchange, connection);
+void log_end(const rewrite::Exchange& exchange, const Ended& by) {
+  log_given_up(exchange, by.connection);
   log_lost(exchange);
+  log_not_permitted(exchange, by);
 }
 
 }  // namespace idproxy::net

@@ -11,7 +11,13 @@ namespace idproxy::net {
 void log_request(const rewrite::Exchange& exchange, const Clock& clock);
 /// Logs a command that stores documents to which the rules are not applied.
 void log_past(const rewrite::Forwarded& past, const Clock& clock);
-/// Logs what an exchange that is over could not do. `connection`: its connection's id in the log.
-void log_end(const rewrite::Exchange& exchange, std::uint64_t connection);
+/// Whose exchange is over.
+struct Ended {
+  std::uint64_t connection;                  ///< its id in the log
+  const rewrite::ClientDescription* client;  ///< null: it has said nothing
+  const Clock& clock;
+};
+/// Logs what an exchange that is over could not do.
+void log_end(const rewrite::Exchange& exchange, const Ended& by);
 
 }  // namespace idproxy::net

@@ -218,8 +218,10 @@ std::optional<std::chrono::nanoseconds> ConnectionPair::answered() {
 
 bool ConnectionPair::take_reply(Bytes front) {
   using Kind = ReplyGate::Step::Kind;
-  const ReplyGate::Exchange exchange{.awaits_reply = exchange_ && exchange_->awaits_reply(),
-                                     .sent_whole = !requests_.unsent()};
+  const bool asked = exchange_ && exchange_->asks_server();
+  const ReplyGate::Exchange exchange{
+      .awaits_reply = asked || (exchange_ && exchange_->awaits_reply()),
+      .sent_whole = !requests_.unsent()};
   const auto step = reply_gate_.decide(front, exchange, requests_ended_);
   switch (step.kind) {
     case Kind::pass:
@@ -232,7 +234,8 @@ bool ConnectionPair::take_reply(Bytes front) {
       const auto reply = inflated(received);
       if (!reply) break;
       note_reply();
-      act_on_reply(exchange_->reply(*reply, thread_.context, thread_.workspace), received);
+      const auto next = exchange_->reply(*reply, thread_.context, thread_.workspace);
+      asked ? go_on_with_request(next) : act_on_reply(next, received);
       return true;
     }
     case Kind::need:
@@ -343,6 +346,7 @@ void ConnectionPair::begin_exchange(RequestGate::Step&& step, Bytes received) {
     owner = BufferPool::is_for(step.message.size(), buffer) ? &buffer : nullptr;
   }
   if (memory_.wire_version == 0) ask_others();
+  memory_.enforces_logins = server_->logins != rewrite::Logins::not_enforced;
   exchange_ = {new (thread_.exchanges.take(sizeof(UnderWay))) UnderWay(server_->id, &memory_),
                Recycled{&thread_.exchanges}};
   exchange_->about = step.about;
@@ -372,6 +376,7 @@ void ConnectionPair::make_spare(std::size_t size) {
 /// `received`.
 void ConnectionPair::act_on_request(const rewrite::Action& next, Bytes message, Bytes received) {
   if (const auto* need = std::get_if<action::AskStore>(&next)) return ask(*need);
+  if (const auto* question = std::get_if<action::AskServer>(&next)) return ask_server(*question);
   count_request();
   if (exchange_->was_odd()) log_request(*exchange_, thread_.context.clock);
   if (const auto* own = std::get_if<action::Reply>(&next)) return answer_here(own->message);
@@ -385,6 +390,13 @@ void ConnectionPair::act_on_request(const rewrite::Action& next, Bytes message, 
   if (patched != nullptr) return send(*patched);
   if (!exchange_->awaits_reply()) end_exchange();
   requests_.write(received);
+}
+
+/// Before the request itself.
+void ConnectionPair::ask_server(const action::AskServer& question) {
+  request_gate_.forwarded();
+  expect_reply(exchange_->about, exchange_->request_id());
+  send({question.message, {}});
 }
 
 void ConnectionPair::count_request() {
@@ -418,7 +430,7 @@ void ConnectionPair::send(const action::Send& message) {
 /// The socket has taken the whole request.
 void ConnectionPair::sent() {
   exchange_->taken(thread_.workspace);
-  if (!exchange_->awaits_reply()) end_exchange();
+  if (!exchange_->awaits_reply() && !exchange_->asks_server()) end_exchange();
 }
 
 /// The exchange has done what its last event from a peer called for. A reply that is relayed as it
@@ -469,7 +481,12 @@ void ConnectionPair::answered(std::uint64_t question, ids::Result<ids::Grant> gr
   stop_waiting();
   const bool is_sent = exchange_->awaits_reply();
   const auto next = exchange_->answered(std::move(grant), thread_.context, thread_.workspace);
-  if (is_sent) return act_on_reply(next, {});
+  is_sent ? act_on_reply(next, {}) : go_on_with_request(next);
+}
+
+/// What it had to wait for before it is sent is there.
+void ConnectionPair::go_on_with_request(const rewrite::Action& next) {
+  if (std::holds_alternative<action::Close>(next)) return act_on_reply(next, {});
   act_on_request(next, exchange_->original(), exchange_->original());
   if (!closed_) requests_.resume();
 }
@@ -529,7 +546,9 @@ void ConnectionPair::learned() {
 }
 
 void ConnectionPair::end_exchange() {
-  if (exchange_->ended_badly()) log_end(*exchange_, id_);
+  if (exchange_->ended_badly()) {
+    log_end(*exchange_, {id_, memory_.client.get(), thread_.context.clock});
+  }
   if (exchange_->assigned() > 0) thread_.cells.insert_added.observe(exchange_->added);
   thread_.buffers.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();

@@ -77,11 +77,16 @@ struct JoinedPlan {
   Plan all;
 };
 
+/// An outline if one of them is.
 std::shared_ptr<const Plan> join(std::vector<std::shared_ptr<const Plan>> parts) {
   if (parts.size() == 1) return parts.front();
   std::vector<Assignment> all;
-  for (const auto& part : parts) all.insert(all.end(), part->begin(), part->end());
-  auto joined = std::make_shared<const JoinedPlan>(std::move(parts), Plan(std::move(all)));
+  auto is = Plan::Is::bound;
+  for (const auto& part : parts) {
+    all.insert(all.end(), part->begin(), part->end());
+    if (!part->is_bound()) is = Plan::Is::outline;
+  }
+  auto joined = std::make_shared<const JoinedPlan>(std::move(parts), Plan(std::move(all), is));
   const Plan* plan = &joined->all;
   return {std::move(joined), plan};
 }
@@ -98,6 +103,8 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
              "mongo-idproxy: a bulkWrite may have at most 10000 " + what + "; send several"};
     return false;
   };
+  write.known = &namespaces;
+  write.namespaces.clear();
   std::vector<std::shared_ptr<const Plan>> parts;
   std::map<const Plan*, std::size_t> known;  // where its assignments begin
   std::size_t assignments = 0;

@@ -159,6 +159,7 @@ bool read_write(Bytes message, Namespaces& namespaces, WriteRequest& out) {
   const auto command = WriteCommand::read(*view);
   if (!command) return false;
   out.plan = namespaces.plan(command->db, command->collection);
+  out.known = &namespaces;
   out.message = *view;
   out.command = *command;
   return out.plan != nullptr && (command->kind == WriteKind::insert || has_upsert(*command));

@@ -19,6 +19,7 @@ void GivenValues::clear() {
   wanted.clear();
   sequences.clear();
   upserts.clear();
+  opening = ids::Opening::any;
 }
 
 std::span<const Given> GivenValues::of(std::int32_t statement) const {

@@ -4,17 +4,33 @@
 
 namespace idproxy::rewrite {
 
-bool InsertRights::has(std::string_view ns, std::chrono::nanoseconds now) const {
-  return known_ && std::ranges::any_of(*known_, [&](const Known& known) {
-           return known.ns == ns && now < known.until;
-         });
+const InsertRights::Known* InsertRights::find(std::string_view ns, Right right) const {
+  if (!known_) return nullptr;
+  const auto found = std::ranges::find(*known_, ns, &Known::ns);
+  return found == known_->end() || found->right < right ? nullptr : &*found;
 }
 
-void InsertRights::add(std::string_view ns, std::chrono::nanoseconds now) {
+bool InsertRights::has(std::string_view ns, Right right) const {
+  return find(ns, right) != nullptr;
+}
+
+bool InsertRights::has_lately(std::string_view ns, Right right,
+                              std::chrono::nanoseconds now) const {
+  const Known* known = find(ns, right);
+  return known != nullptr && now < known->said + kTrusted;
+}
+
+void InsertRights::add(std::string_view ns, Right right, std::chrono::nanoseconds now) {
   if (!known_) known_ = std::make_unique<std::vector<Known>>();
-  std::erase_if(*known_, [&](const Known& known) { return known.ns == ns || known.until <= now; });
-  if (known_->size() == kMost) known_->erase(known_->begin());
-  known_->push_back({std::string(ns), now + kTrusted});
+  const Known* before = find(ns, Right::insert);
+  const Right most = before == nullptr ? right : std::max(before->right, right);
+  remove(ns);
+  if (known_->size() == kMost) known_->pop_back();
+  known_->insert(known_->begin(), {std::string(ns), most, now});
+}
+
+void InsertRights::remove(std::string_view ns) {
+  if (known_) std::erase_if(*known_, [&](const Known& known) { return known.ns == ns; });
 }
 
 }  // namespace idproxy::rewrite

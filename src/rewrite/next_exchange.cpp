@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -7,12 +6,12 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/conversation.hpp"
-#include "idproxy/rewrite/insert.hpp"
 #include "idproxy/rewrite/memory.hpp"
 #include "idproxy/rewrite/next_request.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/write.hpp"
 #include "rewrite/own_message.hpp"
+#include "rewrite/right_question.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -25,9 +24,6 @@ constexpr std::size_t kAroundValues = 1024;
 // What a mongos says instead of kInvalidIdField if `_id` is the collection's shard key: that cannot
 // be an array, either (not observed).
 constexpr std::int64_t kShardKeyNotFound = 61;
-
-constexpr std::string_view kRightNeeded =
-    "mongo-idproxy: values are for those who may insert into the collection; the server says: ";
 
 /// Appends the only write error of `reply` as the error of the whole command that answers
 /// `request`.
@@ -49,9 +45,7 @@ void append_write_error(const wire::OpMsgView& request, const wire::OpMsgView& r
 
 /// The conversation of {idproxy: "next"}: checks the client's right, draws the values, replies.
 ///
-/// The server checks the right on the client's own connection: mongod answers an insert of
-/// {_id: []} with the write error 53 to those who may insert there, and with error 13 to others. It
-/// stores nothing and creates no collection (observed, 6.0.5).
+/// The server checks the right on the client's own connection (rewrite/right_question.hpp).
 class NextExchange final : public Conversation {
  public:
   /// `rights`: those of the connection; null: asks the server each time.
@@ -99,30 +93,17 @@ Action NextExchange::begin(const Received& received) {
   keep_original(received.message, received.owner, received.workspace);
   request_ = request_.in(original_.view());
   const Step step{received.context.clock.monotonic(), received.workspace};
-  if (rights_ != nullptr && rights_->has(request_.ns(), step.now)) return draw_values(step);
-  return send_question(received.workspace);
+  const bool may_insert =
+      rights_ != nullptr && rights_->has_lately(request_.ns(), Right::insert, step.now);
+  if (!may_insert) return send_question(received.workspace);
+  request_.bind();
+  return draw_values(step);
 }
 
-/// The insert belongs to no session, so that it cannot end a transaction of the client or take a
-/// number from its retryable writes.
 Action NextExchange::send_question(Workspace& workspace) {
-  static constexpr std::array<std::string_view, 5> kKept = {"maxTimeMS", "comment", "apiVersion",
-                                                            "apiStrict", "apiDeprecationErrors"};
-  OwnCommand question(request_.message, request_id_);
-  Buffer& out = question.body();
-  bson::append_string(out, "insert", request_.collection);
-  bson::append_head(out, bson::Type::array, "documents");
-  bson::Scope documents(out);
-  bson::append_head(out, bson::Type::document, "0");
-  out.append(refused_document());
-  documents.close();
-  // With majority, the server would wait for the connection's earlier writes to be replicated.
-  bson::append_head(out, bson::Type::document, "writeConcern");
-  bson::Scope write_concern(out);
-  bson::append_int32(out, "w", 1);
-  write_concern.close();
   refill(workspace);
-  question.send(kKept, request_.db, message_);
+  ask_right(request_.message, request_id_, request_.db, request_.collection, Right::insert,
+            message_);
   awaits_reply_ = true;
   return action::Send{&message_, {}};
 }
@@ -143,13 +124,14 @@ Action NextExchange::read_answer(const wire::OpMsgView& message, const Step& ste
     return action::Reply{out.view()};
   }
   const WriteError& error = read->errors.front();
+  const bool may_insert = !says_not_permitted(*read);
+  if (may_insert) request_.bind();
   if (refuses_id(error.code) || error.code == kShardKeyNotFound) {
-    if (rights_ != nullptr) rights_->add(request_.ns(), step.now);
+    if (rights_ != nullptr) rights_->add(request_.ns(), Right::insert, step.now);
     return draw_values(step);
   }
   // A view or a time-series collection has an error of its own, which would not say why there are
   // no values.
-  const bool may_insert = error.code != static_cast<std::int64_t>(ErrorCode::unauthorized);
   if (may_insert && request_.assignment == nullptr) return fail(no_rule(), step);
   append_write_error(request_.message, message, error, out);
   return action::Reply{out.view()};

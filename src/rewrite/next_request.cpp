@@ -150,6 +150,12 @@ const Assignment* filling(const Plan& plan, std::string_view field) {
 
 }  // namespace
 
+void NextRequest::bind() {
+  known->admit(db, collection);
+  plan = known->plan(db, collection);
+  assignment = plan == nullptr ? nullptr : filling(*plan, field);
+}
+
 NextRequest NextRequest::in(Bytes copy) const {
   NextRequest same = *this;
   same.message = *wire::OpMsgView::parse(copy);
@@ -184,9 +190,9 @@ std::variant<NextRequest, CommandError> read_next(const wire::OpMsgView& request
   next.message = request;
   next.db = db;
   next.collection = collection;
+  next.field = *fields.field;
   next.count = fields.count;
-  next.plan = namespaces.plan(db, collection);
-  if (next.plan != nullptr) next.assignment = filling(*next.plan, *fields.field);
+  next.known = &namespaces;
   return next;
 }
 

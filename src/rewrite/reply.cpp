@@ -16,19 +16,26 @@
 namespace idproxy::rewrite {
 namespace {
 
+// After these a driver finds the primary again, or waits, and sends its command again (retryable
+// writes specification).
+constexpr auto kPasses = std::to_array<std::int64_t>(
+    {6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436});
+
+void append_labels(std::string_view label, bool repeats_write, Buffer& out) {
+  if (label.empty() && !repeats_write) return;
+  bson::append_head(out, bson::Type::array, "errorLabels");
+  bson::Scope labels(out);
+  if (!label.empty()) bson::append_string(out, "0", label);
+  if (repeats_write) bson::append_string(out, label.empty() ? "0" : "1", kNoWritesPerformed);
+  labels.close();
+}
+
 void append_error(const CommandError& error, Buffer& out) {
   bson::append_double(out, "ok", 0);
   bson::append_string(out, "errmsg", error.message);
   bson::append_int32(out, "code", static_cast<std::int32_t>(error.code));
   bson::append_string(out, "codeName", code_name(error.code));
-  if (error.label.empty() && !error.repeats_write) return;
-  bson::append_head(out, bson::Type::array, "errorLabels");
-  bson::Scope labels(out);
-  if (!error.label.empty()) bson::append_string(out, "0", error.label);
-  if (error.repeats_write) {
-    bson::append_string(out, error.label.empty() ? "0" : "1", kNoWritesPerformed);
-  }
-  labels.close();
+  append_labels(error.label, error.repeats_write, out);
 }
 
 void append_op_msg(std::int32_t response_to, std::int32_t request_id, bool checksum,
@@ -172,20 +179,25 @@ void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
 
 void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply,
                     std::string_view needed, Buffer& out) {
-  const auto code = bson::find(reply.body(), "code");
-  const bool lacks_right =
-      code && code->as_integer() == static_cast<std::int32_t>(ErrorCode::unauthorized);
+  const auto its_code = bson::find(reply.body(), "code");
+  const std::int64_t code = its_code ? its_code->as_integer().value_or(0) : 0;
+  const bool lacks_right = code == static_cast<std::int64_t>(ErrorCode::unauthorized);
+  const auto command = Command::find(request.message());
+  const bool passes = command && bson::find(command->document(), "txnNumber") &&
+                      std::ranges::find(kPasses, code) != kPasses.end();
   ReplyFrame frame(out, reply.header().request_id, request.header().request_id,
                    request.has(wire::flag::kChecksumPresent));
   bson::Scope document(out);
   bson::Elements fields(reply.body());
   while (const auto field = fields.next()) {
+    if (passes && field->key == "errorLabels") continue;
     if (lacks_right && field->key == "errmsg" && field->type == bson::Type::string) {
       bson::append_string(out, "errmsg", std::string(needed).append(field->text()));
     } else {
       bson::append_copy(out, *field);
     }
   }
+  if (passes) append_labels(label_of_unsent(*command), may_repeat_write(*command), out);
   document.close();
   frame.close();
 }

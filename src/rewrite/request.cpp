@@ -4,7 +4,7 @@ namespace idproxy::rewrite {
 
 WriteRequest WriteRequest::in(Bytes copy) const {
   const auto view = *wire::OpMsgView::parse(copy);
-  return {view, *WriteCommand::read(view), plan, now, namespaces, all_results};
+  return {view, *WriteCommand::read(view), plan, now, namespaces, all_results, known};
 }
 
 std::string WriteRequest::ns() const {

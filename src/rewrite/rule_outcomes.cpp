@@ -29,27 +29,26 @@ WaitingRequests::Summary WaitingRequests::summary() const {
   return {since_.size(), *since_.begin()};
 }
 
-std::optional<std::uint64_t> ForwardedLog::add(std::string_view ns, ForwardReason reason,
-                                               std::uint64_t upserts,
-                                               std::chrono::nanoseconds now) {
+std::optional<std::uint64_t> RareLines::add(std::string_view thing, std::string_view kind,
+                                            std::uint64_t events, std::chrono::nanoseconds now) {
   const std::scoped_lock lock(mutex_);
-  Line& its = line(ns, reason, now);
-  its.upserts += upserts;
-  if (its.logged && now - *its.logged < kEvery) return std::nullopt;
+  Line& its = line(thing, kind, now);
+  its.events += events;
+  if (its.logged && now - *its.logged < every_) return std::nullopt;
   its.logged = now;
-  return std::exchange(its.upserts, 0);
+  return std::exchange(its.events, 0);
 }
 
-ForwardedLog::Line& ForwardedLog::line(std::string_view ns, ForwardReason reason,
-                                       std::chrono::nanoseconds now) {
-  Key key(ns, reason);
+RareLines::Line& RareLines::line(std::string_view thing, std::string_view kind,
+                                 std::chrono::nanoseconds now) {
+  Key key(thing, kind);
   if (lines_.size() < kMostLines || lines_.contains(key)) return lines_[std::move(key)];
-  Line& others = lines_[{"", reason}];
-  // Once an hour: makes room by lines with nothing to say.
-  if (!others.logged || now - *others.logged >= kEvery) {
+  Line& others = lines_[{"", kind}];
+  // Once in that time: makes room by lines with nothing to say.
+  if (!others.logged || now - *others.logged >= every_) {
     std::erase_if(lines_, [&](const auto& each) {
       const Line& other = each.second;
-      return &other != &others && other.upserts == 0 && now - *other.logged >= kEvery;
+      return &other != &others && other.events == 0 && now - *other.logged >= every_;
     });
   }
   return others;

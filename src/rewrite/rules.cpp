@@ -10,6 +10,7 @@ namespace {
 
 // A client can name any number of namespaces, so the number that is remembered is limited.
 constexpr std::size_t kRemembered = 4096;
+constexpr std::size_t kAdmitted = 65'536;
 // mongod refuses longer names: a database's has at most 63 bytes, a namespace 255.
 constexpr std::size_t kLongestNamespace = 512;
 // The version where there is no store.
@@ -47,7 +48,7 @@ std::shared_ptr<const Plan> keeping(const std::shared_ptr<const RuleSet>& rules,
 
 }  // namespace
 
-Plan::Plan(std::vector<Assignment> all) : all_(std::move(all)) {
+Plan::Plan(std::vector<Assignment> all, Is is) : all_(std::move(all)), is_(is) {
   for (const Assignment& each : all_) {
     takes_turns_ = takes_turns_ || each.in_turn;
     reserves_ = reserves_ || each.reservations != nullptr;
@@ -160,6 +161,11 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
   return Plan(std::move(plan));
 }
 
+Plan RuleSet::outline(std::string_view db, std::string_view collection) const {
+  if (store_ == nullptr) return plan(db, collection);
+  return Plan(matching(db, collection, ns_of(db, collection)), Plan::Is::outline);
+}
+
 Plan RuleSet::passed_by(std::string_view db, std::string_view collection) const {
   if (store_ == nullptr) return {};
   std::vector<Assignment> plan = matching(db, collection, ns_of(db, collection));
@@ -216,7 +222,9 @@ const Namespaces::Known& Namespaces::known(std::string_view db, std::string_view
   return *last_;
 }
 
+/// key_ has the namespace.
 Namespaces::Known Namespaces::look_up(std::string_view db, std::string_view collection) const {
+  if (!admitted_.contains(key_)) return {.plan = keeping(rules_, rules_->outline(db, collection))};
   Known known{.plan = keeping(rules_, rules_->plan(db, collection))};
   if (known.plan != nullptr) return known;
   known.time_series = keeping(rules_, rules_->passed_by(db, collection));
@@ -228,6 +236,15 @@ Namespaces::Known Namespaces::look_up(std::string_view db, std::string_view coll
                                .past_the_rules = true});
   }
   return known;
+}
+
+void Namespaces::admit(std::string_view db, std::string_view collection) {
+  if (db.size() + collection.size() > kLongestNamespace) return;
+  key_.assign(db).append(1, '\0').append(collection);
+  if (admitted_.size() >= kAdmitted) admitted_.clear();
+  if (!admitted_.insert(key_).second) return;
+  known_.erase(key_);
+  last_ = nullptr;
 }
 
 void Namespaces::forget() {

@@ -26,11 +26,11 @@ std::int64_t as_signed(std::size_t size) {
 /// Notes which sequence the next value of the assignment comes from, as for a document. judge() has
 /// admitted the statement.
 void choose_sequence(const UpsertStatement& statement, const ids::Sequences& sequences,
-                     GivenSequences& its) {
+                     GivenSequences& its, ids::Opening opening) {
   const auto values = known_values(statement, sequences.fields());
   // Only the date decides: the same for all statements of a command, also at midnight.
   if (values->empty() && !its.all.empty()) return its.of_value.push_back(0);
-  its.add_value(sequences.sequence(*values));
+  its.add_value(sequences.sequence(*values, opening));
 }
 
 /// Scans the statements of one command. Returns false if mongod will refuse it.
@@ -86,7 +86,8 @@ bool scan_upsert(const UpsertStatement& statement, std::int32_t index, const Bul
       given.given.push_back({index, static_cast<std::uint16_t>(ns.first + i), 0});
       if (assignment.sequences == nullptr) continue;
       given.sequences.resize(all.size());
-      choose_sequence(statement, *assignment.sequences, given.sequences[ns.first + i]);
+      choose_sequence(statement, *assignment.sequences, given.sequences[ns.first + i],
+                      given.opening);
       continue;
     }
     if (statement.kind == UpsertStatement::Kind::plain || assignment.implied) continue;

@@ -9,8 +9,10 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/memory.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 #include "rewrite/batch.hpp"
 #include "rewrite/bulk_write.hpp"
+#include "rewrite/right_question.hpp"
 #include "rewrite/upsert_command.hpp"
 
 namespace idproxy::rewrite {
@@ -40,9 +42,8 @@ WriteExchange::WriteExchange(WriteRequest&& request, const Received& received,
       write_(std::move(request)),
       started_(received.context.clock.monotonic()),
       since_(started_),
-      now_(started_) {
-  if (write_.plan->is_guarded()) guards_.emplace(*write_.plan, started_);
-}
+      rights_(write_, memory),
+      now_(started_) {}
 
 WriteExchange::~WriteExchange() {
   // The client disconnected while the exchange was waiting for the store.
@@ -86,6 +87,7 @@ Steps WriteExchange::write(Buffer* owner) {
 
 Action WriteExchange::go_on() {
   Action action = steps_.next();
+  asks_server_ = std::holds_alternative<action::AskServer>(action);
   if (sent_) return action;
   if (std::holds_alternative<action::Send>(action)) {
     count_assigned();
@@ -129,15 +131,46 @@ Action WriteExchange::begin(const Received& received) {
 Action WriteExchange::reply(Bytes message, const Context& context, Workspace& workspace) {
   begin_event(context, workspace);
   reply_ = single_reply(message);
-  if (!reply_ || !steps_.awaits<action::Send>()) return action::Close{};
-  const Concern concern = left_alone_ != nullptr ? Concern::none : concern_of(reply_->body());
+  if (!reply_) return action::Close{};
+  if (steps_.awaits<action::AskServer>()) return answered_by_server();
+  if (!steps_.awaits<action::Send>()) return action::Close{};
+  const Concern concern = is_unchanged_ ? Concern::none : concern_of(reply_->body());
   if (concern == Concern::malformed) return action::Close{};
   is_empty_ = concern == Concern::none;
+  if (!std::exchange(rights_noted_, true) && !(is_empty_ && rights_.is_shown())) note_rights();
   if (batch_ != nullptr) {
     begin_step();
     since_ = now_;
   }
   return go_on();
+}
+
+/// Its own question, to which others of the thread have scanned their messages meanwhile.
+Action WriteExchange::answered_by_server() {
+  begin_step();
+  since_ = now_;
+  look_into_original();
+  has_waited_ = true;
+  return go_on();
+}
+
+/// What the reply to its first command says of the client's rights.
+void WriteExchange::note_rights() {
+  if (is_unchanged_) return;
+  if (is_empty_) return rights_.carried_out(write_, given_, now_);
+  const auto read = WriteReply::read(reply_->body(), kMaxBatch);
+  if (!read) return;
+  if (says_not_permitted(*read)) return note_refusal();
+  if (read->ok) rights_.carried_out(write_, given_, now_);
+}
+
+void WriteExchange::note_refusal() {
+  if (write_.plan->empty()) return;
+  not_permitted_ = &write_.plan->front();
+  rights_.refused(write_);
+  for (const Assignment& each : *write_.plan) {
+    if (!each.implied) ++each.outcomes->not_permitted;
+  }
 }
 
 Action WriteExchange::answered(ids::Result<ids::Grant> grant, const Context& context,
@@ -172,10 +205,45 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   if (write_.command.repeats_stmt_id()) {
     return fail({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"});
   }
+  if (rights_.is_shown() && !bind()) {
+    note_time_series();
+    sent_ = true;
+    return action::Relay{};
+  }
   workspace_->lend_to(given_);
+  if (auto end = scan()) return end;
+  keep_original(write_.message.message(), owner, *workspace_);
+  return std::nullopt;
+}
+
+/// Has the plan say where values come from. False if no rule applies after all.
+bool WriteExchange::bind() {
+  if (write_.plan->is_bound()) return true;
+  const auto admit = [this](const Assignment& each) {
+    const std::size_t dot = each.ns.find('.');
+    write_.known->admit(std::string_view(each.ns).substr(0, dot),
+                        std::string_view(each.ns).substr(dot + 1));
+  };
+  std::ranges::for_each(*write_.plan, admit);
+  const auto outline = write_.plan;
+  std::optional<CommandError> too_many;  // it was not before
+  if (is_bulk()) {
+    write_.plan = nullptr;
+    static_cast<void>(read_namespaces(write_, *write_.known, too_many));
+  } else {
+    write_.plan = write_.known->plan(write_.command.db, write_.command.collection);
+  }
+  if (write_.plan != nullptr) return true;
+  write_.plan = outline;
+  return false;
+}
+
+std::optional<Action> WriteExchange::scan() {
+  if (write_.plan->is_guarded()) guards_.emplace(*write_.plan, started_);
   if (write_.plan->may_depend_on_time()) {
     write_.now = std::chrono::duration_cast<std::chrono::seconds>(context_->clock.wall());
   }
+  given_.opening = rights_.is_shown() ? ids::Opening::any : ids::Opening::only_used;
   ScanResult result = is_insert() ? workspace_->insert.scan(write_, given_)
                       : is_bulk() ? scan_bulk(write_, given_, workspace_->insert)
                                   : scan_upserts(write_, given_);
@@ -199,17 +267,35 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   if (as_batch_) {
     if (auto fault = fault_in_batch()) return fail(*std::move(fault));
   }
-  keep_original(write_.message.message(), owner, *workspace_);
   return std::nullopt;
 }
 
 /// What the next command lacks; nothing once it can be sent, or because send() will end the write.
+/// Before its client has shown that it may write there, the store is asked for nothing; and never
+/// for documents that nobody will store.
+std::optional<Need> WriteExchange::lacks() {
+  const bool may_ask = sent_ || rights_.is_shown();
+  if (!is_unchanged_ && !may_ask && RightStage::makes_something(write_, given_, now_)) {
+    return ask_first({Stage::right});
+  }
+  if (is_unchanged_) return std::nullopt;
+  auto need = lacks_stages();
+  if (sent_ || !need || need->source == nullptr) return need;
+  return ask_first(may_ask ? *need : Need{Stage::right});
+}
+
+/// `need`, unless the server will refuse all documents: then they need nothing.
+std::optional<Need> WriteExchange::ask_first(const Need& need) {
+  is_unchanged_ = is_insert() && stores_nothing(write_.command, write_.message.body());
+  return is_unchanged_ ? std::nullopt : std::optional(need);
+}
+
 /// The guards come first: a counter that does not exist yet then finds its first number by their
 /// index. They come again before anything is sent, since a number may have taken long.
-std::optional<Need> WriteExchange::lacks() {
+std::optional<Need> WriteExchange::lacks_stages() {
   if (batch_ == nullptr) {
     if (auto need = lacks_guard()) return need;
-    if (left_alone_ != nullptr) return std::nullopt;
+    if (is_unchanged_) return std::nullopt;
     if (auto need = lacks_values()) return need;
     if (is_too_large_ || !as_batch_) return std::nullopt;
     open_batch(BatchSent::nothing);
@@ -221,13 +307,49 @@ std::optional<Need> WriteExchange::lacks() {
 
 Action WriteExchange::ask(const Need& need) {
   if (need.error) return no_values_for(*need.assignment, *need.error);
-  if (need.stage == Stage::earlier_attempt) return batch_->ask_whether_executed(step());
+  if (need.stage == Stage::right) return ask_for_right();
+  if (need.stage == Stage::earlier_attempt) {
+    rights_noted_ = true;  // by the reply to this one, nothing is said
+    return batch_->ask_whether_executed(step());
+  }
   return action::AskStore{need.source, need.assignment->outcomes, need.count,
                           std::max(need.patience, std::chrono::nanoseconds(0))};
 }
 
+Action WriteExchange::ask_for_right() {
+  asked_ = rights_.next(write_, given_);
+  const std::string_view ns = asked_.assignment->ns;
+  const std::size_t dot = ns.find('.');
+  refill(*workspace_);
+  ask_right(write_.message, request_id_, ns.substr(0, dot), ns.substr(dot + 1), asked_.right,
+            message_);
+  return action::AskServer{&message_};
+}
+
+/// Ends the write unless the client may go on. Then what was found without the right is found
+/// again.
+std::optional<Action> WriteExchange::accept_right() {
+  const RightAnswer answer = read_right(*reply_, asked_.right);
+  if (answer == RightAnswer::malformed) return action::Close{};
+  if (answer == RightAnswer::may) {
+    rights_.shown(asked_, now_);
+    if (rights_.next(write_, given_).assignment != nullptr) return std::nullopt;
+    take_back_all();
+    given_.clear();
+    drawing_ = {};
+    drawn_ = 0;
+    is_unchanged_ = !bind();
+    return is_unchanged_ ? std::nullopt : scan();
+  }
+  if (answer == RightAnswer::may_not) note_refusal();
+  workspace_->reply.clear();
+  append_refusal(write_.message, *reply_, kRightNeeded, workspace_->reply);
+  return action::Reply{workspace_->reply.view()};
+}
+
 /// The answer to what ask() has asked.
 std::optional<Action> WriteExchange::accept(const Need& need) {
+  if (need.stage == Stage::right) return accept_right();
   if (need.stage == Stage::guard) {
     return *grant_ ? std::nullopt : std::optional(no_values_for(*need.assignment, grant_->error()));
   }
@@ -255,6 +377,7 @@ std::optional<Need> WriteExchange::lacks_guard() {
   }
   if (batch_ == nullptr && !is_bulk()) {
     left_alone_ = verdict.assignment;
+    is_unchanged_ = true;
     return std::nullopt;
   }
   need.error = {ids::Errc::unavailable,
@@ -346,7 +469,7 @@ void WriteExchange::take_back_all() {
 
 /// Sends the next command, or fails the write if it cannot be sent.
 Action WriteExchange::send() {
-  if (left_alone_ != nullptr) return send_unchanged();
+  if (is_unchanged_) return send_unchanged();
   if (is_too_large_) return fail(too_large());
   refill(*workspace_);
   if (batch_ != nullptr) return batch_->send(step());
@@ -378,25 +501,32 @@ void WriteExchange::emit() {
   workspace_->insert.emit(write_, given_, message_);
 }
 
-/// The collection turned out to be a view or a time-series collection.
+/// The collection turned out to be a view or a time-series collection, or to have no rule; or the
+/// server will refuse all documents.
 Action WriteExchange::send_unchanged() {
   take_back_all();
+  given_.clear();
+  batch_.reset();
   look_into_original();
   assigned_ = refused_documents_ = 0;
   forwarded_.clear();
-  const WriteCommand& command = write_.command;
-  if (is_insert() &&
-      left_alone_->store->readiness(left_alone_->rule_index, command.db, command.collection)
-          .is_time_series) {
-    note_past({{std::string(command.db), std::string(command.collection)},
-               ForwardReason::time_series,
-               write_.plan});
-  }
+  note_time_series();
   sent_ = true;
   awaits_reply_ = acknowledged_;
   message_.start(original_.view());
   message_.keep(0, original_.size());
   return action::Send{&message_, original()};
+}
+
+/// Of an insert that is sent unchanged: counts it if its collection is a time-series collection.
+void WriteExchange::note_time_series() {
+  const WriteCommand& command = write_.command;
+  if (!is_insert() || write_.known == nullptr) return;
+  const auto& rules = write_.known->time_series(command.db, command.collection);
+  if (rules == nullptr) return;
+  note_past({{std::string(command.db), std::string(command.collection)},
+             ForwardReason::time_series,
+             rules});
 }
 
 Action WriteExchange::send_batch() {
@@ -435,8 +565,9 @@ void WriteExchange::count_assigned() const {
 
 /// True if the reply is the client's, as it nearly always is. Else there is a batch from now on.
 bool WriteExchange::is_relayed() {
+  if (is_unchanged_) return true;
   if (batch_ != nullptr) return false;
-  if (left_alone_ != nullptr || (is_empty_ && !wants_every_reply())) return true;
+  if (is_empty_ && !wants_every_reply()) return true;
   open_batch(BatchSent::whole);
   since_ = now_;
   return false;

@@ -148,6 +148,19 @@ def test_the_files_for_contributors_are_there():
         assert (ROOT / path.replace("NAME.cpp", "objectid.cpp").replace("NAME_", "objectid_")).exists(), path
 
 
+def test_security_names_tests_that_are_there():
+    """Each sentence about what is in scope has at least one, and each `Test…` or `test_…` is in a file beside it."""
+    scope = (ROOT / "SECURITY.md").read_text().split("## In scope")[1].split("\n## ")[0]
+    for sentence in scope.split("\n- ")[1:]:
+        named = re.findall(r"`(\w+(?:\.py)?|tests/\w+)`", sentence)
+        files = [ROOT / "tests/integration" / name for name in named if name.endswith(".py")]
+        assert files and all(file.exists() for file in files), sentence
+        texts = "".join(file.read_text() for file in files)
+        for name in named:
+            if re.match("(Test[A-Z]|test_)", name) and not name.endswith(".py"):
+                assert re.search(rf"(class|def) {name}\b", texts), name
+
+
 def test_what_the_readme_tries(standalone, start_proxy):
     """Of the two commands, the one that asks the proxy which the other one has started; test_quickstart.py is
     about that."""

@@ -140,11 +140,11 @@ class ExchangeWorld {
     using O = rewrite::RuleOutcomes;
     std::string text;
     const std::pair<const char*, rewrite::RuleOutcomes::Counter O::*> all[] = {
-        {"assigned", &O::assigned},    {"resent", &O::resent},
-        {"cured", &O::cured},          {"given_up", &O::given_up},
-        {"foreign", &O::foreign},      {"transient", &O::transient},
-        {"surfaced", &O::surfaced},    {"unacknowledged", &O::unacknowledged},
-        {"handed_out", &O::handed_out}};
+        {"assigned", &O::assigned},     {"resent", &O::resent},
+        {"cured", &O::cured},           {"given_up", &O::given_up},
+        {"foreign", &O::foreign},       {"transient", &O::transient},
+        {"surfaced", &O::surfaced},     {"unacknowledged", &O::unacknowledged},
+        {"handed_out", &O::handed_out}, {"not_permitted", &O::not_permitted}};
     for (const auto& [name, counter] : all) {
       const auto sum = rules_->sum(counter);
       if (sum == 0) continue;
@@ -170,6 +170,11 @@ class ExchangeWorld {
       EXPECT_EQ(out.size(), send->message->size());
       exchange->taken(workspace);
     }
+    if (const auto* question = std::get_if<rewrite::action::AskServer>(&action)) {
+      question->message->copy({}, 0, out);
+      EXPECT_EQ(out.size(), question->message->size());
+      exchange->taken(workspace);
+    }
     if (const auto* reply = std::get_if<rewrite::action::Reply>(&action)) {
       out.append(reply->message);
     }
@@ -184,7 +189,8 @@ class ExchangeWorld {
 };
 
 inline std::string name_of(ActionKind action) {
-  constexpr const char* kNames[] = {"Relay", "Send", "Wait", "AskStore", "Learn", "Reply", "Close"};
+  constexpr const char* kNames[] = {"Relay",    "Send",  "AskServer", "Wait",
+                                    "AskStore", "Learn", "Reply",     "Close"};
   return kNames[static_cast<int>(action)];
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +16,12 @@ from .secrets import PASSWORD
 
 class Guarded(Mongod):
     """root may do everything; the password of each user is PASSWORD. Options are those of a
-    Mongod."""
+    Mongod. key_file: it is a replica set of one member, rs0, with this file."""
 
-    def __init__(self, options: Sequence[str] = (), access: Access = OPEN) -> None:
-        super().__init__(options=["--auth", *options], access=access)
+    def __init__(self, options: Sequence[str] = (), access: Access = OPEN,
+                 key_file: pathlib.Path | None = None) -> None:
+        kind = ["--keyFile", str(key_file)] if key_file else ["--auth"]
+        super().__init__("rs0" if key_file else None, options=[*kind, *options], access=access)
         self.client.admin.command("createUser", "root", pwd=PASSWORD, roles=["root"])
         self.client.close()
         self.client = pymongo.MongoClient(self.uri_of("root"))

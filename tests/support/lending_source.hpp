@@ -35,6 +35,7 @@ class LendingSource final : public ids::Source {
     for (; n > 0; --n) add(lending_->next++, out);
     return {};
   }
+  [[nodiscard]] bool holds(std::size_t n) const override { return n <= lending_->at_hand; }
   void accept(ids::Grant grant, ids::Values& out) override {
     for (const ids::Range& range : grant.take()) {
       for (std::uint64_t i = 0; i < range.count; ++i) {

@@ -23,17 +23,18 @@ class SequencedRule final : public ids::RuleSource {
       : RuleSource({.sequences = {.scope = std::move(fields)}}), lendings_(std::move(lendings)) {}
 
   Bound bind(std::string_view /*ns*/, ids::Store* /*store*/) override {
-    const auto open = [this](const ids::Sequences::Chosen& chosen) {
-      return sequence(chosen.scope);
+    const auto open = [this](const ids::Sequences::Chosen& chosen, ids::Opening opening) {
+      return sequence(chosen.scope, opening);
     };
     return {.sequences = std::make_shared<ids::Sequences>(about().sequences, "",
                                                           ids::NumberFormat(), clock_, open)};
   }
 
  private:
-  std::shared_ptr<ids::Source> sequence(const std::string& scope) {
+  std::shared_ptr<ids::Source> sequence(const std::string& scope, ids::Opening opening) {
     const auto field = bson::Elements(as_bytes(scope)).next();
     const std::string text(field ? field->text() : "");
+    if (opening == ids::Opening::only_used && !sequences_.contains(text)) return nullptr;
     auto& sequence = sequences_[text];
     if (!sequence) sequence = std::make_shared<LendingSource>(lendings_->at(text));
     return sequence;

@@ -113,6 +113,7 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] std::int64_t step() const override { return steps_.step(); }
   [[nodiscard]] std::uint32_t heals_after() const override;
   [[nodiscard]] Draw take(std::uint64_t n, std::vector<Range>& out) override;
+  [[nodiscard]] bool holds(std::uint64_t n) const override;
   [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) override;
   void cancel(std::uint64_t ticket) override;
   /// Takes back unused numbers, which return to their place in the order: mostly the front. Ignores

@@ -63,6 +63,8 @@ class Guard final : public StoreSource, public Queue, public std::enable_shared_
 
   /// `now`: monotonic.
   [[nodiscard]] GuardState state(std::chrono::nanoseconds now);
+  /// True if state() is `guarded`; the store is not told to renew that.
+  [[nodiscard]] bool is_guarded(std::chrono::nanoseconds now) const;
   /// The server says that the collection with this UUID is not, or no longer, there.
   void gone(const CollectionUuid& uuid);
   /// Event: the server does not accept `collectionUUID`, so that state() has no UUID until the next

@@ -20,6 +20,8 @@ class NumberStock : public Lender, public Queue {
 
   /// Takes `n` numbers and appends them to `out` as a few ranges in their order, or takes nothing.
   [[nodiscard]] virtual Draw take(std::uint64_t n, std::vector<Range>& out) = 0;
+  /// True if take() has `n` numbers now, and would not have the store get the next ones.
+  [[nodiscard]] virtual bool holds(std::uint64_t n) const = 0;
   /// Queues a request for `n` numbers: first come, first served. If the numbers have arrived since
   /// take(), answers `waiter` before it returns.
   [[nodiscard]] virtual Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) = 0;

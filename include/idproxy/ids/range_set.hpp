@@ -65,6 +65,7 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   [[nodiscard]] std::int64_t step() const override { return 1; }
   [[nodiscard]] std::uint32_t heals_after() const override { return spec_.counter.heal.after; }
   [[nodiscard]] Draw take(std::uint64_t n, std::vector<Range>& out) override;
+  [[nodiscard]] bool holds(std::uint64_t n) const override;
   [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) override;
   void cancel(std::uint64_t ticket) override;
   void take_back(const std::vector<Range>& ranges) override;

@@ -46,6 +46,10 @@ struct SequenceOptions {
   }
 };
 
+/// Whether a sequence that this process does not use yet may come into use, in which the store
+/// reads or makes what belongs to it.
+enum class Opening { any, only_used };
+
 /// The sequences of one rule that this process uses: so many at most. If there are more, the least
 /// recently used goes, once no request uses it any more. Thread-safe.
 class RecentSequences {
@@ -55,14 +59,16 @@ class RecentSequences {
 
   explicit RecentSequences(std::size_t most) : most_(most) {}
 
-  /// The source of the sequence with this key, which `open` begins to use if it is not in use yet.
+  /// The source of the sequence with this key, which `open` begins to use if it is not in use yet;
+  /// null if that is not wanted.
   template <class Open>
   [[nodiscard]] std::shared_ptr<Source> get(const std::string& key, const NumberFormat& format,
-                                            const Open& open) {
+                                            Opening opening, const Open& open) {
     std::optional<Sequence> gone;  // destroyed without the lock
     const std::scoped_lock lock(mutex_);
     auto found = by_key_.find(key);
     if (found == by_key_.end()) {
+      if (opening == Opening::only_used) return nullptr;
       sequences_.push_front({key, open()});
       found = by_key_.emplace(sequences_.front().key, sequences_.begin()).first;
     }
@@ -104,7 +110,7 @@ class Sequences {
     NumberFormat format{};  ///< of this document
     NumberFormat stored{};  ///< of all documents of the sequence
   };
-  using Open = std::function<std::shared_ptr<Source>(Chosen)>;
+  using Open = std::function<std::shared_ptr<Source>(Chosen, Opening)>;
 
   /// `name`: in Chosen::key. `format`: the rule's, for one without a template. `options` and
   /// `clock` must outlive this object.
@@ -120,14 +126,15 @@ class Sequences {
 
   // Only if refusal() is empty.
 
-  /// The sequence that serves the document now.
-  [[nodiscard]] std::shared_ptr<Source> sequence(std::span<const FieldValue> values) const {
-    return sequence_at(values, clock_.wall());
+  /// The sequence that serves the document now; with Opening::only_used null if it is not in use.
+  [[nodiscard]] std::shared_ptr<Source> sequence(std::span<const FieldValue> values,
+                                                 Opening opening = Opening::any) const {
+    return open_(choose(values, clock_.wall()), opening);
   }
   /// The sequence that would have served it at another time. `wall`: as Clock::wall().
   [[nodiscard]] std::shared_ptr<Source> sequence_at(std::span<const FieldValue> values,
                                                     std::chrono::nanoseconds wall) const {
-    return open_(choose(values, wall));
+    return open_(choose(values, wall), Opening::any);
   }
   [[nodiscard]] Chosen choose(std::span<const FieldValue> values,
                               std::chrono::nanoseconds wall) const;

@@ -123,6 +123,8 @@ class Source : public StoreSource {
   /// which are those that this request got before. After Draw::need(), ask() gets them from the
   /// store. After an error `out` may hold some of the new values; the caller must not use them.
   [[nodiscard]] virtual Draw next(std::size_t n, Values& out) = 0;
+  /// True if next() has `n` values now, and the store would notice nothing of it.
+  [[nodiscard]] virtual bool holds(std::size_t /*n*/) const { return true; }
 
   // ---- numbers without gaps, which come through turns and never from next()
 

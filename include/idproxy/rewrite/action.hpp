@@ -34,6 +34,11 @@ struct Send {
   const wire::PatchedMessage* message;
   Bytes original;  ///< the message that `message` patches; empty if it keeps none of its bytes
 };
+/// Send `message`, a question of the proxy's own about the client, to the server before anything
+/// else of the request, then call reply(). Only while the request has not been sent.
+struct AskServer {
+  const wire::PatchedMessage* message;
+};
 /// Call resume() after `delay`.
 struct Wait {
   std::chrono::nanoseconds delay;
@@ -61,7 +66,7 @@ struct Close {};
 }  // namespace action
 
 /// The next step of the caller (net).
-using Action = std::variant<action::Relay, action::Send, action::Wait, action::AskStore,
-                            action::Learn, action::Reply, action::Close>;
+using Action = std::variant<action::Relay, action::Send, action::AskServer, action::Wait,
+                            action::AskStore, action::Learn, action::Reply, action::Close>;
 
 }  // namespace idproxy::rewrite

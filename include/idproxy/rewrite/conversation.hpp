@@ -50,6 +50,7 @@ class Conversation {
   [[nodiscard]] Bytes original() const { return original_.view(); }
   [[nodiscard]] virtual std::int32_t request_id() const { return request_id_; }
   [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
+  [[nodiscard]] bool asks_server() const { return asks_server_; }
   [[nodiscard]] bool acknowledged() const { return acknowledged_; }
   [[nodiscard]] bool streams() const { return streams_; }
   [[nodiscard]] std::span<const Forwarded> forwarded() const { return forwarded_; }
@@ -72,6 +73,7 @@ class Conversation {
   std::int32_t request_id_;
   bool acknowledged_;  // the client waits for an answer
   bool awaits_reply_ = false;
+  bool asks_server_ = false;
   bool streams_ = false;
   wire::PatchedMessage message_;  // what is sent, until it is taken
   Buffer original_;

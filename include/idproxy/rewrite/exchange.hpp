@@ -22,6 +22,8 @@ namespace idproxy::rewrite {
 ///                    -> AskStore    nothing has been sent yet. The caller forwards no later
 ///                                   message of this connection, and calls answered(), which
 ///                                   returns one of the Actions of request() except Relay
+///                    -> AskServer   nothing has been sent yet, either. The caller calls reply(),
+///                                   which returns one of the Actions of request() except Relay
 ///                    -> Send        if awaits_reply(), the caller forwards no later message of
 ///                                   this connection until the last reply is queued; else (w: 0)
 ///                                   the exchange is over once the message has been taken
@@ -82,6 +84,8 @@ class Exchange {
   /// store; else empty.
   [[nodiscard]] Bytes original() const { return what_->original(); }
   [[nodiscard]] bool awaits_reply() const { return what_->awaits_reply(); }
+  /// True from AskServer until its reply.
+  [[nodiscard]] bool asks_server() const { return what_->asks_server(); }
   /// True if the client waits for an answer.
   [[nodiscard]] bool acknowledged() const { return what_->acknowledged(); }
   /// The request id of the message that was sent last.
@@ -124,6 +128,11 @@ class Exchange {
   [[nodiscard]] const Assignment* lost_writes() const {
     return write_ ? write_->lost_writes() : nullptr;
   }
+  /// The collection into which the client may not write, as the server says; else null. Valid as
+  /// long as the exchange.
+  [[nodiscard]] const Assignment* not_permitted() const {
+    return write_ ? write_->not_permitted() : nullptr;
+  }
   /// Writes that were sent without a value of a rule.
   [[nodiscard]] std::span<const Forwarded> forwarded() const { return what_->forwarded(); }
   /// True if the operator should know how the request was understood: driver_made(), leaves_zero()
@@ -131,8 +140,10 @@ class Exchange {
   [[nodiscard]] bool was_odd() const {
     return driver_made() != nullptr || leaves_zero() != nullptr || !forwarded().empty();
   }
-  /// The same of how it ended: given_up() or lost_writes() tell.
-  [[nodiscard]] bool ended_badly() const { return given_up() || lost_writes() != nullptr; }
+  /// The same of how it ended: given_up(), lost_writes() or not_permitted() tell.
+  [[nodiscard]] bool ended_badly() const {
+    return given_up() || lost_writes() != nullptr || not_permitted() != nullptr;
+  }
   /// The number of values in the answer to {idproxy: "next"}.
   [[nodiscard]] std::size_t handed_out() const { return what_->handed_out(); }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "idproxy/ids/sequences.hpp"
 #include "idproxy/ids/source.hpp"
 #include "idproxy/ids/values.hpp"
 #include "idproxy/rewrite/rules.hpp"
@@ -43,6 +44,8 @@ struct GivenValues {
   /// By assignment; empty if no strategy of the plan has sequences.
   std::vector<GivenSequences> sequences{};
   std::vector<UpsertParts> upserts{};  ///< by statement; empty for an insert
+  /// For the scan: with `only_used`, `sequences` has null for those that are not in use.
+  ids::Opening opening = ids::Opening::any;
 
   /// The values of this statement; empty if it gets none.
   [[nodiscard]] std::span<const Given> of(std::int32_t statement) const;

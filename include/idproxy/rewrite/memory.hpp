@@ -67,28 +67,40 @@ struct Workspace {
   Spares<GivenValues> spare_given_;
 };
 
-/// Remembers for one client's connection into which namespaces its user may insert, so that
-/// {idproxy: "next"} need not ask the server each time. Forgets all of them with each message that
-/// may change the user. Times are monotonic. Not thread-safe.
+/// What a user may do in a collection; each includes those before it. Servers ask for the rights
+/// insert; insert and update; insert, update and find.
+enum class Right : std::uint8_t { insert, upsert, find_and_modify };
+
+/// Remembers for one client's connection what its user may do in which namespaces, as the server
+/// has said on this connection. Forgets all of it with each message that may change the user. Times
+/// are monotonic. Not thread-safe.
 class InsertRights {
  public:
-  /// How long an answer of the server counts.
+  /// How long an answer of the server counts where no write follows that the server checks itself.
   static constexpr std::chrono::seconds kTrusted{60};
-  /// How many namespaces are remembered: the last ones that the server was asked for.
-  static constexpr std::size_t kMost = 16;
+  /// How many namespaces are remembered. Clients cannot invent any: the server has agreed to each.
+  static constexpr std::size_t kMost = 1024;
 
-  [[nodiscard]] bool has(std::string_view ns, std::chrono::nanoseconds now) const;
-  /// The server has said that the user may insert into `ns`.
-  void add(std::string_view ns, std::chrono::nanoseconds now);
+  [[nodiscard]] bool has(std::string_view ns, Right right) const;
+  /// The same if the server has said so within kTrusted.
+  [[nodiscard]] bool has_lately(std::string_view ns, Right right,
+                                std::chrono::nanoseconds now) const;
+  /// The server has said that the user may do this in `ns`.
+  void add(std::string_view ns, Right right, std::chrono::nanoseconds now);
+  /// The server has said that the user may not do something in `ns`.
+  void remove(std::string_view ns);
   /// The connection's user may have changed.
   void forget() { known_.reset(); }
 
  private:
   struct Known {
     std::string ns;
-    std::chrono::nanoseconds until;
+    Right right;
+    std::chrono::nanoseconds said;
   };
-  // In the order of `until`. Null on most connections, which never ask for a value.
+  [[nodiscard]] const Known* find(std::string_view ns, Right right) const;
+
+  // The last one first. Null where nobody asks.
   std::unique_ptr<std::vector<Known>> known_;
 };
 
@@ -109,6 +121,8 @@ struct ConnectionMemory {
   std::unique_ptr<ClientDescription> client{};  ///< null: it has said nothing
   bool logged_in = false;  ///< the server has said so, of a login since the last logout or failure
   wire::Compressors compressors{};  ///< that client and server have agreed on in hello
+  /// False if the server lets everybody do everything: then nobody has to show a right.
+  bool enforces_logins = false;
 
   /// The connection's user is this one from now on; empty: nobody.
   void user_changed(std::string_view user);

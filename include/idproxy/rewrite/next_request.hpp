@@ -26,12 +26,16 @@ struct NextRequest {
   wire::OpMsgView message;
   std::string db;
   std::string collection;
+  std::string field;
   std::size_t count = 1;
-  std::shared_ptr<const Plan> plan;        ///< of the namespace; null: no rule applies
+  Namespaces* known = nullptr;         ///< has the plan; outlives the exchange
+  std::shared_ptr<const Plan> plan{};  ///< of the namespace; null: no rule applies, or not bound
   const Assignment* assignment = nullptr;  ///< in the plan: fills the field; null: none does
 
   /// "db.collection".
   [[nodiscard]] std::string ns() const { return db + "." + collection; }
+  /// Finds the plan. The client has shown that it may insert there.
+  void bind();
   /// The same request, referring to a copy of its message.
   [[nodiscard]] NextRequest in(Bytes copy) const;
 };

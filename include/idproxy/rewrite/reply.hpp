@@ -98,11 +98,15 @@ void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
                          const CommandError& error, Buffer& out);
 
 /// Appends `reply`, the server's error for a command that asks about the client's rights, as the
-/// answer to `request`. It stays unchanged, because drivers read more of it than its code. Only the
-/// text about a missing right gets `needed` in front, because it names a command that the client
-/// has not sent.
+/// answer to `request`, which was not sent. It stays unchanged, because drivers read more of it
+/// than its code. Only the text about a missing right gets `needed` in front, because it names a
+/// command that the client has not sent; and a write of a session gets, with an error that passes,
+/// the label by which its driver sends it again: the server had no reason to add one.
 void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply,
                     std::string_view needed, Buffer& out);
+/// `needed`, of those who want values.
+inline constexpr std::string_view kRightNeeded =
+    "mongo-idproxy: values are for those who may insert into the collection; the server says: ";
 
 /// Appends `reply` unchanged, as the answer to another request.
 void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out);

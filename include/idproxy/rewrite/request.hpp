@@ -38,6 +38,7 @@ struct WriteRequest {
   /// want them (errorsOnly): they tell which upserts have inserted a document, and only then do all
   /// servers say which statements they had executed earlier.
   bool all_results = false;
+  Namespaces* known = nullptr;  ///< where an outline gets bound; outlives the exchange
 
   /// The same request, referring to a copy of its message.
   [[nodiscard]] WriteRequest in(Bytes copy) const;

@@ -44,29 +44,31 @@ inline constexpr std::size_t kForwardReasons =
 /// The remedy, as half a sentence for the log and for errors. `field`: the rule's.
 [[nodiscard]] std::string_view way_out_of(ForwardReason reason, std::string_view field);
 
-/// When the log says that upserts pass without a value of one rule: once an hour for each namespace
-/// and reason. Thread-safe.
-class ForwardedLog {
+/// When the log has a line about something that may happen often: once in a while for each thing
+/// and kind, with the number of events since the last one. Thread-safe.
+class RareLines {
  public:
-  static constexpr std::chrono::hours kEvery{1};
-  /// A client can name any number of namespaces. Those beyond share one line for each reason.
+  /// A client can name any number of things. Those beyond share one line for each kind.
   static constexpr std::size_t kMostLines = 1000;
 
-  /// Event: `upserts` more have passed. Returns how many have since the last line, if the log
-  /// should have a line now. `ns`: "db.collection"; `now` is monotonic.
-  [[nodiscard]] std::optional<std::uint64_t> add(std::string_view ns, ForwardReason reason,
-                                                 std::uint64_t upserts,
+  explicit RareLines(std::chrono::nanoseconds every) : every_(every) {}
+
+  /// Event: it has happened `events` more times. Returns how often it has since the last line, if
+  /// the log should have a line now. `kind` has static lifetime; `now` is monotonic.
+  [[nodiscard]] std::optional<std::uint64_t> add(std::string_view thing, std::string_view kind,
+                                                 std::uint64_t events,
                                                  std::chrono::nanoseconds now);
 
  private:
   struct Line {
     std::optional<std::chrono::nanoseconds> logged{};
-    std::uint64_t upserts = 0;  // since then
+    std::uint64_t events = 0;  // since then
   };
-  using Key = std::pair<std::string, ForwardReason>;
+  using Key = std::pair<std::string, std::string_view>;
 
-  Line& line(std::string_view ns, ForwardReason reason, std::chrono::nanoseconds now);
+  Line& line(std::string_view thing, std::string_view kind, std::chrono::nanoseconds now);
 
+  const std::chrono::nanoseconds every_;
   std::mutex mutex_;  // guards lines_
   std::map<Key, Line> lines_;
 };
@@ -110,9 +112,11 @@ struct RuleOutcomes {
   Counter surfaced{0};   ///< duplicates of the rule's values, in transactions, that clients got
   Counter unacknowledged{0};  ///< values in documents of unacknowledged writes (w: 0)
   Counter handed_out{0};      ///< values given to applications that asked for them
+  Counter not_permitted{0};   ///< writes of clients that may not write there, as the server says
   std::atomic<std::int64_t> last_assigned{0};        ///< when; monotonic, in ns; 0: never
   std::array<Counter, kForwardReasons> forwarded{};  ///< upserts without a value, by ForwardReason
-  ForwardedLog forwarded_log;
+  RareLines forwarded_log{std::chrono::hours(1)};    ///< by namespace and reason
+  RareLines not_permitted_log{std::chrono::minutes(1)};  ///< by user and namespace
   WaitingRequests waiting;
   /// True once the log has said that all documents of an insert had an _id from their driver.
   std::atomic<bool> driver_made_logged{false};

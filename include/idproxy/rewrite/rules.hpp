@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "idproxy/ids/guard.hpp"
@@ -51,8 +52,12 @@ struct Assignment {
 /// the other. Says from the start which stages its writes have. Valid as long as its RuleSet.
 class Plan {
  public:
+  /// Whether the assignments have what their values come from. Without it, a plan only says which
+  /// fields are filled.
+  enum class Is { bound, outline };
+
   Plan() = default;
-  explicit Plan(std::vector<Assignment> all);
+  explicit Plan(std::vector<Assignment> all, Is is = Is::bound);
 
   [[nodiscard]] auto begin() const { return all_.begin(); }
   [[nodiscard]] auto end() const { return all_.end(); }
@@ -61,6 +66,7 @@ class Plan {
   [[nodiscard]] const Assignment& operator[](std::size_t i) const { return all_[i]; }
   [[nodiscard]] const Assignment& front() const { return all_.front(); }
 
+  [[nodiscard]] bool is_bound() const { return is_ == Is::bound; }
   /// True if some assignment has numbers without gaps.
   [[nodiscard]] bool takes_turns() const { return takes_turns_; }
   /// True if the values of inserts are reserved for some assignment.
@@ -72,6 +78,7 @@ class Plan {
 
  private:
   std::vector<Assignment> all_;
+  Is is_ = Is::bound;
   bool takes_turns_ = false;
   bool reserves_ = false;
   bool is_guarded_ = false;
@@ -109,6 +116,9 @@ class RuleSet {
   /// for the databases admin, local, config and `store_db`, and for the store's collections in
   /// other databases. Valid until version() changes.
   [[nodiscard]] Plan plan(std::string_view db, std::string_view collection) const;
+  /// The same before anybody may have the store look at the collection, or make something for it:
+  /// for each field, the first rule that matches. Without a store, plan().
+  [[nodiscard]] Plan outline(std::string_view db, std::string_view collection) const;
   /// The rules that would apply to a time-series collection, for each field the first one; empty
   /// for everything else, as far as the store knows. Valid as plan() is.
   [[nodiscard]] Plan passed_by(std::string_view db, std::string_view collection) const;
@@ -165,8 +175,9 @@ class Namespaces {
   explicit Namespaces(std::shared_ptr<const RuleSet> rules)
       : rules_(std::move(rules)), version_(rules_->version()) {}
 
-  /// The plan of a namespace; null if no rule applies. Shared, because exchanges may outlive this
-  /// cache; the plan keeps its RuleSet alive. The reference is valid until the next call.
+  /// The plan of a namespace; null if no rule applies. An outline until the namespace is admitted.
+  /// Shared, because exchanges may outlive this cache; the plan keeps its RuleSet alive. The
+  /// reference is valid until the next call.
   [[nodiscard]] const std::shared_ptr<const Plan>& plan(std::string_view db,
                                                         std::string_view collection) {
     return known(db, collection).plan;
@@ -183,6 +194,9 @@ class Namespaces {
     return known(db, collection).time_series;
   }
   [[nodiscard]] bool possible(std::string_view collection);
+  /// Event: a client is here that may insert into the namespace, so that the store may look at it
+  /// and make what the rules need there.
+  void admit(std::string_view db, std::string_view collection);
   [[nodiscard]] const std::shared_ptr<const RuleSet>& rules() const { return rules_; }
 
  private:
@@ -198,6 +212,7 @@ class Namespaces {
   std::shared_ptr<const RuleSet> rules_;
   std::uint64_t version_;  // the version of rules_ that known_ is for
   std::unordered_map<std::string, Known> known_;
+  std::unordered_set<std::string> admitted_;  // has the keys of known_
   std::unordered_map<std::string, bool> collections_;
   std::string key_;
   // The last answer: classify() looks the same plan up several times, and so does the next insert.

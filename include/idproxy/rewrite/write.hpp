@@ -19,6 +19,7 @@ namespace idproxy::rewrite {
 
 /// What a write may have to wait for before it can send its next command.
 enum class Stage {
+  right,            ///< the client has to show that it may write there
   guard,            ///< the unique index that a rule demands
   values,           ///< for the first send
   fresh_values,     ///< in place of taken ones
@@ -32,7 +33,7 @@ enum class Stage {
 struct Need {
   Stage stage;
   const Assignment* assignment =
-      nullptr;                         ///< the rule; null for Stage::earlier_attempt, as `source`
+      nullptr;  ///< the rule; null for Stage::earlier_attempt and Stage::right, as `source`
   ids::StoreSource* source = nullptr;  ///< whom to ask
   std::size_t count = 0;
   std::optional<ids::Error> error{};    ///< do not ask: there are no values

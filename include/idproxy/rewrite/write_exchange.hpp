@@ -9,6 +9,7 @@
 #include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/draw_stage.hpp"
 #include "idproxy/rewrite/guard_stage.hpp"
+#include "idproxy/rewrite/right_stage.hpp"
 
 namespace idproxy::rewrite {
 
@@ -43,21 +44,31 @@ class WriteExchange final : public Conversation {
   [[nodiscard]] const Assignment* leaves_zero() const { return leaves_zero_; }
   [[nodiscard]] std::optional<GivenUp> given_up() const;
   [[nodiscard]] const Assignment* lost_writes() const;
+  [[nodiscard]] const Assignment* not_permitted() const { return not_permitted_; }
 
  private:
   Steps write(Buffer* owner);
   Action go_on();
+  Action answered_by_server();
+  void note_rights();
   void begin_event(const Context& context, Workspace& workspace);
   void begin_step();
   [[nodiscard]] BatchStep step();
 
   // Before a command. The actions end the write.
   std::optional<Action> scan_statements(Buffer* owner);
+  std::optional<Action> scan();
+  bool bind();
   std::optional<Need> lacks();
+  std::optional<Need> ask_first(const Need& need);
+  std::optional<Need> lacks_stages();
   std::optional<Need> lacks_guard();
   std::optional<Need> lacks_values();
   Action ask(const Need& need);
+  Action ask_for_right();
   std::optional<Action> accept(const Need& need);
+  std::optional<Action> accept_right();
+  void note_refusal();
   [[nodiscard]] bool too_many_bytes();
   [[nodiscard]] bool is_insert() const { return write_.command.kind == WriteKind::insert; }
   [[nodiscard]] bool is_bulk() const { return write_.command.kind == WriteKind::bulk_write; }
@@ -72,6 +83,7 @@ class WriteExchange final : public Conversation {
   Action send();
   void emit();
   Action send_unchanged();
+  void note_time_series();
   Action send_batch();
   [[nodiscard]] bool is_large_unordered() const;
   void look_into_original();
@@ -87,12 +99,17 @@ class WriteExchange final : public Conversation {
   const std::chrono::nanoseconds started_;  // when the write arrived, monotonic
   std::chrono::nanoseconds since_;          // that, or when the last reply was read, monotonic
   bool sent_ = false;
-  bool as_batch_ = false;                   // needs numbers in turn, or reservations
-  bool wants_results_ = false;              // of a bulkWrite: needs those of successes, too
-  bool has_waited_ = false;                 // the workspace has scanned other messages since
-  bool is_too_large_ = false;               // together with its values
-  std::optional<GuardStage> guards_;        // nothing: no rule has one
-  const Assignment* left_alone_ = nullptr;  // no rule applies after all, as this one's guard says
+  bool as_batch_ = false;             // needs numbers in turn, or reservations
+  bool wants_results_ = false;        // of a bulkWrite: needs those of successes, too
+  bool has_waited_ = false;           // the workspace has scanned other messages since
+  bool is_too_large_ = false;         // together with its values
+  std::optional<GuardStage> guards_;  // nothing: no rule has one
+  RightStage rights_;
+  NeededRight asked_{};                     // of the server
+  bool rights_noted_ = false;               // as the server's reply says
+  bool is_unchanged_ = false;               // is sent as it came after all
+  const Assignment* left_alone_ = nullptr;  // that, since no rule applies, as this one's guard says
+  const Assignment* not_permitted_ = nullptr;
   GivenValues given_;
   DrawStage drawing_;      // of the values for the first send
   std::size_t size_ = 0;   // bytes of the message with the values of the first assignments

@@ -23,7 +23,7 @@ struct BackfillSequenceTest : ::testing::Test {
   std::string period;                                                // that was asked for
   const ids::SequenceOptions options{.scope = {"tenant"}, .reset = ids::Reset::daily};
   const ids::Sequences sequences{options, "", ids::NumberFormat(), clock,
-                                 [this](const ids::Sequences::Chosen& chosen) {
+                                 [this](const ids::Sequences::Chosen& chosen, ids::Opening) {
                                    period = bson::find(as_bytes(chosen.key), "p")->text();
                                    return nullptr;
                                  }};

@@ -102,6 +102,7 @@ class World {
                              std::to_string(++worlds) + ".sock";
     const FileDescriptor listening = listen_at(path);
     const auto upstream = std::make_shared<Upstream>(Route{{}, {{}, 0, path}});
+    upstream->logins = rewrite::Logins::not_enforced;
     upstream->id = kServer;
     std::array<int, 2> fds{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);

@@ -230,6 +230,7 @@ TEST_F(RequestGateTest, TellsOnceWhichRulesAnInsertIntoATimeSeriesCollectionGoes
   rules.push_back(rule("shop.*", "code"));
   rewrite::Namespaces with_store(
       std::make_shared<const rewrite::RuleSet>(std::move(rules), "idproxy", store));
+  with_store.admit("shop", "orders");
   const std::string all = kInsert + kPing + update_sequence("", {upsert(1)});
   for (std::size_t cut = 0; cut <= all.size(); ++cut) {
     Client one(budget, with_store);

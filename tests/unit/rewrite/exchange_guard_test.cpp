@@ -216,7 +216,7 @@ TEST_F(GuardedExchange, KeysThatTheServerMustSeeAreNotHidden) {
 // ---- {idproxy: "next"} -------------------------------------------------------------------------
 
 TEST_F(GuardedExchange, HandsOutValuesWhileTheIndexIsThere) {
-  world.memory.rights.add("shop.orders", world.clock.monotonic());
+  world.memory.rights.add("shop.orders", Right::insert, world.clock.monotonic());
   EXPECT_EQ(world.request(next_value_of("_id")), ActionKind::ask_store);
   EXPECT_EQ(world.last<action::AskStore>().strategy, guard.get());
   EXPECT_EQ(look(kOne), ActionKind::reply);
@@ -227,7 +227,7 @@ TEST_F(GuardedExchange, HandsOutValuesWhileTheIndexIsThere) {
 
 TEST_F(GuardedExchange, HandsOutNoValuesWithoutTheIndex) {
   const auto now = world.clock.monotonic();
-  world.memory.rights.add("shop.orders", now);
+  world.memory.rights.add("shop.orders", Right::insert, now);
   const auto answer_says = [&](std::string_view text) {
     return world.body().find(text) != std::string::npos;
   };

@@ -350,7 +350,7 @@ TEST_F(Reserve, TouchesNothingWhereTheReservationsAre) {
 
 TEST_F(Reserve, HandsOutNoValuesWithoutADocument) {
   ExchangeWorld world(rules());
-  world.memory.rights.add("shop.orders", world.clock.monotonic());
+  world.memory.rights.add("shop.orders", Right::insert, world.clock.monotonic());
   EXPECT_EQ(world.request(next_value_of("number")), ActionKind::reply);
   EXPECT_NE(world.body().find("the rule reserves each value for one"), std::string::npos);
   EXPECT_EQ(world.counts(), "");

@@ -233,13 +233,13 @@ TEST_F(ExchangeSequences, ServeAFindAndModifyThatFixesItsField) {
 TEST_F(ExchangeSequences, GiveNoValuesBeforeThereIsADocument) {
   const std::string ask = next_value_of("n");
   ExchangeWorld world(rules(9)());
-  world.memory.rights.add("shop.orders", world.clock.monotonic());
+  world.memory.rights.add("shop.orders", Right::insert, world.clock.monotonic());
   ASSERT_EQ(world.request(ask), ActionKind::reply);
   EXPECT_EQ(bson::find(as_bytes(world.body()), "errmsg")->text(),
             "mongo-idproxy: no values for field 'n' of shop.orders before there is a document: the "
             "rule takes t from it");
   ExchangeWorld dated(rules(9, {})());
-  dated.memory.rights.add("shop.orders", dated.clock.monotonic());
+  dated.memory.rights.add("shop.orders", Right::insert, dated.clock.monotonic());
   ASSERT_EQ(dated.request(ask), ActionKind::reply);
   EXPECT_EQ(dated.counts(), "handed_out=1");
 }

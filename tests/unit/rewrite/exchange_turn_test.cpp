@@ -265,7 +265,7 @@ TEST_F(InTurn, AsksAnOldServerWhatItHasExecuted) {
 
 TEST_F(InTurn, HandsOutNoNumbersWithoutADocument) {
   ExchangeWorld world(rules()());
-  world.memory.rights.add("shop.orders", world.clock.monotonic());
+  world.memory.rights.add("shop.orders", Right::insert, world.clock.monotonic());
   EXPECT_EQ(world.request(next_value_of("number")), ActionKind::reply);
   EXPECT_NE(world.body().find("its numbers are for documents that are being stored"),
             std::string::npos);

@@ -42,10 +42,10 @@ class HelloExchange : public ::testing::Test {
 };
 
 TEST_F(HelloExchange, RelaysRepliesIfThereAreNoListenersToName) {
-  world.memory.rights.add("shop.orders", world.clock.monotonic());
+  world.memory.rights.add("shop.orders", Right::insert, world.clock.monotonic());
   EXPECT_EQ(world.request(hello()), ActionKind::relay);
   EXPECT_TRUE(world.exchange->awaits_reply());
-  EXPECT_FALSE(world.memory.rights.has("shop.orders", world.clock.monotonic()));
+  EXPECT_FALSE(world.memory.rights.has("shop.orders", Right::insert));
   EXPECT_EQ(world.reply_with(primary("db1:27017", 13)), ActionKind::relay);
   EXPECT_EQ(world.memory.wire_version, 13);
   EXPECT_FALSE(world.exchange->streams());

@@ -56,7 +56,8 @@ TEST(NextRequest, CarriesWhatIsAsked) {
       body(doc(kNext + kNs + string_field("field", "a.b.c") + int_field("count", 7) + kAdmin)));
   const auto read = read_next(*wire::OpMsgView::parse(as_bytes(bytes)), namespaces);
   const auto& next = std::get<NextRequest>(read);
-  const auto check = [&](const NextRequest& found, const std::string& message) {
+  const auto check = [&](NextRequest found, const std::string& message) {
+    found.bind();
     EXPECT_EQ(found.message.message().data(), as_bytes(message).data());
     EXPECT_EQ(found.db, "shop");
     EXPECT_EQ(found.collection, "orders");
@@ -77,8 +78,10 @@ TEST(NextRequest, SucceedsWithoutARule) {
     Namespaces namespaces(rule_set());
     const std::string bytes =
         op_msg(body(doc(kNext + string_field("ns", ns) + string_field("field", field) + kAdmin)));
-    return std::get<NextRequest>(read_next(*wire::OpMsgView::parse(as_bytes(bytes)), namespaces))
-               .assignment != nullptr;
+    auto read = read_next(*wire::OpMsgView::parse(as_bytes(bytes)), namespaces);
+    auto& next = std::get<NextRequest>(read);
+    next.bind();
+    return next.assignment != nullptr;
   };
   EXPECT_TRUE(assignment("shop.orders", "number"));
   for (const char* field : {"", "Number", "a", "a.b", "a.b.c.d", "numbe"}) {

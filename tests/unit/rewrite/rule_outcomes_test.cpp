@@ -36,10 +36,10 @@ TEST(RuleOutcomes, NeverLetATransactionRunAgainWithoutAttempts) {
 
 using Count = std::optional<std::uint64_t>;
 
-TEST(ForwardedLog, HasALineOnceAnHourWithWhatCameSince) {
-  ForwardedLog log;
+TEST(RareLines, HasALineOnceAnHourWithWhatCameSince) {
+  RareLines log(1h);
   const auto add = [&](std::uint64_t upserts, std::chrono::nanoseconds now) {
-    return log.add("shop.orders", ForwardReason::empty_update, upserts, now);
+    return log.add("shop.orders", "empty_update", upserts, now);
   };
   EXPECT_EQ(add(3, 5s), Count(3));
   EXPECT_EQ(add(1, 6s), Count());
@@ -49,14 +49,14 @@ TEST(ForwardedLog, HasALineOnceAnHourWithWhatCameSince) {
   EXPECT_EQ(add(1, 5h), Count(2));
 }
 
-TEST(ForwardedLog, HasALineForEachNamespaceAndReason) {
-  ForwardedLog log;
-  EXPECT_EQ(log.add("shop.a", ForwardReason::empty_update, 1, 1s), Count(1));
-  EXPECT_EQ(log.add("shop.b", ForwardReason::empty_update, 2, 2s), Count(2));
-  EXPECT_EQ(log.add("shop.a", ForwardReason::too_large, 3, 3s), Count(3));
-  EXPECT_EQ(log.add("shop.a", ForwardReason::empty_update, 4, 4s), Count());
-  EXPECT_EQ(log.add("shop.b", ForwardReason::empty_update, 5, 1h + 1s), Count());
-  EXPECT_EQ(log.add("shop.a", ForwardReason::empty_update, 6, 1h + 1s), Count(10));
+TEST(RareLines, HasALineForEachNamespaceAndReason) {
+  RareLines log(1h);
+  EXPECT_EQ(log.add("shop.a", "empty_update", 1, 1s), Count(1));
+  EXPECT_EQ(log.add("shop.b", "empty_update", 2, 2s), Count(2));
+  EXPECT_EQ(log.add("shop.a", "too_large", 3, 3s), Count(3));
+  EXPECT_EQ(log.add("shop.a", "empty_update", 4, 4s), Count());
+  EXPECT_EQ(log.add("shop.b", "empty_update", 5, 1h + 1s), Count());
+  EXPECT_EQ(log.add("shop.a", "empty_update", 6, 1h + 1s), Count(10));
 }
 
 TEST(WaitingRequests, KnowsHowManyWaitAndSinceWhen) {
@@ -79,24 +79,24 @@ TEST(WaitingRequests, KnowsHowManyWaitAndSinceWhen) {
 }
 
 /// However many namespaces a client makes up.
-TEST(ForwardedLog, HasABoundedNumberOfLines) {
-  ForwardedLog log;
+TEST(RareLines, HasABoundedNumberOfLines) {
+  RareLines log(1h);
   std::size_t lines = 0;
   const auto invent = [&](std::size_t first, std::chrono::nanoseconds now) {
     for (std::size_t i = first; i < first + 5000; ++i) {
-      const auto count = log.add("db." + std::to_string(i), ForwardReason::reserved, 1, now);
+      const auto count = log.add("db." + std::to_string(i), "reserved", 1, now);
       lines += count.has_value() ? 1U : 0U;
     }
   };
   invent(0, 1s);
-  EXPECT_EQ(lines, ForwardedLog::kMostLines + 1);
-  EXPECT_EQ(log.add("db.0", ForwardReason::reserved, 1, 2s), Count()) << "it has a line";
+  EXPECT_EQ(lines, RareLines::kMostLines + 1);
+  EXPECT_EQ(log.add("db.0", "reserved", 1, 2s), Count()) << "it has a line";
   // The lines that say nothing more make room, db.0 does not.
   lines = 0;
   invent(5000, 2h);
-  EXPECT_GE(lines, ForwardedLog::kMostLines - 2);
-  EXPECT_LE(lines, ForwardedLog::kMostLines + 1);
-  EXPECT_EQ(log.add("db.0", ForwardReason::reserved, 1, 2h), Count(2));
+  EXPECT_GE(lines, RareLines::kMostLines - 2);
+  EXPECT_LE(lines, RareLines::kMostLines + 1);
+  EXPECT_EQ(log.add("db.0", "reserved", 1, 2h), Count(2));
 }
 
 }  // namespace outcomes_test

@@ -201,6 +201,7 @@ TEST(Namespaces, KnowWhatAnInsertIntoATimeSeriesCollectionGoesPast) {
   all.push_back(rule("shop.o*", "a.b"));
   all.push_back(rule("shop.o*", "number"));
   Namespaces namespaces(std::make_shared<const RuleSet>(std::move(all), "idproxy", store));
+  namespaces.admit("shop", "orders");
   EXPECT_TRUE(namespaces.passed_by("shop", "orders").empty());
   store->set({ids::Readiness::Kind::left_alone, {}});
   EXPECT_TRUE(namespaces.passed_by("shop", "orders").empty()) << "a view";
@@ -216,6 +217,26 @@ TEST(Namespaces, KnowWhatAnInsertIntoATimeSeriesCollectionGoesPast) {
                                        std::pair("bank", "orders"), std::pair("idproxy", "o")}) {
     EXPECT_TRUE(namespaces.passed_by(db, collection).empty()) << db << collection;
   }
+}
+
+/// Until then, the store does not even learn the collection's name.
+TEST(Namespaces, AskTheStoreOnceANamespaceIsAdmitted) {
+  const auto store = std::make_shared<FakeStore>();
+  store->set({ids::Readiness::Kind::not_ready, {ids::Errc::unavailable, "the reason"}});
+  std::vector<Rule> all;
+  all.push_back(rule("shop.*", "number"));
+  Namespaces namespaces(std::make_shared<const RuleSet>(std::move(all), "idproxy", store));
+  const auto outline = namespaces.plan("shop", "orders");
+  ASSERT_NE(outline, nullptr);
+  EXPECT_FALSE(outline->is_bound());
+  EXPECT_EQ(outline->front().rule->field, "number");
+  EXPECT_FALSE(outline->front().not_ready || outline->front().source);
+  namespaces.admit("shop", "orders");
+  const auto plan = namespaces.plan("shop", "orders");
+  EXPECT_TRUE(plan->is_bound());
+  EXPECT_TRUE(plan->front().not_ready && plan->front().source);
+  EXPECT_FALSE(namespaces.plan("shop", "others")->is_bound());
+  EXPECT_EQ(namespaces.plan("bank", "orders"), nullptr);
 }
 
 TEST(Namespaces, RemembersABoundedNumberOfThem) {

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include "idproxy/rewrite/given_values.hpp"
+#include "idproxy/rewrite/memory.hpp"
+#include "idproxy/rewrite/request.hpp"
+
+namespace idproxy::rewrite {
+
+/// A right that a write has to show.
+struct NeededRight {
+  const Assignment* assignment;  ///< a rule of the collection that it is for
+  Right right;
+};
+
+/// What a write's connection has shown that it may do. The proxy makes things with its own
+/// privileges, so until the server has said that the client may write there itself, nothing that
+/// lasts is made or changed for the write (collection, index, counter, mark, range, sequence,
+/// reservation), and no collection is read for it. Values that are in memory need no right: if the
+/// server refuses the write, they come back.
+class RightStage {
+ public:
+  /// `memory`: of the connection; null: nothing has to be shown.
+  RightStage(const WriteRequest& write, ConnectionMemory* memory);
+
+  [[nodiscard]] bool is_shown() const { return is_shown_; }
+  /// True if the write, whose values are not drawn yet, needs more than what is in memory.
+  [[nodiscard]] static bool makes_something(const WriteRequest& write, const GivenValues& given,
+                                            std::chrono::nanoseconds now);
+  /// The next right to ask for; null assignment: there is none, and is_shown() from now on.
+  [[nodiscard]] NeededRight next(const WriteRequest& write, const GivenValues& given);
+  /// Event: the server has said that the client may.
+  void shown(const NeededRight& right, std::chrono::nanoseconds now);
+  /// Event: the server has carried out the write, as far as rights go.
+  void carried_out(const WriteRequest& write, const GivenValues& given,
+                   std::chrono::nanoseconds now);
+  /// Event: the server has refused it for lack of a right.
+  void refused(const WriteRequest& write);
+
+ private:
+  ConnectionMemory* const memory_;
+  bool is_shown_;
+  std::size_t at_ = 0;  // assignments before this one need nothing more
+};
+
+/// True if the server will refuse each document of an insert for its `_id` (an array, a regular
+/// expression, undefined), or the first one of an ordered insert.
+[[nodiscard]] bool stores_nothing(const WriteCommand& insert, Bytes body);
+
+}  // namespace idproxy::rewrite

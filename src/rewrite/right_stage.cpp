@@ -1,0 +1,114 @@
+#include "idproxy/rewrite/right_stage.hpp"
+
+#include <algorithm>
+
+#include "idproxy/bson/elements.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+/// What a server asks for before it executes a command of this kind. A bulkWrite's operations each
+/// have their own.
+Right right_of(WriteKind kind) {
+  if (kind == WriteKind::insert) return Right::insert;
+  return kind == WriteKind::find_and_modify ? Right::find_and_modify : Right::upsert;
+}
+
+/// The same for the collection of this assignment.
+Right right_for(const WriteRequest& write, const GivenValues& given, std::size_t assignment) {
+  if (write.command.kind != WriteKind::bulk_write) return right_of(write.command.kind);
+  const bool any_upsert = std::ranges::any_of(given.given, [&](const Given& each) {
+    const auto kind = given.upserts[static_cast<std::size_t>(each.statement)].kind;
+    return (*write.plan)[each.assignment].ns == (*write.plan)[assignment].ns &&
+           kind != UpsertParts::Kind::insert;
+  });
+  return any_upsert ? Right::upsert : Right::insert;
+}
+
+/// True if a value of the assignment comes from a source that has too few in memory.
+bool lacks_values(const Plan& plan, const GivenValues& given, std::size_t assignment) {
+  const Assignment& its = plan[assignment];
+  if (its.sequences == nullptr) return !its.source->holds(given.wanted[assignment]);
+  const GivenSequences& sequences = given.sequences[assignment];
+  std::vector<std::size_t> counts(sequences.all.size());
+  for (const std::uint32_t each : sequences.of_value) ++counts[each];
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (sequences.all[i] == nullptr || !sequences.all[i]->holds(counts[i])) return true;
+  }
+  return false;
+}
+
+/// mongod refuses them in every version (observed, 4.4.2 to 6.0.27).
+bool is_refused_id(const bson::Element& id) {
+  return id.type == bson::Type::array || id.type == bson::Type::undefined ||
+         id.type == bson::Type::regex;
+}
+
+}  // namespace
+
+RightStage::RightStage(const WriteRequest& write, ConnectionMemory* memory)
+    : memory_(memory), is_shown_(memory == nullptr || !memory->enforces_logins) {
+  if (is_shown_) return;
+  const Right right = right_of(write.command.kind);
+  is_shown_ = std::ranges::all_of(
+      *write.plan, [&](const Assignment& each) { return memory_->rights.has(each.ns, right); });
+}
+
+bool RightStage::makes_something(const WriteRequest& write, const GivenValues& given,
+                                 std::chrono::nanoseconds now) {
+  const Plan& plan = *write.plan;
+  if (!plan.is_bound() || plan.reserves()) return true;
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const Assignment& each = plan[i];
+    if (given.wanted[i] == 0 || each.not_ready) continue;
+    if (each.in_turn || (each.guard && !each.guard->is_guarded(now))) return true;
+    if (lacks_values(plan, given, i)) return true;
+  }
+  return false;
+}
+
+NeededRight RightStage::next(const WriteRequest& write, const GivenValues& given) {
+  const bool is_bulk = write.command.kind == WriteKind::bulk_write;
+  for (; at_ < write.plan->size(); ++at_) {
+    const Assignment& each = (*write.plan)[at_];
+    if (is_bulk && given.wanted[at_] == 0) continue;
+    const Right right = right_for(write, given, at_);
+    if (!memory_->rights.has(each.ns, right)) return {&each, right};
+  }
+  is_shown_ = true;
+  return {nullptr, Right::insert};
+}
+
+void RightStage::shown(const NeededRight& right, std::chrono::nanoseconds now) {
+  memory_->rights.add(right.assignment->ns, right.right, now);
+  ++at_;
+}
+
+void RightStage::carried_out(const WriteRequest& write, const GivenValues& given,
+                             std::chrono::nanoseconds now) {
+  while (!is_shown_) {
+    const NeededRight right = next(write, given);
+    if (right.assignment != nullptr) shown(right, now);
+  }
+}
+
+void RightStage::refused(const WriteRequest& write) {
+  if (memory_ == nullptr) return;
+  for (const Assignment& each : *write.plan) memory_->rights.remove(each.ns);
+}
+
+bool stores_nothing(const WriteCommand& insert, Bytes body) {
+  const auto ordered = bson::find(body, "ordered");
+  const bool stops = !ordered || ordered->as_integer() != 0;
+  Statements documents(insert);
+  std::size_t refused = 0;
+  while (const auto document = documents.next()) {
+    const auto id = bson::find(*document, "_id");
+    if (!id || !is_refused_id(*id)) return false;
+    ++refused;
+    if (stops) break;
+  }
+  return refused > 0;
+}
+
+}  // namespace idproxy::rewrite

@@ -113,7 +113,8 @@ void log_lost(const rewrite::Exchange& exchange) {
 void log_not_permitted(const rewrite::Exchange& exchange, const Ended& by) {
   const rewrite::Assignment* refused = exchange.not_permitted();
   if (refused == nullptr) return;
-  const std::string user = by.client == nullptr ? std::string() : by.client->user;
+  // Who has not logged in may call himself anything.
+  const std::string user = by.client == nullptr || !by.logged_in ? "" : by.client->user;
   const auto writes = refused->outcomes->not_permitted_log.add(refused->ns + " " + user, {}, 1,
                                                                by.clock.monotonic());
   if (!writes) return;

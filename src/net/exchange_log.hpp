@@ -15,6 +15,7 @@ void log_past(const rewrite::Forwarded& past, const Clock& clock);
 struct Ended {
   std::uint64_t connection;                  ///< its id in the log
   const rewrite::ClientDescription* client;  ///< null: it has said nothing
+  bool logged_in;
   const Clock& clock;
 };
 /// Logs what an exchange that is over could not do.

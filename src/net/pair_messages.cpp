@@ -547,7 +547,7 @@ void ConnectionPair::learned() {
 
 void ConnectionPair::end_exchange() {
   if (exchange_->ended_badly()) {
-    log_end(*exchange_, {id_, memory_.client.get(), thread_.context.clock});
+    log_end(*exchange_, {id_, memory_.client.get(), memory_.logged_in, thread_.context.clock});
   }
   if (exchange_->assigned() > 0) thread_.cells.insert_added.observe(exchange_->added);
   thread_.buffers.give_back(exchange_->release(thread_.workspace));

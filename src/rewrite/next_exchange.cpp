@@ -49,7 +49,7 @@ void append_write_error(const wire::OpMsgView& request, const wire::OpMsgView& r
 class NextExchange final : public Conversation {
  public:
   /// `rights`: those of the connection; null: asks the server each time.
-  NextExchange(NextRequest&& next, Bytes request, InsertRights* rights)
+  NextExchange(NextRequest&& next, Bytes request, Rights* rights)
       : Conversation(request), rights_(rights), request_(std::move(next)) {}
 
   Action begin(const Received& received) override;
@@ -79,7 +79,7 @@ class NextExchange final : public Conversation {
     return sequence_ ? *sequence_ : *request_.assignment->source;
   }
 
-  InsertRights* const rights_;
+  Rights* const rights_;
   NextRequest request_;
   ids::Values values_;
   std::shared_ptr<ids::Source> sequence_;  // the rule's, if it has any
@@ -117,6 +117,10 @@ Action NextExchange::reply(Bytes message, const Context& context, Workspace& wor
 Action NextExchange::read_answer(const wire::OpMsgView& message, const Step& step) {
   const auto read = WriteReply::read(message.body(), 1);
   if (!read || (read->ok && read->errors.empty())) return action::Close{};
+  if (says_not_permitted(*read) && request_.plan != nullptr) {
+    not_permitted_ = &request_.plan->front();
+    ++not_permitted_->outcomes->not_permitted;
+  }
   Buffer& out = step.workspace.reply;
   out.clear();
   if (!read->ok) {
@@ -268,8 +272,7 @@ CommandError NextExchange::none(const ids::Error& error) const {
 
 }  // namespace
 
-std::unique_ptr<Conversation> next_exchange(NextRequest&& next, Bytes message,
-                                            InsertRights* rights) {
+std::unique_ptr<Conversation> next_exchange(NextRequest&& next, Bytes message, Rights* rights) {
   return std::make_unique<NextExchange>(std::move(next), message, rights);
 }
 

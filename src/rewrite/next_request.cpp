@@ -193,6 +193,7 @@ std::variant<NextRequest, CommandError> read_next(const wire::OpMsgView& request
   next.field = *fields.field;
   next.count = fields.count;
   next.known = &namespaces;
+  next.plan = namespaces.plan(db, collection);
   return next;
 }
 

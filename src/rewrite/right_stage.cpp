@@ -14,17 +14,6 @@ Right right_of(WriteKind kind) {
   return kind == WriteKind::find_and_modify ? Right::find_and_modify : Right::upsert;
 }
 
-/// The same for the collection of this assignment.
-Right right_for(const WriteRequest& write, const GivenValues& given, std::size_t assignment) {
-  if (write.command.kind != WriteKind::bulk_write) return right_of(write.command.kind);
-  const bool any_upsert = std::ranges::any_of(given.given, [&](const Given& each) {
-    const auto kind = given.upserts[static_cast<std::size_t>(each.statement)].kind;
-    return (*write.plan)[each.assignment].ns == (*write.plan)[assignment].ns &&
-           kind != UpsertParts::Kind::insert;
-  });
-  return any_upsert ? Right::upsert : Right::insert;
-}
-
 /// True if a value of the assignment comes from a source that has too few in memory.
 bool lacks_values(const Plan& plan, const GivenValues& given, std::size_t assignment) {
   const Assignment& its = plan[assignment];
@@ -44,24 +33,51 @@ bool is_refused_id(const bson::Element& id) {
          id.type == bson::Type::regex;
 }
 
+/// Servers want one more right for that.
+bool goes_past_validation(Bytes body) {
+  const auto field = bson::find(body, "bypassDocumentValidation");
+  return field && field->as_integer().value_or(1) != 0;
+}
+
 }  // namespace
 
 RightStage::RightStage(const WriteRequest& write, ConnectionMemory* memory)
     : memory_(memory), is_shown_(memory == nullptr || !memory->enforces_logins) {
   if (is_shown_) return;
+  if (goes_past_validation(write.message.body())) beside_ = " past validation";
   const Right right = right_of(write.command.kind);
-  is_shown_ = std::ranges::all_of(
-      *write.plan, [&](const Assignment& each) { return memory_->rights.has(each.ns, right); });
+  is_shown_ = std::ranges::all_of(*write.plan, [&](const Assignment& each) {
+    return beside_.empty() ? memory_->rights.has(each.ns, right)
+                           : memory_->rights.has(key_of(each), right);
+  });
+}
+
+bool RightStage::admits(const Assignment& its) const {
+  return memory_ == nullptr || !memory_->enforces_logins ||
+         memory_->rights.has(key_of(its), Right::insert);
+}
+
+Right RightStage::right_for(std::size_t assignment, const WriteRequest& write,
+                            const GivenValues& given) {
+  if (write.command.kind != WriteKind::bulk_write) return right_of(write.command.kind);
+  if (at_ == 0 && upserts_.empty()) {
+    for (const Given& each : given.given) {
+      const auto kind = given.upserts[static_cast<std::size_t>(each.statement)].kind;
+      if (kind != UpsertParts::Kind::insert) upserts_.insert((*write.plan)[each.assignment].ns);
+    }
+  }
+  return upserts_.contains((*write.plan)[assignment].ns) ? Right::upsert : Right::insert;
 }
 
 bool RightStage::makes_something(const WriteRequest& write, const GivenValues& given,
                                  std::chrono::nanoseconds now) {
   const Plan& plan = *write.plan;
-  if (!plan.is_bound() || plan.reserves()) return true;
+  if (plan.reserves()) return true;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const Assignment& each = plan[i];
     if (given.wanted[i] == 0 || each.not_ready) continue;
-    if (each.in_turn || (each.guard && !each.guard->is_guarded(now))) return true;
+    const bool is_outline = each.source == nullptr && each.sequences == nullptr;
+    if (is_outline || each.in_turn || (each.guard && !each.guard->is_guarded(now))) return true;
     if (lacks_values(plan, given, i)) return true;
   }
   return false;
@@ -69,32 +85,39 @@ bool RightStage::makes_something(const WriteRequest& write, const GivenValues& g
 
 NeededRight RightStage::next(const WriteRequest& write, const GivenValues& given) {
   const bool is_bulk = write.command.kind == WriteKind::bulk_write;
-  for (; at_ < write.plan->size(); ++at_) {
+  for (; !is_shown_ && at_ < write.plan->size(); ++at_) {
     const Assignment& each = (*write.plan)[at_];
     if (is_bulk && given.wanted[at_] == 0) continue;
-    const Right right = right_for(write, given, at_);
-    if (!memory_->rights.has(each.ns, right)) return {&each, right};
+    const Right right = right_for(at_, write, given);
+    if (!memory_->rights.has(key_of(each), right)) return {&each, right};
   }
   is_shown_ = true;
   return {nullptr, Right::insert};
 }
 
 void RightStage::shown(const NeededRight& right, std::chrono::nanoseconds now) {
-  memory_->rights.add(right.assignment->ns, right.right, now);
-  ++at_;
+  memory_->rights.add(key_of(*right.assignment), right.right, now);
+  if (!beside_.empty()) memory_->rights.add(right.assignment->ns, right.right, now);
+}
+
+void RightStage::replanned(const WriteRequest& write, const GivenValues& given) {
+  if (memory_ == nullptr || !memory_->enforces_logins) return;
+  at_ = 0;
+  upserts_.clear();
+  is_shown_ = false;
+  static_cast<void>(next(write, given));
 }
 
 void RightStage::carried_out(const WriteRequest& write, const GivenValues& given,
                              std::chrono::nanoseconds now) {
-  while (!is_shown_) {
+  for (; !is_shown_; ++at_) {
     const NeededRight right = next(write, given);
     if (right.assignment != nullptr) shown(right, now);
   }
 }
 
-void RightStage::refused(const WriteRequest& write) {
-  if (memory_ == nullptr) return;
-  for (const Assignment& each : *write.plan) memory_->rights.remove(each.ns);
+void RightStage::refused(const Assignment& its) {
+  if (memory_ != nullptr) memory_->rights.remove(key_of(its));
 }
 
 bool stores_nothing(const WriteCommand& insert, Bytes body) {

@@ -44,11 +44,13 @@ RareLines::Line& RareLines::line(std::string_view thing, std::string_view kind,
   Key key(thing, kind);
   if (lines_.size() < kMostLines || lines_.contains(key)) return lines_[std::move(key)];
   Line& others = lines_[{"", kind}];
-  // Once in that time: makes room by lines with nothing to say.
+  // Once in that time: makes room by lines with nothing to say, or nothing new.
   if (!others.logged || now - *others.logged >= every_) {
     std::erase_if(lines_, [&](const auto& each) {
       const Line& other = each.second;
-      return &other != &others && other.events == 0 && now - *other.logged >= every_;
+      if (&other == &others) return false;
+      const auto age = now - *other.logged;
+      return age >= 2 * every_ || (other.events == 0 && age >= every_);
     });
   }
   return others;

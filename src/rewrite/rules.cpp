@@ -162,8 +162,17 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
 }
 
 Plan RuleSet::outline(std::string_view db, std::string_view collection) const {
-  if (store_ == nullptr) return plan(db, collection);
-  return Plan(matching(db, collection, ns_of(db, collection)), Plan::Is::outline);
+  std::vector<Assignment> plan = matching(db, collection, ns_of(db, collection));
+  const bool is_known = std::ranges::all_of(plan, [](const Assignment& each) {
+    return !has_wildcards(each.rule->ns) && !each.rule->strategy->about().gapless;
+  });
+  if (store_ == nullptr || is_known) return this->plan(db, collection);
+  for (Assignment& assignment : plan) {
+    assignment.in_turn = assignment.rule->strategy->about().gapless.has_value();
+    assignment.reservations = reservations_[assignment.rule_index].get();
+  }
+  add_id(plan);
+  return Plan(std::move(plan), Plan::Is::outline);
 }
 
 Plan RuleSet::passed_by(std::string_view db, std::string_view collection) const {

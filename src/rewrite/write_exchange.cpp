@@ -41,6 +41,7 @@ WriteExchange::WriteExchange(WriteRequest&& request, const Received& received,
       memory_(memory),
       write_(std::move(request)),
       started_(received.context.clock.monotonic()),
+      patient_since_(started_),
       since_(started_),
       rights_(write_, memory),
       now_(started_) {}
@@ -137,7 +138,8 @@ Action WriteExchange::reply(Bytes message, const Context& context, Workspace& wo
   const Concern concern = is_unchanged_ ? Concern::none : concern_of(reply_->body());
   if (concern == Concern::malformed) return action::Close{};
   is_empty_ = concern == Concern::none;
-  if (!std::exchange(rights_noted_, true) && !(is_empty_ && rights_.is_shown())) note_rights();
+  const bool tells = !is_empty_ || is_unchanged_ || !rights_.is_shown();
+  if (!std::exchange(rights_noted_, true) && tells) note_rights();
   if (batch_ != nullptr) {
     begin_step();
     since_ = now_;
@@ -156,19 +158,17 @@ Action WriteExchange::answered_by_server() {
 
 /// What the reply to its first command says of the client's rights.
 void WriteExchange::note_rights() {
-  if (is_unchanged_) return;
-  if (is_empty_) return rights_.carried_out(write_, given_, now_);
   const auto read = WriteReply::read(reply_->body(), kMaxBatch);
   if (!read) return;
-  if (says_not_permitted(*read)) return note_refusal();
-  if (read->ok) rights_.carried_out(write_, given_, now_);
+  if (says_not_permitted(*read)) return note_refusal({write_.plan->begin(), write_.plan->end()});
+  if (read->ok && !is_unchanged_) rights_.carried_out(write_, given_, now_);
 }
 
-void WriteExchange::note_refusal() {
-  if (write_.plan->empty()) return;
-  not_permitted_ = &write_.plan->front();
-  rights_.refused(write_);
-  for (const Assignment& each : *write_.plan) {
+/// `where`: rules of the collections into which the client may not write.
+void WriteExchange::note_refusal(std::span<const Assignment> where) {
+  for (const Assignment& each : where) {
+    if (not_permitted_ == nullptr) not_permitted_ = &each;
+    rights_.refused(each);
     if (!each.implied) ++each.outcomes->not_permitted;
   }
 }
@@ -205,7 +205,10 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   if (write_.command.repeats_stmt_id()) {
     return fail({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"});
   }
-  if (rights_.is_shown() && !bind()) {
+  if (rights_.is_shown()) {
+    if (auto fault = bind()) return fail(*std::move(fault));
+  }
+  if (is_unchanged_) {
     note_time_series();
     sent_ = true;
     return action::Relay{};
@@ -216,30 +219,32 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   return std::nullopt;
 }
 
-/// Has the plan say where values come from. False if no rule applies after all.
-bool WriteExchange::bind() {
-  if (write_.plan->is_bound()) return true;
-  const auto admit = [this](const Assignment& each) {
+/// Has the plan say where values come from, as far as the client may write there. Sets
+/// is_unchanged_ if no rule applies after all.
+std::optional<CommandError> WriteExchange::bind() {
+  if (write_.plan->is_bound()) return std::nullopt;
+  for (const Assignment& each : *write_.plan) {
+    if (!rights_.admits(each)) continue;
     const std::size_t dot = each.ns.find('.');
     write_.known->admit(std::string_view(each.ns).substr(0, dot),
                         std::string_view(each.ns).substr(dot + 1));
-  };
-  std::ranges::for_each(*write_.plan, admit);
-  const auto outline = write_.plan;
-  std::optional<CommandError> too_many;  // it was not before
+  }
+  const auto outline = std::exchange(write_.plan, nullptr);
+  std::optional<CommandError> fault;
   if (is_bulk()) {
-    write_.plan = nullptr;
-    static_cast<void>(read_namespaces(write_, *write_.known, too_many));
+    static_cast<void>(read_namespaces(write_, *write_.known, fault));
   } else {
     write_.plan = write_.known->plan(write_.command.db, write_.command.collection);
   }
-  if (write_.plan != nullptr) return true;
-  write_.plan = outline;
-  return false;
+  is_unchanged_ = write_.plan == nullptr && !fault;
+  if (write_.plan == nullptr) write_.plan = outline;
+  return fault;
 }
 
 std::optional<Action> WriteExchange::scan() {
-  if (write_.plan->is_guarded()) guards_.emplace(*write_.plan, started_);
+  guards_.reset();
+  if (write_.plan->is_guarded()) guards_.emplace(*write_.plan, patient_since_);
+  assigned_ = 0;
   if (write_.plan->may_depend_on_time()) {
     write_.now = std::chrono::duration_cast<std::chrono::seconds>(context_->clock.wall());
   }
@@ -331,20 +336,26 @@ Action WriteExchange::ask_for_right() {
 std::optional<Action> WriteExchange::accept_right() {
   const RightAnswer answer = read_right(*reply_, asked_.right);
   if (answer == RightAnswer::malformed) return action::Close{};
-  if (answer == RightAnswer::may) {
-    rights_.shown(asked_, now_);
-    if (rights_.next(write_, given_).assignment != nullptr) return std::nullopt;
-    take_back_all();
-    given_.clear();
-    drawing_ = {};
-    drawn_ = 0;
-    is_unchanged_ = !bind();
-    return is_unchanged_ ? std::nullopt : scan();
+  if (answer != RightAnswer::may) {
+    if (answer == RightAnswer::may_not) note_refusal({asked_.assignment, 1});
+    workspace_->reply.clear();
+    append_refusal(write_.message, *reply_, kRightNeeded, workspace_->reply);
+    return action::Reply{workspace_->reply.view()};
   }
-  if (answer == RightAnswer::may_not) note_refusal();
-  workspace_->reply.clear();
-  append_refusal(write_.message, *reply_, kRightNeeded, workspace_->reply);
-  return action::Reply{workspace_->reply.view()};
+  rights_.shown(asked_, now_);
+  if (rights_.next(write_, given_).assignment != nullptr) return std::nullopt;
+  take_back_all();
+  given_.clear();
+  drawing_ = {};
+  drawn_ = 0;
+  patient_since_ = now_;
+  if (auto fault = bind()) return fail(*std::move(fault));
+  if (is_unchanged_) return std::nullopt;
+  const auto end = scan();
+  // Relay would be too late: the received bytes may be gone.
+  is_unchanged_ = end && std::holds_alternative<action::Relay>(*end);
+  rights_.replanned(write_, given_);
+  return is_unchanged_ ? std::nullopt : end;
 }
 
 /// The answer to what ask() has asked.
@@ -376,8 +387,8 @@ std::optional<Need> WriteExchange::lacks_guard() {
       break;
   }
   if (batch_ == nullptr && !is_bulk()) {
-    left_alone_ = verdict.assignment;
     is_unchanged_ = true;
+    forwarded_.clear();
     return std::nullopt;
   }
   need.error = {ids::Errc::unavailable,
@@ -398,7 +409,7 @@ std::optional<Need> WriteExchange::lacks_values() {
       return Need{.stage = Stage::values, .assignment = &assignment, .error = drawn.error()};
     Need need = drawing_.need(*write_.plan, given_);
     // All questions to the store for one write share the time of one question.
-    need.patience = need.source->patience() - (now_ - started_);
+    need.patience = need.source->patience() - (now_ - patient_since_);
     return need;
   }
 }
@@ -509,7 +520,7 @@ Action WriteExchange::send_unchanged() {
   batch_.reset();
   look_into_original();
   assigned_ = refused_documents_ = 0;
-  forwarded_.clear();
+  for (const Forwarded& each : forwarded_) each.count();
   note_time_series();
   sent_ = true;
   awaits_reply_ = acknowledged_;

@@ -444,13 +444,8 @@ class TestAnnouncedMemory:
                 stack.enter_context(WireClient(proxy.address)).send(head)
             client = stack.enter_context(WireClient(proxy.address, 30))
             assert client.call(small_insert("ruled"))["n"] == 1
-            begun = time.monotonic()
             assert client.call(large_insert("ruled"))["n"] == 4
-            took = time.monotonic() - begun
             assert metric(proxy, "idproxy_buffered_messages_waits_total") == 0
-            begun = time.monotonic()
-            assert client.call(large_insert("plain"))["n"] == 4
-            assert took < time.monotonic() - begun + 2
         assert closed(proxy, "memory") == 0
 
     def test_who_has_stopped_gives_way_and_who_moves_does_not(self, served):

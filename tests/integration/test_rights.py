@@ -234,6 +234,28 @@ def test_nothing_is_made_for_documents_that_cannot_be_stored(
     assert left_over(guarded) == []
 
 
+def test_nothing_is_left_of_a_bulk_write(guarded: Guarded, guarded_proxy: Proxy) -> None:
+    """The server is asked for each collection that gets a value, and the others stay unknown. Servers before 8.0 do not
+    know the command, so that nothing is stored of it in any case."""
+    names = [f"created-{REFUSED}{i}" for i in range(5)]
+    for name in names:
+        guarded.client.shop.create_collection(name)
+    try:
+        with client_of(guarded_proxy, "teller") as client:
+            for ops in ([{"insert": 0, "document": {}}, {"delete": 1, "filter": {}}],
+                        [{"insert": i, "document": {}} for i in range(6)]):
+                with pytest.raises(OperationFailure):
+                    client.admin.command({"bulkWrite": 1, "ops": ops, "nsInfo": [
+                        {"ns": "bank.x"}, *({"ns": f"shop.{name}"} for name in names)]})
+        make_the_same(guarded_proxy, "after-bulk")
+        assert not any("number" in index["key"] for name in names
+                       for index in guarded.client.shop[name].list_indexes())
+    finally:
+        for name in names:
+            guarded.client.shop[name].drop()
+    assert left_over(guarded) == []
+
+
 # --- Who may insert notices nothing ---
 
 def test_an_error_is_the_servers(guarded_proxy: Proxy) -> None:
@@ -294,6 +316,17 @@ def test_numbers_in_memory_come_back(guarded: Guarded, guarded_proxy: Proxy) -> 
             assert code_of(reader, command) == UNAUTHORIZED
     stored = guarded.client.shop["counter-memory"].find().sort("_id")
     assert [each["number"] for each in stored] == [1, 2, 3, 4, 5]
+
+
+def test_values_that_clients_bring_are_reserved(
+        guarded: Guarded, start_proxy: Callable[..., Proxy]) -> None:
+    """Though nothing is assigned, and nobody has shown a right."""
+    proxy = start_proxy(configuration(guarded, RULES, id_store={"uri": guarded.uri_of("root")}))
+    with client_of(proxy, "app") as client:
+        client.shop.reserved.insert_one({"_id": "mine", "number": 123_456_789})
+    assert guarded.client.shop.numbers.find_one({"_id": 123_456_789})
+    guarded.client.shop.reserved.delete_one({"_id": "mine"})
+    guarded.client.shop.numbers.delete_one({"_id": 123_456_789})
 
 
 # --- What is asked ---
@@ -373,7 +406,10 @@ def test_refused_writes_are_counted_and_logged(
         for name in ("counter-logged", "counter-logged", "counter-logged2"):
             with pytest.raises(OperationFailure):
                 reader.shop[name].insert_one({})
+        with pytest.raises(OperationFailure):
+            reader.admin.command({"idproxy": "next", "ns": "shop.counter-asked", "field": "number"})
     events = [(each["user"], each["ns"], each["writes"])
               for each in proxy.find_events("not_permitted")]
-    assert events == [("reader", "shop.counter-logged", 1), ("reader", "shop.counter-logged2", 1)]
-    assert metric(proxy, "idproxy_rule_writes_not_permitted_total") == 3
+    assert events == [("reader", "shop.counter-logged", 1), ("reader", "shop.counter-logged2", 1),
+                      ("reader", "shop.counter-asked", 1)]
+    assert metric(proxy, "idproxy_rule_writes_not_permitted_total") == 4

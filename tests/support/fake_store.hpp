@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -21,8 +23,9 @@ class FakeStore : public ids::Store {
   std::shared_ptr<ids::Fill> fill(std::string_view /*ns*/, std::string_view /*field*/) override {
     return nullptr;
   }
-  ids::Readiness readiness(std::size_t /*rule_index*/, std::string_view /*db*/,
-                           std::string_view /*collection*/) override {
+  ids::Readiness readiness(std::size_t /*rule_index*/, std::string_view db,
+                           std::string_view collection) override {
+    asked.insert(std::string(db) + "." + std::string(collection));
     return readiness_;
   }
   std::shared_ptr<ids::Guard> guard(std::size_t /*rule_index*/, std::string_view /*db*/,
@@ -54,7 +57,8 @@ class FakeStore : public ids::Store {
   }
   std::shared_ptr<ids::Guard> guarding;  ///< of all rules in all collections
   std::vector<ids::CatalogChange> changes;
-  int under_way = 0;  ///< changes that have not ended
+  std::set<std::string> asked;  ///< the collections that it was asked about
+  int under_way = 0;            ///< changes that have not ended
   std::vector<ids::NotReady> listed;
   std::vector<ids::RuleNumbers> numbered;
   std::optional<ids::UniqueIndexes> indexes;  ///< of shop.orders

@@ -55,6 +55,7 @@ class Conversation {
   [[nodiscard]] bool streams() const { return streams_; }
   [[nodiscard]] std::span<const Forwarded> forwarded() const { return forwarded_; }
   [[nodiscard]] std::size_t handed_out() const { return handed_out_; }
+  [[nodiscard]] const Assignment* not_permitted() const { return not_permitted_; }
 
  protected:
   /// Counts a command that stores documents without values, for each rule.
@@ -79,6 +80,7 @@ class Conversation {
   Buffer original_;
   std::vector<Forwarded> forwarded_;
   std::size_t handed_out_ = 0;
+  const Assignment* not_permitted_ = nullptr;
 
  private:
   Conversation(const wire::MsgHeader& header, Bytes request);
@@ -94,7 +96,7 @@ class Conversation {
 [[nodiscard]] std::unique_ptr<Conversation> status_exchange(const StatusRequest& status,
                                                             Bytes message, ServerId server);
 [[nodiscard]] std::unique_ptr<Conversation> next_exchange(NextRequest&& next, Bytes message,
-                                                          InsertRights* rights);
+                                                          Rights* rights);
 [[nodiscard]] std::unique_ptr<Conversation> catalog_exchange(CatalogRequest&& request,
                                                              Bytes message);
 [[nodiscard]] std::unique_ptr<Conversation> end_of_transaction_exchange(EndOfTransaction&& ending,

@@ -131,7 +131,7 @@ class Exchange {
   /// The collection into which the client may not write, as the server says; else null. Valid as
   /// long as the exchange.
   [[nodiscard]] const Assignment* not_permitted() const {
-    return write_ ? write_->not_permitted() : nullptr;
+    return what_ == nullptr ? nullptr : what_->not_permitted();
   }
   /// Writes that were sent without a value of a rule.
   [[nodiscard]] std::span<const Forwarded> forwarded() const { return what_->forwarded(); }

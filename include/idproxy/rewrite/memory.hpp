@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -74,34 +75,32 @@ enum class Right : std::uint8_t { insert, upsert, find_and_modify };
 /// Remembers for one client's connection what its user may do in which namespaces, as the server
 /// has said on this connection. Forgets all of it with each message that may change the user. Times
 /// are monotonic. Not thread-safe.
-class InsertRights {
+class Rights {
  public:
   /// How long an answer of the server counts where no write follows that the server checks itself.
   static constexpr std::chrono::seconds kTrusted{60};
-  /// How many namespaces are remembered. Clients cannot invent any: the server has agreed to each.
-  static constexpr std::size_t kMost = 1024;
+  /// How many namespaces are remembered, more than one command can have. Clients cannot invent any:
+  /// the server has agreed to each.
+  static constexpr std::size_t kMost = 16'384;
 
-  [[nodiscard]] bool has(std::string_view ns, Right right) const;
+  [[nodiscard]] bool has(const std::string& ns, Right right) const;
   /// The same if the server has said so within kTrusted.
-  [[nodiscard]] bool has_lately(std::string_view ns, Right right,
+  [[nodiscard]] bool has_lately(const std::string& ns, Right right,
                                 std::chrono::nanoseconds now) const;
-  /// The server has said that the user may do this in `ns`.
-  void add(std::string_view ns, Right right, std::chrono::nanoseconds now);
+  /// The server has said that the user may do this in `ns`. With kMost others, forgets one.
+  void add(const std::string& ns, Right right, std::chrono::nanoseconds now);
   /// The server has said that the user may not do something in `ns`.
-  void remove(std::string_view ns);
+  void remove(const std::string& ns);
   /// The connection's user may have changed.
   void forget() { known_.reset(); }
 
  private:
   struct Known {
-    std::string ns;
     Right right;
     std::chrono::nanoseconds said;
   };
-  [[nodiscard]] const Known* find(std::string_view ns, Right right) const;
-
-  // The last one first. Null where nobody asks.
-  std::unique_ptr<std::vector<Known>> known_;
+  // Null where nobody asks.
+  std::unique_ptr<std::unordered_map<std::string, Known>> known_;
 };
 
 /// Who a client says it is, for operators.
@@ -115,7 +114,7 @@ struct ClientDescription {
 
 /// State that the exchanges of one client's connection share, one after the other. Not thread-safe.
 struct ConnectionMemory {
-  InsertRights rights;
+  Rights rights;
   /// The server's maxWireVersion, as its last reply to hello had it; 0: it is not known.
   std::int32_t wire_version = 0;
   std::unique_ptr<ClientDescription> client{};  ///< null: it has said nothing

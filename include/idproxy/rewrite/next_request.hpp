@@ -28,8 +28,9 @@ struct NextRequest {
   std::string collection;
   std::string field;
   std::size_t count = 1;
-  Namespaces* known = nullptr;         ///< has the plan; outlives the exchange
-  std::shared_ptr<const Plan> plan{};  ///< of the namespace; null: no rule applies, or not bound
+  Namespaces* known = nullptr;  ///< has the plan; outlives the exchange
+  /// Of the namespace: an outline until bind(); null: no rule applies.
+  std::shared_ptr<const Plan> plan{};
   const Assignment* assignment = nullptr;  ///< in the plan: fills the field; null: none does
 
   /// "db.collection".

@@ -2,6 +2,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <string>
+#include <string_view>
+#include <unordered_set>
 
 #include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/memory.hpp"
@@ -26,6 +29,8 @@ class RightStage {
   RightStage(const WriteRequest& write, ConnectionMemory* memory);
 
   [[nodiscard]] bool is_shown() const { return is_shown_; }
+  /// True if the store may look at this collection, and make what a rule needs there.
+  [[nodiscard]] bool admits(const Assignment& its) const;
   /// True if the write, whose values are not drawn yet, needs more than what is in memory.
   [[nodiscard]] static bool makes_something(const WriteRequest& write, const GivenValues& given,
                                             std::chrono::nanoseconds now);
@@ -33,16 +38,24 @@ class RightStage {
   [[nodiscard]] NeededRight next(const WriteRequest& write, const GivenValues& given);
   /// Event: the server has said that the client may.
   void shown(const NeededRight& right, std::chrono::nanoseconds now);
+  /// Event: the write has another plan.
+  void replanned(const WriteRequest& write, const GivenValues& given);
   /// Event: the server has carried out the write, as far as rights go.
   void carried_out(const WriteRequest& write, const GivenValues& given,
                    std::chrono::nanoseconds now);
-  /// Event: the server has refused it for lack of a right.
-  void refused(const WriteRequest& write);
+  /// Event: the server has refused it for lack of a right in this collection.
+  void refused(const Assignment& its);
 
  private:
+  [[nodiscard]] Right right_for(std::size_t assignment, const WriteRequest& write,
+                                const GivenValues& given);
+  [[nodiscard]] std::string key_of(const Assignment& its) const { return its.ns + beside_; }
+
   ConnectionMemory* const memory_;
+  std::string beside_;  // what the remembered right is for, beside the namespace
   bool is_shown_;
-  std::size_t at_ = 0;  // assignments before this one need nothing more
+  std::size_t at_ = 0;                            // assignments before this one need nothing more
+  std::unordered_set<std::string_view> upserts_;  // of a bulkWrite: collections that have some
 };
 
 /// True if the server will refuse each document of an insert for its `_id` (an array, a regular

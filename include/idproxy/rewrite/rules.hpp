@@ -117,7 +117,8 @@ class RuleSet {
   /// other databases. Valid until version() changes.
   [[nodiscard]] Plan plan(std::string_view db, std::string_view collection) const;
   /// The same before anybody may have the store look at the collection, or make something for it:
-  /// for each field, the first rule that matches. Without a store, plan().
+  /// for each field, the first rule that matches. plan() without a store, and for collections that
+  /// the store looks at from the start, since no rule for them has wildcards or needs more then.
   [[nodiscard]] Plan outline(std::string_view db, std::string_view collection) const;
   /// The rules that would apply to a time-series collection, for each field the first one; empty
   /// for everything else, as far as the store knows. Valid as plan() is.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,6 @@ class WriteExchange final : public Conversation {
   [[nodiscard]] const Assignment* leaves_zero() const { return leaves_zero_; }
   [[nodiscard]] std::optional<GivenUp> given_up() const;
   [[nodiscard]] const Assignment* lost_writes() const;
-  [[nodiscard]] const Assignment* not_permitted() const { return not_permitted_; }
 
  private:
   Steps write(Buffer* owner);
@@ -58,7 +58,7 @@ class WriteExchange final : public Conversation {
   // Before a command. The actions end the write.
   std::optional<Action> scan_statements(Buffer* owner);
   std::optional<Action> scan();
-  bool bind();
+  std::optional<CommandError> bind();
   std::optional<Need> lacks();
   std::optional<Need> ask_first(const Need& need);
   std::optional<Need> lacks_stages();
@@ -68,7 +68,7 @@ class WriteExchange final : public Conversation {
   Action ask_for_right();
   std::optional<Action> accept(const Need& need);
   std::optional<Action> accept_right();
-  void note_refusal();
+  void note_refusal(std::span<const Assignment> where);
   [[nodiscard]] bool too_many_bytes();
   [[nodiscard]] bool is_insert() const { return write_.command.kind == WriteKind::insert; }
   [[nodiscard]] bool is_bulk() const { return write_.command.kind == WriteKind::bulk_write; }
@@ -97,6 +97,7 @@ class WriteExchange final : public Conversation {
   ConnectionMemory* const memory_;
   WriteRequest write_;                      // refers to the received bytes, or to original_
   const std::chrono::nanoseconds started_;  // when the write arrived, monotonic
+  std::chrono::nanoseconds patient_since_;  // that, or when the client had shown its right
   std::chrono::nanoseconds since_;          // that, or when the last reply was read, monotonic
   bool sent_ = false;
   bool as_batch_ = false;             // needs numbers in turn, or reservations
@@ -105,11 +106,9 @@ class WriteExchange final : public Conversation {
   bool is_too_large_ = false;         // together with its values
   std::optional<GuardStage> guards_;  // nothing: no rule has one
   RightStage rights_;
-  NeededRight asked_{};                     // of the server
-  bool rights_noted_ = false;               // as the server's reply says
-  bool is_unchanged_ = false;               // is sent as it came after all
-  const Assignment* left_alone_ = nullptr;  // that, since no rule applies, as this one's guard says
-  const Assignment* not_permitted_ = nullptr;
+  NeededRight asked_{};        // of the server
+  bool rights_noted_ = false;  // as the server's reply says
+  bool is_unchanged_ = false;  // is sent as it came after all
   GivenValues given_;
   DrawStage drawing_;      // of the values for the first send
   std::size_t size_ = 0;   // bytes of the message with the values of the first assignments

@@ -21,16 +21,20 @@ TEST_F(UpstreamTest, KeepsWhatItSaidOfLoginsWhenItSaysNothing) {
   EXPECT_EQ(server.logins, Logins::not_enforced);
 }
 
-TEST_F(UpstreamTest, IsNotTakenForOneWithoutLoginsWhenItMayBeAnother) {
+/// A client can make it break a connection.
+TEST_F(UpstreamTest, IsWhatItWasAfterABrokenConnection) {
   server.now_has(Logins::not_enforced);
   server.may_be_new();
   EXPECT_TRUE(server.may_be_another);
-  EXPECT_EQ(server.logins, Logins::unknown);
+  EXPECT_EQ(server.logins, Logins::not_enforced);
 }
 
-TEST_F(UpstreamTest, WantsLoginsUntilItSaysOtherwise) {
+TEST_F(UpstreamTest, IsNotTakenForOneWithoutLoginsOnceItWasDown) {
+  server.now_has(Logins::not_enforced);
+  server.is_down();
+  EXPECT_EQ(server.logins, Logins::unknown);
   server.now_has(Logins::enforced);
-  server.may_be_new();
+  server.is_down();
   EXPECT_EQ(server.logins, Logins::enforced);
 }
 

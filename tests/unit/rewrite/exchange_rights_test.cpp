@@ -1,6 +1,8 @@
 // What a write does whose client has not shown that it may insert.
 
+#include "support/bulk_writes.hpp"
 #include "support/exchange_script.hpp"
+#include "support/fake_store.hpp"
 #include "support/lending_source.hpp"
 #include "support/sequenced_source.hpp"
 #include "support/upserts.hpp"
@@ -140,6 +142,28 @@ TEST_F(RightsExchange, KeepsTheFieldsThatTheServerJudgesBy) {
   EXPECT_EQ(world.bytes(), asks_to_insert(kept));
 }
 
+/// Servers want one more right for a write past validation.
+TEST_F(RightsExchange, PastValidationIsARightOfItsOwn) {
+  const std::string past =
+      client(Form::array, bool_field("bypassDocumentValidation", true), {nth(0)});
+  EXPECT_EQ(world.request(kInsert), ActionKind::ask_server);
+  EXPECT_EQ(world.reply_with(kMay), ActionKind::ask_store);
+  EXPECT_EQ(world.request(past), ActionKind::ask_server);
+  EXPECT_EQ(world.reply_with(kMayNot), ActionKind::reply);
+  EXPECT_EQ(world.request(kInsert), ActionKind::ask_store) << "that one is kept";
+  EXPECT_EQ(world.request(past), ActionKind::ask_server);
+  EXPECT_EQ(world.reply_with(kMay), ActionKind::ask_store);
+  EXPECT_EQ(world.request(past), ActionKind::ask_store);
+}
+
+/// A server that takes its time does not use up that of the store.
+TEST_F(RightsExchange, TheStoreHasItsTimeAfterTheQuestion) {
+  EXPECT_EQ(world.request(kInsert), ActionKind::ask_server);
+  world.clock.advance(std::chrono::seconds(5));
+  EXPECT_EQ(world.reply_with(kMay), ActionKind::ask_store);
+  EXPECT_EQ(world.last<action::AskStore>().patience, ids::StoreSource::kPatience);
+}
+
 TEST_F(RightsExchange, UpsertsNeedMore) {
   const std::string update = update_sequence("", {upsert(1)});
   EXPECT_EQ(world.request(update), ActionKind::ask_server);
@@ -208,6 +232,104 @@ TEST_F(RightsExchange, NewSequencesNeedIt) {
   world.memory.rights.forget();
   EXPECT_EQ(world.request(insert("a")), ActionKind::send) << "it is in use now";
   EXPECT_EQ(world.request(insert("b")), ActionKind::ask_server);
+}
+
+// ---- a store that has not heard of the collection ----------------------------------------------
+
+class OutlinedExchange : public RightsExchange {
+ protected:
+  void use(std::vector<Rule> rules) {
+    world.reload(std::make_shared<const RuleSet>(std::move(rules), "idproxy", store));
+  }
+  Rule lent(std::string ns) {
+    Rule made = rule(std::move(ns), "n");
+    made.strategy = shared_source<LendingSource>(lending);
+    return made;
+  }
+  std::shared_ptr<FakeStore> store = std::make_shared<FakeStore>();
+};
+
+TEST_F(OutlinedExchange, TheStoreHearsOfACollectionOnceTheRightIsShown) {
+  lending->at_hand = 2;
+  use({lent("shop.*")});
+  EXPECT_EQ(world.request(kInsert), ActionKind::ask_server);
+  EXPECT_EQ(world.reply_with(kMayNot), ActionKind::reply);
+  EXPECT_TRUE(store->asked.empty());
+  EXPECT_EQ(world.request(kInsert), ActionKind::ask_server);
+  EXPECT_EQ(world.reply_with(kMay), ActionKind::send);
+  EXPECT_EQ(store->asked, (std::set<std::string>{"shop.orders"}));
+  world.memory.rights.forget();
+  EXPECT_EQ(world.request(kInsert), ActionKind::ask_server) << "two numbers are not left";
+  lending->at_hand = 2;
+  EXPECT_EQ(world.request(kInsert), ActionKind::send) << "they are";
+}
+
+/// It is looked at from the start.
+TEST_F(OutlinedExchange, ACollectionThatARuleNamesIsKnown) {
+  lending->at_hand = 2;
+  use({lent("shop.orders")});
+  EXPECT_EQ(world.request(kInsert), ActionKind::send);
+}
+
+TEST_F(OutlinedExchange, DocumentsThatHaveTheirValuesAreRelayed) {
+  use({lent("shop.*")});
+  EXPECT_EQ(world.request(client(Form::array, "", {doc(int_field("n", 5))})), ActionKind::relay);
+  EXPECT_TRUE(store->asked.empty());
+}
+
+TEST_F(OutlinedExchange, AViewGetsItsInsertAsItCame) {
+  store->set({ids::Readiness::Kind::left_alone, {}});
+  use({lent("shop.*")});
+  EXPECT_EQ(world.request(kInsert), ActionKind::ask_server);
+  EXPECT_EQ(world.reply_with(kMay), ActionKind::send);
+  EXPECT_EQ(world.bytes(), kInsert);
+  EXPECT_EQ(world.reply_with(failure(166, "a view")), ActionKind::relay);
+  EXPECT_EQ(world.counts(), "");
+}
+
+TEST_F(OutlinedExchange, AnUpsertThatIsForwardedIsSentAndCountedAsSuch) {
+  auto lendings = std::make_shared<Lendings>();
+  Rule made = rule("shop.*", "n");
+  made.strategy = std::make_shared<SequencedRule>(std::vector<std::string>{"t"}, lendings);
+  use({std::move(made)});
+  const std::string update = update_sequence("", {upsert(1)});
+  EXPECT_EQ(world.request(update), ActionKind::ask_server);
+  EXPECT_EQ(world.reply_with(n(0) + write_errors({write_error(0, 9)}) + ok()), ActionKind::send);
+  EXPECT_EQ(world.bytes(), update);
+  EXPECT_EQ(world.counts(), "");
+  constexpr auto kReason = static_cast<std::size_t>(ForwardReason::depends_on_document);
+  EXPECT_EQ(world.namespaces.rules()->outcomes(0).forwarded[kReason], 1U);
+  EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::relay);
+}
+
+// ---- bulkWrite ---------------------------------------------------------------------------------
+
+TEST_F(OutlinedExchange, EachCollectionOfABulkWriteThatGetsAValueIsAskedFor) {
+  use({lent("shop.*")});
+  const std::string kBulk =
+      bulk(BulkForm::sequences, "",
+           {insert_op(0, nth(0)), upsert_op(1, 5), delete_op(2, 1), insert_op(3, nth(1))},
+           {ns_entry("shop.orders"), ns_entry("shop.a"), ns_entry("shop.b"), ns_entry("bank.c")});
+  const auto asked_for = [&] {
+    const auto view = wire::OpMsgView::parse(as_bytes(world.bytes()));
+    const auto command = bson::Elements(view->body()).next();
+    return std::string(command->key) + " " + std::string(command->text());
+  };
+  EXPECT_EQ(world.request(kBulk), ActionKind::ask_server);
+  EXPECT_EQ(asked_for(), "insert orders");
+  EXPECT_EQ(world.reply_with(kMay), ActionKind::ask_server);
+  EXPECT_EQ(asked_for(), "update a");
+  EXPECT_EQ(world.reply_with(kMayNot), ActionKind::reply);
+  EXPECT_EQ(world.exchange->not_permitted()->ns, "shop.a");
+  EXPECT_EQ(world.counts(), "not_permitted=1");
+  EXPECT_TRUE(store->asked.empty());
+  EXPECT_TRUE(has(Right::insert)) << "into shop.orders";
+
+  EXPECT_EQ(world.request(kBulk), ActionKind::ask_server);
+  EXPECT_EQ(asked_for(), "update a");
+  EXPECT_EQ(world.reply_with(n(0) + write_errors({write_error(0, 9)}) + ok()),
+            ActionKind::ask_store);
+  EXPECT_EQ(store->asked, (std::set<std::string>{"shop.orders", "shop.a"})) << "not shop.b";
 }
 
 TEST_F(RightsExchange, WhereNobodyLogsInNothingIsAsked) {

@@ -60,11 +60,11 @@ bool note_login(std::string_view command, Bytes reply, ConnectionMemory& memory)
     if (!ok || !login || login->type != bson::Type::document) return true;
     said = login->value;
   }
-  if (!ok || command == "logout") {
+  if (command == "logout") {
     memory.logged_in = false;
-  } else if (command == "authenticate" || is_true(bson::find(said, "done"))) {
+  } else if (ok && (command == "authenticate" || is_true(bson::find(said, "done")))) {
     memory.logged_in = true;  // without `done` there are more steps
-  }
+  }  // a login that fails leaves the one before it
   return true;
 }
 

@@ -25,17 +25,33 @@ bool Budget::take(std::int64_t bytes, std::int64_t kept) {
 
 bool Budget::grow(Share& share, const Need& need) {
   if (share.bytes_ >= need.bytes) return true;
-  const auto more = static_cast<std::int64_t>(need.bytes - share.bytes_);
-  if (share.elder_) {
-    free_.fetch_sub(more);
-    for_elder_ = static_cast<std::int64_t>(need.whole - need.bytes);
-  } else {
-    const bool small = need.whole <= kSmall;
+  const std::uint64_t more = need.at_once() - share.bytes_;
+  if (!grow_elder(share, need)) {
+    const bool small = need.is_small();
     const bool others_wait = (small ? waiting_ - large_waiting_ : large_waiting_.load()) > 0;
-    if (others_wait || !take(more, small ? 0 : kept_from_large())) return false;
+    const std::int64_t kept = small ? 0 : kept_from_large();
+    if (others_wait || !take(static_cast<std::int64_t>(more), kept)) return false;
   }
-  share.join({*this, static_cast<std::uint64_t>(more)});
+  share.join({*this, more});
   return true;
+}
+
+/// False if the share is not the elder's, or no longer.
+bool Budget::grow_elder(const Share& share, const Need& need) {
+  if (share.elder_ == 0) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (share.elder_ != elder_) return false;
+    free_.fetch_sub(static_cast<std::int64_t>(need.at_once() - share.bytes_));
+    elder_lacks(static_cast<std::int64_t>(need.whole - need.at_once()));
+  }
+  if (waiting_.load() > 0) serve();  // the next one may be the elder
+  return true;
+}
+
+void Budget::elder_lacks(std::int64_t bytes) {
+  elder_is_whole_ = bytes == 0;
+  for_elder_ = elder_is_whole_ ? for_an_elder_ : bytes;
 }
 
 Budget::Share Budget::overdraw(std::uint64_t bytes) {
@@ -45,14 +61,14 @@ Budget::Share Budget::overdraw(std::uint64_t bytes) {
 
 Budget::Ticket Budget::wait(const Share& share, const Need& need, Granted granted) {
   waits_.fetch_add(1, std::memory_order_relaxed);
-  const bool small = need.whole <= kSmall;
+  const bool small = need.is_small();
   Ticket ticket = 0;
   {
     const std::lock_guard lock(mutex_);
     ticket = ++last_ticket_;
     (small ? small_ : large_)
-        .push_back({ticket, static_cast<std::int64_t>(need.bytes - share.bytes_),
-                    static_cast<std::int64_t>(need.whole - need.bytes), std::move(granted)});
+        .push_back({ticket, static_cast<std::int64_t>(need.at_once() - share.bytes_),
+                    static_cast<std::int64_t>(need.whole - need.at_once()), std::move(granted)});
     ++waiting_;
     if (!small) ++large_waiting_;
   }
@@ -77,12 +93,14 @@ void Budget::leave(Ticket ticket) {
 
 /// Returns the bytes before it looks for waiting requests. wait() does the reverse, so that one of
 /// the two sees the other.
-void Budget::give_back(std::uint64_t bytes, bool elder) {
+void Budget::give_back(std::uint64_t bytes, Ticket elder) {
   free_.fetch_add(static_cast<std::int64_t>(bytes));
-  if (elder) {
+  if (elder != 0) {
     const std::lock_guard lock(mutex_);
-    has_elder_ = false;
-    for_elder_ = for_an_elder_;
+    if (elder == elder_) {
+      elder_ = 0;
+      for_elder_ = for_an_elder_;
+    }
   }
   if (waiting_.load() > 0) serve();
 }
@@ -93,25 +111,27 @@ void Budget::move_first(Queue& from, Queue& to) {
   if (&from == &large_) --large_waiting_;
 }
 
+/// Takes what `large`, the first of its kind, needs now; as the elder if there is no other room.
+bool Budget::admit(Waiting& large) {
+  if (take(large.bytes, kept_from_large())) return true;
+  const bool fits = free_.load() - for_small_ >= large.bytes + large.rest;
+  if (elder_ != 0 && !(elder_is_whole_ && fits)) return false;
+  large.is_elder = true;
+  elder_ = large.ticket;
+  free_.fetch_sub(large.bytes);
+  elder_lacks(large.rest);
+  return true;
+}
+
 void Budget::serve() {
   Queue served;
-  std::uint64_t elder = 0;
   {
     const std::lock_guard lock(mutex_);
     while (!small_.empty() && take(small_.front().bytes, 0)) move_first(small_, served);
-    while (!large_.empty()) {
-      const Waiting& first = large_.front();
-      if (!take(first.bytes, kept_from_large())) {
-        if (std::exchange(has_elder_, true)) break;
-        elder = first.ticket;
-        free_.fetch_sub(first.bytes);
-        for_elder_ = first.rest;
-      }
-      move_first(large_, served);
-    }
+    while (!large_.empty() && admit(large_.front())) move_first(large_, served);
   }
   for (Waiting& each : served) {
-    each.granted({*this, static_cast<std::uint64_t>(each.bytes), each.ticket == elder});
+    each.granted({*this, static_cast<std::uint64_t>(each.bytes), each.is_elder ? each.ticket : 0});
   }
 }
 

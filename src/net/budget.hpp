@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -14,16 +15,22 @@ namespace idproxy::net {
 /// takes room for what has been received of it, step by step, never for what it announces. Where
 /// there is no room for the next step, its connection waits, holds what it has, and is not read.
 ///
-/// So that small messages need not wait for large ones, an eighth is kept for them. So that halves
-/// of large messages do not wait for each other, room for one of the largest is kept, too: the one
-/// that has waited longest is the elder, which goes on until it has given everything back, if need
-/// be beyond the limit. Otherwise each kind is served first come, first served.
+/// So that small messages need not wait for large ones, an eighth is kept for them. Each kind is
+/// served first come, first served, and no halves wait for each other:
+/// - A small message takes room for all of it at once. So none that holds some waits for more.
+/// - Of the large ones, the one that has waited longest is the elder, for which room for one of the
+///   largest is kept. It never waits again: it goes on, if need be beyond the limit, until it has
+///   given everything back. Once it has room for all of it, another one can be the elder that has
+///   room for all of it within the limit.
+/// So whoever waits, waits for some that hold all they need, or for the elder; that is, for a
+/// server's reply, or for a client that moves on or loses its connection (ConnectionPair).
 ///
 /// Thread-safe; as long as there is room, taking it costs one atomic subtraction.
 class Budget {
  public:
   /// Up to this length, a message is a small one.
   static constexpr std::size_t kSmall = std::size_t{64} * 1024;
+  using Ticket = std::uint64_t;
 
   /// Owns a number of the budget's bytes; gives them back when destroyed.
   class Share {
@@ -32,47 +39,50 @@ class Budget {
     Share(Share&& other) noexcept
         : budget_(std::exchange(other.budget_, nullptr)),
           bytes_(std::exchange(other.bytes_, 0)),
-          elder_(std::exchange(other.elder_, false)) {}
+          elder_(std::exchange(other.elder_, 0)) {}
     Share& operator=(Share&& other) noexcept {
       if (this == &other) return *this;
       reset();
       budget_ = std::exchange(other.budget_, nullptr);
       bytes_ = std::exchange(other.bytes_, 0);
-      elder_ = std::exchange(other.elder_, false);
+      elder_ = std::exchange(other.elder_, 0);
       return *this;
     }
     ~Share() { reset(); }
     void reset() {
       if (budget_ == nullptr) return;
       std::exchange(budget_, nullptr)
-          ->give_back(std::exchange(bytes_, 0), std::exchange(elder_, false));
+          ->give_back(std::exchange(bytes_, 0), std::exchange(elder_, 0));
     }
     /// Takes over the bytes of `more`, of the same budget.
     void join(Share more) {
       budget_ = more.budget_ == nullptr ? budget_ : more.budget_;
       bytes_ += more.bytes_;
-      elder_ = elder_ || more.elder_;
+      elder_ = std::max(elder_, more.elder_);
       more.budget_ = nullptr;
     }
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
    private:
     friend Budget;
-    Share(Budget& budget, std::uint64_t bytes, bool elder = false)
+    Share(Budget& budget, std::uint64_t bytes, Ticket elder = 0)
         : budget_(&budget), bytes_(bytes), elder_(elder) {}
     Budget* budget_ = nullptr;
     std::uint64_t bytes_ = 0;
-    bool elder_ = false;
+    Ticket elder_ = 0;  // with which it became the elder, last; 0: it never has
   };
   /// What a message needs.
   struct Need {
     std::uint64_t bytes;  ///< in all, from now on
-    std::uint64_t whole;  ///< what it may grow to, as it announces
+    std::uint64_t whole;  ///< what it may grow to, as it announces; a small one stays small
+
+    [[nodiscard]] bool is_small() const { return whole <= kSmall; }
+    /// What the message takes room for.
+    [[nodiscard]] std::uint64_t at_once() const { return is_small() ? whole : bytes; }
   };
   /// The budget calls this on the thread that gave bytes back, with what the share lacks; it must
   /// only pass that on.
   using Granted = std::function<void(Share more)>;
-  using Ticket = std::uint64_t;
 
   explicit Budget(std::uint64_t limit);
 
@@ -103,18 +113,22 @@ class Budget {
     std::int64_t bytes;  // more
     std::int64_t rest;   // that it may need after them
     Granted granted;
+    bool is_elder = false;
   };
   using Queue = std::list<Waiting>;
 
-  void give_back(std::uint64_t bytes, bool elder);
+  void give_back(std::uint64_t bytes, Ticket elder);
   [[nodiscard]] bool take(std::int64_t bytes, std::int64_t kept);
   [[nodiscard]] std::int64_t kept_from_large() const { return for_small_ + for_elder_.load(); }
+  [[nodiscard]] bool grow_elder(const Share& share, const Need& need);
+  void elder_lacks(std::int64_t bytes);
+  [[nodiscard]] bool admit(Waiting& large);
   void move_first(Queue& from, Queue& to);
   void serve();
 
   const std::int64_t limit_;
   const std::int64_t for_small_;
-  const std::int64_t for_an_elder_;  // while there is none
+  const std::int64_t for_an_elder_;  // while there is none that lacks something
   std::atomic<std::int64_t> free_;   // below 0: overdrawn
   std::atomic<std::int64_t> for_elder_;
   std::atomic<std::uint32_t> waiting_{0};
@@ -123,7 +137,8 @@ class Budget {
   std::mutex mutex_;  // guards:
   Queue small_;
   Queue large_;
-  bool has_elder_ = false;
+  Ticket elder_ = 0;  // 0: there is none
+  bool elder_is_whole_ = false;
   Ticket last_ticket_ = 0;
 };
 

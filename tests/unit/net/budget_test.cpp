@@ -113,6 +113,20 @@ TEST_F(BudgetTest, LetsNobodyOfAKindPassWhoComesLater) {
   EXPECT_EQ(room("first") + room("second"), 2010U);
 }
 
+/// Small ones have no elder.
+TEST_F(BudgetTest, GivesASmallOneAllOfItAtOnce) {
+  const std::uint64_t whole = 60'000;
+  const std::uint64_t number = kLimit / whole;
+  const auto name = [](std::uint64_t each) { return "small" + std::to_string(each); };
+  for (std::uint64_t i = 0; i < number; ++i) EXPECT_TRUE(grow(name(i), 5000, whole));
+  EXPECT_FALSE(grow("other", 5000, whole));
+  EXPECT_EQ(room("other"), 0U) << "who waits holds nothing";
+  for (std::uint64_t i = 0; i < number; ++i) EXPECT_TRUE(grow(name(i), whole, whole));
+  for (std::uint64_t i = 0; i < number; ++i) end(name(i));
+  EXPECT_EQ(room("other"), whole);
+  EXPECT_EQ(budget.waiting(), 0U);
+}
+
 /// Halves of large messages do not wait for each other: one of them goes on.
 TEST_F(BudgetTest, LetsTheOneThatWaitsLongestGoOn) {
   EXPECT_TRUE(grow("a", 16 * kMegabyte, 47 * kMegabyte));
@@ -176,6 +190,25 @@ TEST_F(BudgetTest, ServesWhoStoodBehindSomebodyWhoLeaves) {
   EXPECT_EQ(room("next"), 20 * kMegabyte);
   EXPECT_EQ(room("large"), 0U);
   budget.leave(ticket);  // is not there any more
+  EXPECT_EQ(budget.waiting(), 0U);
+}
+
+/// An elder that has all it needs waits for its server, perhaps for long.
+TEST_F(BudgetTest, HasAnotherElderBesidesOneThatIsWhole) {
+  EXPECT_TRUE(grow("other", 30 * kMegabyte));
+  EXPECT_TRUE(grow("elder", 10 * kMegabyte, 47 * kMegabyte)) << "there was no other room";
+  EXPECT_TRUE(grow("elder", 47 * kMegabyte));
+  EXPECT_FALSE(grow("a", 20 * kMegabyte, 40 * kMegabyte)) << "all of it would be too much";
+  EXPECT_FALSE(grow("b", 20 * kMegabyte, 40 * kMegabyte));
+  end("other");
+  EXPECT_EQ(room("a"), 20 * kMegabyte);
+  EXPECT_EQ(room("b"), 0U) << "it could only get a half";
+  EXPECT_TRUE(grow("a", 40 * kMegabyte));
+  EXPECT_LE(budget.used(), kLimit);
+  end("a");
+  EXPECT_EQ(room("b"), 20 * kMegabyte);
+  end("elder");
+  EXPECT_TRUE(grow("b", 40 * kMegabyte)) << "it is the elder still";
   EXPECT_EQ(budget.waiting(), 0U);
 }
 

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -170,6 +173,34 @@ TEST_F(BudgetTest, ServesEveryHalfInTheEnd) {
   }
   EXPECT_TRUE(halves.empty());
   EXPECT_EQ(budget.used(), 0U);
+}
+
+/// In whatever order they come, grow and are answered: small ones alone, and all sizes.
+TEST_F(BudgetTest, ServesEverybodyInTheEnd) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    const bool small = seed % 2 == 0;
+    const Budget::Share others = budget.overdraw(small ? kLimit - 200'000 : 0);
+    std::map<std::string, Budget::Need> open;
+    for (int i = 0; i < 50; ++i) {
+      const std::uint64_t whole = 100 + random() % (small ? 65'000 : 47 * kMegabyte);
+      open[std::to_string(i)] = {0, whole};
+    }
+    for (int turn = 0; turn < 100'000 && !open.empty(); ++turn) {
+      const auto one = std::next(open.begin(), static_cast<std::ptrdiff_t>(random() % open.size()));
+      auto& [name, need] = *one;
+      if (room(name) < need.bytes) continue;  // it waits
+      if (room(name) < need.whole) {
+        need.bytes = std::min(need.whole, std::max<std::uint64_t>(2 * need.bytes, 4096));
+        grow(name, need.bytes, need.whole);
+      } else if (random() % 20 == 0) {
+        end(name);
+        open.erase(one);
+      }
+    }
+    ASSERT_TRUE(open.empty()) << "seed " << seed;
+    ASSERT_EQ(budget.waiting(), 0U);
+  }
 }
 
 TEST_F(BudgetTest, HasAnotherElderWhenOneLeaves) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "idproxy/base/server_address.hpp"
@@ -38,6 +39,12 @@ bool is_list(const bson::Element& field, const IsOne& is_one) {
   return !each.malformed();
 }
 
+bool is_document(const bson::Element& field) {
+  const bool is_one = field.type == bson::Type::document;
+  const auto whole = is_one ? bson::document_at(field.value) : std::nullopt;
+  return whole && whole->size() == field.value.size();
+}
+
 bool is_wire_version(const bson::Element& field) {
   const auto value = field.as_integer();
   return field.type == bson::Type::int32 && *value >= 0 && *value <= kMostWireVersion;
@@ -56,6 +63,7 @@ std::string_view wanted_of(const bson::Element& field) {
   if (key == "minWireVersion" || key == "maxWireVersion") {
     return is_wire_version(field) ? "" : "a number from 0 to 1000";
   }
+  if (key == "speculativeAuthenticate") return is_document(field) ? "" : "a document";
   return "";
 }
 

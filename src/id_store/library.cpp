@@ -20,26 +20,52 @@ extern "C" [[gnu::visibility("default")]] int shm_open(const char* /*name*/, int
   return -1;
 }
 
-/// libmongoc's own function of this name, which all its replies to hello come through: those to its
-/// monitors, to each new connection, and of clients without a pool. No callback of its interface
-/// comes before it. Debian's library lets programs replace it; a test sends each kind of lie.
+namespace {
+
+/// Why libmongoc must not see the reply; empty: it may.
+std::string fault_of(const bson_t* reply) {
+  if (reply == nullptr || bson_empty(reply)) return "";
+  return idproxy::id_store::fault_of_hello({bson_get_data(reply), reply->len});
+}
+
+/// libmongoc's function that the caller is instead of.
+template <class Function>
+Function* library_function(const char* name) {
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): dlsym() has no other type
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+// libmongoc's own functions of these names, which all replies to hello come through: those to its
+// monitors, to each new connection, and of clients without a pool. No callback of its interface
+// comes before them. Debian's library lets programs replace both; a test sends each kind of lie,
+// with a user in the connection string and without.
+
+/// Where it learns what a server is.
 extern "C" [[gnu::visibility("default")]] void mongoc_server_description_handle_hello(
     mongoc_server_description_t* server, const bson_t* reply, std::int64_t round_trip_ms,
     const bson_error_t* error) {
-  using Function = decltype(mongoc_server_description_handle_hello);
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): dlsym() has no other type
   static auto* const its =
-      reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, "mongoc_server_description_handle_hello"));
-  const std::string fault =
-      reply == nullptr || bson_empty(reply)
-          ? std::string()
-          : idproxy::id_store::fault_of_hello({bson_get_data(reply), reply->len});
+      library_function<decltype(mongoc_server_description_handle_hello)>(__func__);
+  const std::string fault = fault_of(reply);
   if (fault.empty()) return its(server, reply, round_trip_ms, error);
   idproxy::id_store::mongo::last_refusal() = fault;
   bson_error_t refusal{};
   bson_set_error(&refusal, MONGOC_ERROR_PROTOCOL, MONGOC_ERROR_PROTOCOL_INVALID_REPLY, "%s",
                  fault.c_str());
   its(server, nullptr, -1, &refusal);  // the round trip is not known
+}
+
+/// Where it takes the first step of a login from the same reply, whatever the function above was
+/// told of it. It ends the process if that is no document.
+extern "C" [[gnu::visibility("default")]] void
+// NOLINTNEXTLINE(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): it has this name
+_mongoc_topology_scanner_parse_speculative_authentication(const bson_t* reply, bson_t* login) {
+  static auto* const its =
+      library_function<decltype(_mongoc_topology_scanner_parse_speculative_authentication)>(
+          __func__);
+  if (fault_of(reply).empty()) its(reply, login);
 }
 
 namespace idproxy::id_store::mongo {

@@ -45,6 +45,10 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
     "wire_negative": {"maxWireVersion": -1},
     "wire_text": {"maxWireVersion": "17"},
     "compression": {"compression": [1]},
+    "login_number": {"speculativeAuthenticate": 1},
+    "login_text": {"speculativeAuthenticate": "x"},
+    "login_null": {"speculativeAuthenticate": None},
+    "login_list": {"speculativeAuthenticate": [{}]},
 }
 ODD: dict[str, dict[str, Any]] = {
     "set": {"setName": "x';$(id)\x1b[31m"},
@@ -53,7 +57,10 @@ ODD: dict[str, dict[str, Any]] = {
     "sizes": {"maxBsonObjectSize": -1, "maxMessageSizeBytes": 0, "maxWriteBatchSize": -1},
     "times": {"topologyVersion": {}, "$clusterTime": {"clusterTime": 1}, "lastWrite": 1},
     "new": {"minWireVersion": 900, "maxWireVersion": 999},
+    "login": {"saslSupportedMechs": [1, None], "speculativeAuthenticate": {"payload": b"r=x,s=,i=0", "done": 1}},
 }
+# A part of a login is in each hello to a user's connection, and in its reply.
+USERS = {"nobody": "", "user": "u:p@"}
 BUILDS: dict[str, dict[str, Any]] = {
     "nothing": {}, "number": {"version": 6}, "empty": {"version": ""}, "words": {"version": "six.zero"},
     "huge": {"version": "9" * 40 + ".0"}, "escapes": {"version": "6.0.5\x1b[31m;$(id)"},
@@ -83,13 +90,15 @@ class Liar(FakeServer):
         return in_kind(request, {**truth, **(self._hello if self.lies else {})})
 
 
-def written(folder: pathlib.Path, servers: list[Liar], options: str = "") -> pathlib.Path:
+def written(folder: pathlib.Path, servers: list[Liar], user: str = "nobody") -> pathlib.Path:
+    """A configuration for this one of USERS, who is the id store's."""
     path = folder / "config.yaml"
+    hosts = ",".join(each.address for each in servers)
     path.write_text(json.dumps({
         "listen": {"address": "127.0.0.1", "port": 0},
         "admin": {"listen": f"127.0.0.1:{free_port()}"}, "log": {"format": "json"}, "threads": 2,
         "limits": {"drain": "1s"},
-        "upstream": {"uri": f"mongodb://{','.join(each.address for each in servers)}/{options}"},
+        "upstream": {"uri": f"mongodb://{USERS[user]}{hosts}/"},
         "rules": [{"ns": "shop.orders", "field": "number", "strategy": "counter"},
                   {"ns": "shop.bills", "field": "number", "strategy": "gapless"}]}))
     path.chmod(0o600)
@@ -131,8 +140,9 @@ def liars() -> Iterator[list[Liar]]:
         yield [all_of_them.enter_context(Liar(lie)) for lie in IMPOSSIBLE.values()]
 
 
-def test_no_command_is_ended_by_what_cannot_be(liars, tmp_path):
-    outcomes = run_all(written(tmp_path, liars))
+@pytest.mark.parametrize("user", USERS)
+def test_no_command_is_ended_by_what_cannot_be(user, liars, tmp_path):
+    outcomes = run_all(written(tmp_path, liars, user))
     assert all(each.told > 0 for each in liars)
     assert_none_is_ended(outcomes)
     for command in ("check --connect", "doctor"):
@@ -141,8 +151,9 @@ def test_no_command_is_ended_by_what_cannot_be(liars, tmp_path):
         assert "hosts must be a list of HOST:PORT" in output, output
 
 
-def test_the_proxy_starts_with_them(liars, tmp_path):
-    with Proxy(written(tmp_path, liars), await_ready=False) as proxy:
+@pytest.mark.parametrize("user", USERS)
+def test_the_proxy_starts_with_them(user, liars, tmp_path):
+    with Proxy(written(tmp_path, liars, user), await_ready=False) as proxy:
         proxy.wait_event("ready", timeout=30)
         eventually(lambda: all(each.told > 3 for each in liars), 60, "that all are asked several times")
         assert proxy.process.poll() is None
@@ -164,7 +175,7 @@ def test_the_proxy_outlives_those_who_begin_to_lie(tmp_path):
 @pytest.mark.parametrize("name", ODD)
 def test_what_is_odd(name, tmp_path):
     with Liar(ODD[name]) as server:
-        assert_none_is_ended(run_all(written(tmp_path, [server]), COMMANDS[:4]))
+        assert_none_is_ended(run_all(written(tmp_path, [server], "user"), COMMANDS[:4]))
 
 
 @pytest.mark.parametrize("name", BUILDS)

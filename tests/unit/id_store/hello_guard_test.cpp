@@ -60,6 +60,9 @@ TEST(HelloGuard, RefusesOtherTypes) {
   EXPECT_THAT(fault_with("", Document().add("compression", Array().push(1))),
               EndsWith("must be a list of names"));
   EXPECT_THAT(fault_with("", Document().add("msg", 1)), EndsWith("must be a text"));
+  EXPECT_THAT(fault_with("", Document().add("speculativeAuthenticate", Array())),
+              EndsWith("speculativeAuthenticate must be a document"));
+  EXPECT_EQ(fault_with("", Document().add("speculativeAuthenticate", Document())), "");
   for (const Document& odd :
        {Document().add("maxWireVersion", -1), Document().add("maxWireVersion", 1001),
         Document().add("maxWireVersion", std::int64_t{17}),

@@ -99,10 +99,8 @@ class CommandLine {
       if (!file) return file.error();
       asked_.config = *std::move(file);
     }
-    if (has_command) {
-      outlive_reloads();
-      return found->command->run(asked_, syntax());
-    }
+    if (has_command || check_config_) outlive_reloads();
+    if (has_command) return found->command->run(asked_, syntax());
     if (check_config_) return idproxy::app::check_config(asked_.config, asked_.check_with);
     return idproxy::app::serve(asked_.config, std::string(idproxy::app::version()));
   }

@@ -24,6 +24,8 @@
 #include <string_view>
 #include <utility>
 
+#include "idproxy/base/typed_command.hpp"
+
 namespace idproxy::app {
 namespace {
 
@@ -32,8 +34,9 @@ namespace ip = boost::asio::ip;
 using Outcome = boost::system::result<void, NotSignalled>;
 
 constexpr const char* kService = "mongo-idproxy";  // its unit, and its user where it has one
-constexpr const char* kOtherWays =
-    "use systemctl reload mongo-idproxy, or in its container mongo-idproxy reload";
+constexpr const char* kInContainer =
+    "if it is in a container, type mongo-idproxy reload there, as its user, or docker kill "
+    "--signal=HUP CONTAINER";
 
 std::string process_path(int pid, const char* name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
@@ -98,15 +101,18 @@ std::set<std::string> sockets_at(const ip::tcp::endpoint& place) {
 
 enum class Holds { one, none, not_told };
 
-/// Whether the process holds one of them; not_told: only to root.
+/// Whether the process holds one of them; not_told: only to root, and in a container not even to
+/// root, which lacks CAP_SYS_PTRACE there.
 Holds look_for(const std::set<std::string>& sockets, int pid) {
   std::error_code error;
   fs::directory_iterator each(process_path(pid, "fd"), error);
+  bool is_denied = error == std::errc::permission_denied;
   for (; !error && each != fs::directory_iterator(); each.increment(error)) {
-    std::error_code gone;
-    if (sockets.contains(fs::read_symlink(each->path(), gone).string())) return Holds::one;
+    std::error_code fault;  // it has been closed meanwhile, or may not be seen
+    if (sockets.contains(fs::read_symlink(each->path(), fault).string())) return Holds::one;
+    is_denied = is_denied || fault == std::errc::permission_denied;
   }
-  return error == std::errc::permission_denied ? Holds::not_told : Holds::none;
+  return is_denied ? Holds::not_told : Holds::none;
 }
 
 /// An address of this host: one can be bound to it.
@@ -164,36 +170,45 @@ bool is_user_of_service(uid_t user) {
   return entry != nullptr && std::string_view(entry->pw_name) == kService;
 }
 
-/// A process of the service's unit: only root can have put it there.
-bool is_in_unit(int pid) {
+/// Its unit of the system: only root can have put it there. "": it has none.
+std::string unit_of(int pid) {
   char* text = nullptr;
   const bool is_in_one = ::sd_pid_get_unit(pid, &text) >= 0;
   const std::unique_ptr<char, decltype(&std::free)> unit(text, &std::free);
   uid_t owner = 0;
   const bool is_users = ::sd_pid_get_owner_uid(pid, &owner) >= 0;
-  return is_in_one && !is_users && std::string_view(unit.get()).starts_with(kService) &&
-         std::string_view(unit.get()).ends_with(".service");
+  const std::string name = is_in_one && !is_users ? unit.get() : "";
+  return name.ends_with(".service") ? name : "";
 }
 
 bool has_owner_of_service(int pid) {
   const auto user = user_of(pid);
   if (!user) return false;
   if (*user == ::geteuid()) return true;
-  return ::geteuid() == 0 && (is_user_of_service(*user) || is_in_unit(pid));
+  return ::geteuid() == 0 && (is_user_of_service(*user) || unit_of(pid).starts_with(kService));
 }
 
 // ---- the signal
 // ----------------------------------------------------------------------------------
 
-Outcome refused(ExitCode code, std::string why) {
-  return NotSignalled{code, std::move(why)};
+Outcome refused(ExitCode code, std::string why, std::string instead) {
+  return NotSignalled{code, std::move(why), std::move(instead)};
+}
+
+/// What to type for a process that may be the proxy.
+std::string ways_to(int pid) {
+  const std::string unit = unit_of(pid);
+  if (unit.empty()) return std::string("if it is the proxy, type this as its user; ") + kInContainer;
+  return "if it is the proxy: sudo systemctl reload " + in_shell(unit);
 }
 
 Outcome another_users(int pid) {
+  const bool is_root = ::geteuid() == 0;
   return refused(ExitCode::no_permission,
-                 "process " + std::to_string(pid) +
-                     " is another user's and takes no signal from this one: be root, or " +
-                     kOtherWays);
+                 "process " + std::to_string(pid) + " is another user's, and " +
+                     (is_root ? "root may not see here, without CAP_SYS_PTRACE, what it has open"
+                              : "takes no signal from this one"),
+                 (is_root ? "" : "be root, or ") + ways_to(pid));
 }
 
 Outcome look_at(int pid, const ip::tcp::endpoint& admin) {
@@ -202,20 +217,19 @@ Outcome look_at(int pid, const ip::tcp::endpoint& admin) {
   if (holds == Holds::not_told) return another_users(pid);
   if (holds == Holds::none) {
     return refused(ExitCode::unavailable,
-                   name +
-                       ", which the answer names, does not listen there on this host; the proxy "
-                       "may be in a container: " +
-                       kOtherWays);
+                   name + ", which the answer names, does not listen there on this host",
+                   kInContainer);
   }
   if (!has_this_program(pid)) {
     return refused(ExitCode::unavailable,
                    name + " listens there, and is another program than this one, " +
-                       program_of("/proc/self/exe") + ": " + kOtherWays);
+                       program_of("/proc/self/exe"),
+                   ways_to(pid));
   }
   if (has_owner_of_service(pid)) return boost::system::in_place_value;
   return refused(ExitCode::no_permission,
-                 name + " listens there, and is neither this user's nor the service's: " +
-                     kOtherWays + "; or type this as its user");
+                 name + " listens there, and is neither this user's nor the service's",
+                 ways_to(pid));
 }
 
 }  // namespace
@@ -232,9 +246,8 @@ boost::system::result<ProxyProcess, NotSignalled> ProxyProcess::find(
     int pid, const ip::tcp::endpoint& admin) {
   if (pid <= 0 || !is_here(admin.address())) {
     return NotSignalled{ExitCode::unavailable,
-                        "the proxy is not on this host, or does not say which process it is, so "
-                        "that nobody gets a signal: " +
-                            std::string(kOtherWays)};
+                        "what answers is not on this host, or does not say which process it is",
+                        kInContainer};
   }
   ProxyProcess process(pid);  // before anything is looked at
   if (auto looked = look_at(pid, admin); !looked) return looked.error();
@@ -245,7 +258,8 @@ Outcome ProxyProcess::signal_reload() const {
   const bool is_sent = ::syscall(SYS_pidfd_send_signal, descriptor_, SIGHUP, nullptr, 0) == 0;
   if (is_sent) return boost::system::in_place_value;
   if (errno == EPERM) return another_users(pid_);
-  return refused(ExitCode::unavailable, "the proxy's process has ended");
+  return refused(ExitCode::unavailable, "the proxy's process has ended",
+                 "see systemctl status mongo-idproxy");
 }
 
 }  // namespace idproxy::app

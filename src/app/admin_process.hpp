@@ -13,6 +13,7 @@ namespace idproxy::app {
 struct NotSignalled {
   ExitCode code;
   std::string why;
+  std::string instead;  ///< what to do, for `reload`
 };
 
 /// The process of a proxy of this host. Its number cannot come to mean another one meanwhile.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/admin_process.hpp"
 #include "app/config_file.hpp"
 #include "app/doctor_host.hpp"
 #include "app/doctor_proxies.hpp"
@@ -54,7 +55,8 @@ std::future<Said> ask_apart(std::function<Said()> question) {
 /// The proxy of this host.
 struct RunningProxy {
   std::optional<StatusDocument> status{};
-  std::string fault{};  ///< why there is no status
+  std::string fault{};     ///< why there is no status
+  std::string stranger{};  ///< what has answered there instead; empty: nothing
 };
 
 RunningProxy ask_proxy(const std::string& file, const config::Config& config) {
@@ -64,6 +66,10 @@ RunningProxy ask_proxy(const std::string& file, const config::Config& config) {
   FetchLimits limits;
   limits.time = kProxyWithin;
   auto status = fetch_status(*admin, {}, limits);
+  if (status && ::geteuid() == 0) {  // others may not see whose process it is
+    const auto process = ProxyProcess::find(pid_of(*status), status->from);
+    if (!process) return {{}, process.error().why, admin->text()};
+  }
   if (status) return {*std::move(status), {}};
   return {{}, "none answers at " + admin->text() + ": " + status.error().reason};
 }
@@ -82,7 +88,7 @@ class Doctor {
     if (is_usable) upstream_uri = find_servers(configuration);
     add(merged(check_configuration(report_.file, opened_, this_second()),
                std::move(configuration)));
-    if (!is_usable && proxy_.status) add_proxy();
+    if (!is_usable && (proxy_.status || !proxy_.stranger.empty())) add_proxy();
     if (!is_usable) return;
     add(check_certificates(config(), this_second()));
     add(check_ports(config(), proxy_view()));
@@ -191,13 +197,24 @@ class Doctor {
     if (!proxy_.status) {
       DoctorCheck check{"proxy"};
       check.what = proxy_.fault;
-      check.skipped = true;
+      check.skipped = proxy_.stranger.empty();
+      if (!check.skipped) add_stranger(check);
       return add(std::move(check));
     }
     std::vector<const DoctorCheck*> others;
     others.reserve(report_.checks.size());
     for (const DoctorCheck& each : report_.checks) others.push_back(&each);
     add(check_proxy(proxy_view(), examined(), others));
+  }
+
+  /// Root takes nothing from a process that may be anybody's.
+  void add_stranger(DoctorCheck& check) const {
+    const std::string port = std::to_string(config().admin->port);
+    check.add(diagnosis::kProxyUnknown, proxy_.stranger,
+              "what answers there is not known to be the proxy, and nothing of what it says is "
+              "used: " +
+                  proxy_.fault,
+              Commands().shell({"sudo", "ss", "-ltnp", "sport = :" + port}));
   }
 
   ConfigFile& opened_;

@@ -20,11 +20,6 @@ constexpr std::chrono::seconds kReloadWithin = 10s;
 constexpr std::chrono::milliseconds kLookEvery = 100ms;
 constexpr std::chrono::milliseconds kAnswerWithin = 2s;
 
-/// As in /status.json: by the clock that all processes of a host share, and nobody sets.
-double this_moment() {
-  return std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count();
-}
-
 /// `named`: by the command line; empty: no file. The proxy's own is the one that counts.
 ExitCode look_at_file(const std::string& named, const StatusDocument& document) {
   const std::string its = document.view()["configuration"]["file"].text();
@@ -36,25 +31,20 @@ ExitCode look_at_file(const std::string& named, const StatusDocument& document) 
                                        ": give --config " + printable(its));
 }
 
-/// How many reloads the proxy has tried.
-double reloads_of(const StatusDocument& document) {
-  const JsonView reloads = document.view()["configuration"]["reloads"];
-  return reloads["succeeded"].number().value_or(0) + reloads["failed"].number().value_or(0);
+/// The number of the last one; 0: none.
+double number_of(const StatusDocument& document) {
+  return document.view()["configuration"]["last_reload"]["number"].number().value_or(0);
 }
 
-/// A reload that ended after the `before` so far, and began after the signal. Of an earlier one
-/// that somebody else has asked for, nobody knows which file it read. Older proxies do not say when
-/// it began.
-struct OurReload {
-  double before;
-  double signalled;
+/// When it began, by the host's clock and as it says it.
+double started(const StatusDocument& document) {
+  return document.view()["started"].number().value_or(0);
+}
 
-  [[nodiscard]] bool is_in(const StatusDocument& document) const {
-    const JsonView last = document.view()["configuration"]["last_reload"];
-    return reloads_of(document) != before &&
-           last["begun"].number().value_or(signalled) >= signalled;
-  }
-};
+/// Whether the same process says so. A proxy that has been started meanwhile counts anew.
+bool is_same_process(const StatusDocument& one, const StatusDocument& other) {
+  return pid_of(one) == pid_of(other) && started(one) == started(other);
+}
 
 ExitCode print_outcome(const StatusDocument& document) {
   const JsonView last = document.view()["configuration"]["last_reload"];
@@ -69,7 +59,9 @@ ExitCode print_outcome(const StatusDocument& document) {
   return ExitCode::ok;
 }
 
-ExitCode await_reload(const net::Endpoint& admin, const OurReload& ours) {
+/// Of the first reload that follows `before`. Whoever asked for it, it has begun after that, since
+/// the proxy makes no document while it reloads, and so has read the file that we mean.
+ExitCode await_reload(const net::Endpoint& admin, const StatusDocument& before) {
   const auto until = SteadyClock::now() + kReloadWithin;
   FetchLimits limits;
   limits.time = kAnswerWithin;
@@ -77,13 +69,21 @@ ExitCode await_reload(const net::Endpoint& admin, const OurReload& ours) {
   while (SteadyClock::now() < until) {
     std::this_thread::sleep_for(kLookEvery);
     const auto document = fetch_status(admin, {}, limits);
-    if (document && ours.is_in(*document)) return print_outcome(*document);
+    if (document && !is_same_process(before, *document)) {
+      return end_with(ExitCode::unavailable,
+                      "the proxy has been started again meanwhile: it has read its file then");
+    }
+    if (document && number_of(*document) > number_of(before)) return print_outcome(*document);
     failure = document ? std::nullopt : std::optional(document.error());
   }
   if (failure) return print_no_answer(admin, *failure);
   return end_with(ExitCode::unavailable,
                   "the proxy got the signal and has not reloaded within 10 s; its log may say "
                   "why: journalctl -u mongo-idproxy -n 20");
+}
+
+ExitCode print_refusal(const NotSignalled& refusal) {
+  return end_with(refusal.code, refusal.why + ", so that it gets no signal: " + refusal.instead);
 }
 
 }  // namespace
@@ -98,13 +98,12 @@ ExitCode reload(const ReloadRequest& request) {
     return code;
   }
   const auto process = ProxyProcess::find(pid_of(*document), document->from);
-  if (!process) return end_with(process.error().code, process.error().why);
+  if (!process) return print_refusal(process.error());
   const ExitCode code = look_at_file(request.proxy.file, *document);
   if (code != ExitCode::ok) return code;
-  const OurReload ours{reloads_of(*document), this_moment()};
   const auto sent = process->signal_reload();
-  if (!sent) return end_with(sent.error().code, sent.error().why);
-  return await_reload(*admin, ours);
+  if (!sent) return print_refusal(sent.error());
+  return await_reload(*admin, *document);
 }
 
 }  // namespace idproxy::app

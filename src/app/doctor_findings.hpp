@@ -73,6 +73,7 @@ inline constexpr Diagnosis kCounterBehind{"counter-behind", kWarning};
 inline constexpr Diagnosis kNumbersRunOut{"numbers-run-out", kWarning};
 
 // The running proxy, and the others of its id store.
+inline constexpr Diagnosis kProxyUnknown{"proxy-unknown", kError};
 inline constexpr Diagnosis kProxyReadsOtherFile{"proxy-reads-other-file", kWarning};
 inline constexpr Diagnosis kConfigNotLoaded{"config-not-loaded", kWarning};
 inline constexpr Diagnosis kProxyNotReady{"proxy-not-ready", kError};

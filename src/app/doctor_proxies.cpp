@@ -1,6 +1,7 @@
 #include "app/doctor_proxies.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include "app/progress.hpp"
 #include "app/wait_reason.hpp"
 #include "idproxy/app/version.hpp"
+#include "idproxy/base/glob.hpp"
 #include "idproxy/rewrite/rule_outcomes.hpp"
 
 namespace idproxy::app {
@@ -31,6 +33,12 @@ std::optional<ForwardReason> reason_named(std::string_view name) {
   }
   return std::nullopt;
 }
+
+/// What the running proxy may say of the same subject in words of its own.
+constexpr std::array kRepeated{
+    &diagnosis::kServerUnreachable, &diagnosis::kServerTlsFails, &diagnosis::kServerTooOld,
+    &diagnosis::kSetNotInitiated,   &diagnosis::kMemberNotReady, &diagnosis::kRuleNotReady,
+    &diagnosis::kNumbersRunOut};
 
 /// It stores documents by another command than an upsert.
 bool is_past_the_rules(ForwardReason reason) {
@@ -135,13 +143,19 @@ class ProxyCheck {
     return Commands().shell(std::move(words));
   }
 
-  /// The proxy repeats what the other checks have found from here.
-  static bool is_found(const std::string& text, const std::vector<const DoctorCheck*>& others) {
+  /// The proxy repeats what the other checks have found from here. Only those that name servers and
+  /// rules as the configuration does: the names of others are for anybody to choose.
+  static bool is_found(const std::string& subject, bool is_error,
+                       const std::vector<const DoctorCheck*>& others) {
+    const auto repeats = [&](const DoctorFinding& each) {
+      return each.subject == subject &&
+             (!is_error || each.diagnosis.level == diagnosis::kError) &&
+             std::ranges::any_of(kRepeated, [&](const Diagnosis* known) {
+               return std::string_view(known->id) == each.diagnosis.id;
+             });
+    };
     return std::ranges::any_of(others, [&](const DoctorCheck* check) {
-      return std::ranges::any_of(check->findings, [&](const DoctorFinding& each) {
-        return each.diagnosis.level != diagnosis::kNote &&
-               text.find(each.subject) != std::string::npos;
-      });
+      return std::ranges::any_of(check->findings, repeats);
     });
   }
 
@@ -151,16 +165,27 @@ class ProxyCheck {
       // Their dates, and the other proxies, have checks of their own.
       const bool has_check = text.starts_with("the certificate ") ||
                              each["link"].text() == "operations.md#several-proxies";
-      if (has_check || is_found(text, others)) continue;
       const bool is_error = each["level"].text() == "error";
+      if (has_check || is_found(each["subject"].text(), is_error, others)) continue;
       check_.add(is_error ? diagnosis::kProxyError : diagnosis::kProxyWarning, "the running proxy",
                  text + ": " + each["remedy"].text(), own("status"));
     }
   }
 
+  /// All that give no values, of a proxy that serves.
+  [[nodiscard]] bool rules_are_found(const std::vector<const DoctorCheck*>& others) const {
+    const auto rules = status_["rules"].items();
+    return status_["phase"].text() == "ready" &&
+           std::ranges::all_of(rules, [&](const JsonView& each) {
+             const std::string ns = each["ns"].text();
+             return !each["ready"].is_false() || has_wildcards(ns) ||
+                    is_found(rule_subject(ns, each["field"].text()), true, others);
+           });
+  }
+
   void look_at_readiness(const std::vector<const DoctorCheck*>& others) {
     const std::string reason = why_not_ready(status_);
-    const bool is_told = is_found(reason, others) ||
+    const bool is_told = rules_are_found(others) ||
                          std::ranges::any_of(check_.findings, [](const DoctorFinding& each) {
                            return each.diagnosis.level == diagnosis::kError;
                          });
@@ -171,37 +196,6 @@ class ProxyCheck {
   const JsonView& status_;
   const ExaminedFile& file_;
   DoctorCheck check_{"proxy"};
-};
-
-/// Commands on the host of one of the proxies, whose name anybody may have written.
-class AtHost {
- public:
-  explicit AtHost(const std::string& host) : host_(host) {}
-  /// These words in its shell; none if the host has no name that a command can have.
-  AtHost& run(std::vector<std::string> words) {
-    if (is_here()) {
-      commands_.shell(std::move(words));
-    } else if (is_host_name(host_)) {
-      words.insert(words.begin(), {"ssh", "--", host_});
-      commands_.shell(std::move(words));
-    }
-    return *this;
-  }
-  /// Gives it this host's file, if no shell there could take the path for anything else.
-  AtHost& copy(const std::string& file) {
-    const bool is_plain = file.starts_with('/') && in_shell(file) == file;
-    const std::string host = host_.find(':') == std::string::npos ? host_ : "[" + host_ + "]";
-    if (!is_here() && is_host_name(host_) && is_plain) {
-      commands_.shell({"scp", "--", file, host + ":" + file});
-    }
-    return *this;
-  }
-  [[nodiscard]] Commands take() { return std::move(commands_); }
-
- private:
-  [[nodiscard]] bool is_here() const { return host_ == host_name(); }
-  const std::string& host_;
-  Commands commands_;
 };
 
 /// The first listener of the proxy that `status` is of.
@@ -217,6 +211,8 @@ DoctorCheck check_proxy(const JsonView& status, const ExaminedFile& file,
   return ProxyCheck(status, file).run(others);
 }
 
+/// Anybody who may write to the id store may have named the other hosts: there are no commands that
+/// reach them, or that send them anything.
 DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView& status,
                           const ExaminedFile& file, std::string_view version) {
   DoctorCheck check{"proxies"};
@@ -230,23 +226,21 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
       check.add(diagnosis::kProxySilent, name_of_proxy(each),
                 "the proxy last said " + seconds_text(each.unseen) +
                     " ago that it is there: it has been killed, or cannot write to the id store",
-                AtHost(each.host).run({"systemctl", "status", "mongo-idproxy"}).take());
+                is_own ? Commands().shell({"systemctl", "status", "mongo-idproxy"}) : Commands());
     }
     if (is_own) continue;
     if (each.rules_hash != file.rules_hash) {
-      check.add(
-          diagnosis::kProxiesDisagree, name_of_proxy(each),
-          "the proxy has other rules than " + file.name + ": one field may get values of two kinds",
-          AtHost(each.host).copy(file.name).run({"sudo", "mongo-idproxy", "reload"}).take());
+      check.add(diagnosis::kProxiesDisagree, name_of_proxy(each),
+                "the proxy has other rules than " + file.name +
+                    ": one field may get values of two kinds; if it is one of yours, give it the "
+                    "same file, and reload it there",
+                {});
     }
     if (each.version != version) {
-      check.add(
-          diagnosis::kProxyVersionsDiffer, name_of_proxy(each),
-          "the proxy has version " + each.version + ", and this program " + std::string(version),
-          AtHost(each.host)
-              .run({"mongo-idproxy", "--version"})
-              .run({"sudo", "systemctl", "restart", "mongo-idproxy"})
-              .take());
+      check.add(diagnosis::kProxyVersionsDiffer, name_of_proxy(each),
+                "the proxy has version " + each.version + ", and this program " +
+                    std::string(version) + ": install the same on its host, and restart it",
+                {});
     }
   }
   if (proxies.empty()) {

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "app/doctor_findings.hpp"
 #include "app/progress.hpp"
 #include "app/servers_log.hpp"
 #include "idproxy/base/glob.hpp"
@@ -49,14 +50,17 @@ class Problems {
   }
 
  private:
-  void add(Level level, std::string text, std::string remedy, std::string page) {
-    found_.push_back({level, std::move(text), std::move(remedy), std::move(page)});
+  void add(Level level, std::string text, std::string remedy, std::string page,
+           std::string subject = {}) {
+    found_.push_back(
+        {level, std::move(text), std::move(remedy), std::move(page), std::move(subject)});
   }
 
   void server(const net::ServerStatistics::Listener& server) {
     if (!server.up) {
       add(Level::error, "server " + server.server + " cannot be reached: " + server.fault,
-          "see whether mongod runs there and a firewall lets this host in", kServers);
+          "see whether mongod runs there and a firewall lets this host in", kServers,
+          server.server);
     } else if (is_slow(server)) {
       add(Level::error,
           "server " + server.server + " has not answered a request for " +
@@ -65,7 +69,7 @@ class Problems {
           "see what it does: db.currentOp() there, its processor, its disks", kSlowPage);
     } else if (!server.fault.empty()) {
       add(Level::warning, "server " + server.server + ": " + server.fault, "correct upstream.uri",
-          "replica-sets.md#names");
+          "replica-sets.md#names", server.server);
     }
   }
 
@@ -99,7 +103,8 @@ class Problems {
     const std::size_t not_ready = snapshot_.not_ready_of(i);
     if (!reason.empty()) {
       add(Level::error, name + " is not ready: " + reason,
-          "inserts that need one get an error until that is mended", kRefused);
+          "inserts that need one get an error until that is mended", kRefused,
+          rule_subject(rule.ns, rule.field));
     } else if (not_ready > 0) {
       add(Level::error,
           name + " gives no values in " + std::to_string(not_ready) +
@@ -114,7 +119,7 @@ class Problems {
     add(Level::warning,
         "rule " + std::to_string(warning.rule_index) + " (" + rule.ns + ", " + rule.field +
             "): " + warning.text() + (names ? "" : " in one of its collections"),
-        std::string(warning.way_out()), kRefused);
+        std::string(warning.way_out()), kRefused, rule_subject(rule.ns, rule.field));
   }
 
   void limits() {

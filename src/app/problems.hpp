@@ -15,6 +15,8 @@ struct Problem {
   std::string text;    ///< a sentence without its full stop
   std::string remedy;  ///< what to do
   std::string page;    ///< where the documentation says more: "troubleshooting.md#it-hangs"
+  /// As `doctor` names it, a server or "shop.orders, number"; empty: none that it looks at.
+  std::string subject;
 };
 
 /// Everything that is wrong, the worst first.

@@ -211,7 +211,6 @@ void Reload::note_success() {
 }
 
 Reload::Result Reload::reload() noexcept {
-  statistics_.last_begun = process_sources().clock.monotonic();
   statistics_.last_findings.clear();
   try {
     const std::string fault = attempt();

@@ -49,7 +49,6 @@ struct ReloadStatistics {
   std::chrono::seconds last_success{};       ///< since 1970; the start counts as a success
   std::chrono::seconds last_at{};            ///< since 1970: when the last reload ended
   std::string last_text{};                   ///< what it changed, or why it failed; empty: nothing
-  std::chrono::nanoseconds last_begun{};     ///< when it began, by the monotonic clock
   std::vector<std::string> last_findings{};  ///< lines about the file
 
   /// Of the last reload, from 1 on; 0: there was none.

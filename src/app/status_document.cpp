@@ -106,7 +106,8 @@ class StatusWriter {
     return json::object{{"level", problem.level == Problem::Level::error ? "error" : "warning"},
                         {"text", text(problem.text)},
                         {"remedy", text(problem.remedy)},
-                        {"link", problem.page}};
+                        {"link", problem.page},
+                        {"subject", text_or_null(problem.subject)}};
   }
 
   json::value configuration() const {
@@ -114,9 +115,11 @@ class StatusWriter {
     json::value last;
     if (reloads.last_number() > 0) {
       last = json::object{
-          {"number", reloads.last_number()}, {"begun", seconds(reloads.last_begun)},
-          {"at", reloads.last_at.count()},   {"applied", !snapshot_.last_reload_failed},
-          {"text", text(reloads.last_text)}, {"findings", array_of(reloads.last_findings, text)}};
+          {"number", reloads.last_number()},
+          {"at", reloads.last_at.count()},
+          {"applied", !snapshot_.last_reload_failed},
+          {"text", text(reloads.last_text)},
+          {"findings", array_of(reloads.last_findings, text)}};
     }
     return json::object{
         {"file", text(sources_.file)},

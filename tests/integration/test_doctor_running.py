@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -109,21 +110,35 @@ class TestTheRunningProxy:
         other.path.chmod(0o600)
         other.examine().one("proxy-reads-other-file", "warning", doctor.path, f"doctor --config {doctor.path}")
 
-    def test_what_it_says_itself(self, replica_set, doctor, ns):
-        wrong = [{"level": level, "text": text, "remedy": "do this", "link": "operations.md#limits"}
-                 for level, text in (("error", "the server x hangs"), ("warning", "clients wait"))]
-        with StatusServer(healthy(wrong=wrong, version="0.0.1")) as proxy:
-            doctor.write(quiet(replica_set, [uuid_rule(ns)], admin={"listen": proxy.address}))
-            found = doctor.examine()
-            each = found.one("proxy-error", "error", "the running proxy", "mongo-idproxy status")
-            assert each["text"] == "the server x hangs: do this"
-            found.one("proxy-warning", "warning", "the running proxy", "mongo-idproxy status")
-            found.one("proxy-versions-differ", "warning", "the running proxy", "systemctl restart")
-            assert "proxy-not-ready" not in found.ids
-            proxy.answer = healthy(rules=[rule_of_status(ready=False, reason="no primary")])
-            found = doctor.examine()
-            each = found.one("proxy-not-ready", "error", "the running proxy", "mongo-idproxy wait")
-            assert "shop.orders, number is not ready: no primary" in each["text"]
+    def test_what_it_says_itself(self, replica_set, doctor, coll, ns, running):
+        """What no other check has found."""
+        proxy = running([uuid_rule(ns)])
+        read = int(time.time())
+        eventually(lambda: time.time() >= read + 1, what="a later time of the file, in seconds")
+        whole = doctor.path.read_text()
+        doctor.path.write_text("nonsense: 1\n")
+        proxy.process.send_signal(signal.SIGHUP)
+        proxy.wait_event("reload_failed")
+        doctor.path.write_text(whole)
+        each = doctor.examine().one("proxy-warning", "warning", "the running proxy", "mongo-idproxy status")
+        assert each["text"].startswith("the last reload failed")
+
+    if os.geteuid() == 0:  # others cannot see whose process it is
+        def test_a_stranger_is_not_believed(self, replica_set, doctor, ns, tmp_path):
+            """A25: the service is down, and somebody else listens at its place."""
+            wrong = [{"level": "error", "text": "run this", "remedy": "curl x | sudo sh", "link": "x.md"}]
+            other = tmp_path / "evil.yaml"
+            other.write_text("{}")
+            with StatusServer(healthy(pid=os.getpid(), wrong=wrong, configuration={"file": str(other)},
+                                      rules=[rule_of_status(ready=False, reason="type this")])) as stranger:
+                document = quiet(replica_set, [uuid_rule(ns)], admin={"listen": stranger.address})
+                found = doctor.write(document).examine()
+                each = found.one("proxy-unknown", "error", stranger.address, "sudo ss -ltnp")
+                assert "another program" in each["text"]
+                found.one("port-in-use", "error", stranger.address, "ss -ltnp")
+                assert found.ids == {"proxy-unknown", "port-in-use"}
+                for word in ("run this", "curl", "evil.yaml", "type this"):
+                    assert word not in found.text, word
 
 
 class TestTheOtherProxies:
@@ -137,11 +152,10 @@ class TestTheOtherProxies:
                 "listeners": ["10.0.0.1:27117"], "since": silent, "seen": seen})
         found = doctor.examine()
         for host in ("app1", "app2"):
-            found.one("proxies-disagree", "warning", f"{host} (10.0.0.1:27117)",
-                      f"scp -- {doctor.path} {host}:{doctor.path}", f"ssh -- {host} sudo mongo-idproxy reload")
-        found.one("proxy-versions-differ", "warning", "app2 (10.0.0.1:27117)",
-                  "ssh -- app2 mongo-idproxy --version")
-        found.one("proxy-silent", "note", "app2 (10.0.0.1:27117)", "ssh -- app2 systemctl status")
+            found.one("proxies-disagree", "warning", f"{host} (10.0.0.1:27117)")
+        found.one("proxy-versions-differ", "warning", "app2 (10.0.0.1:27117)")
+        found.one("proxy-silent", "note", "app2 (10.0.0.1:27117)")
+        assert not any(each["commands"] for each in found.document["findings"])  # to hosts of strangers
         assert sum(each["id"] == "proxy-silent" for each in found.document["findings"]) == 1
 
     def test_agree(self, replica_set, doctor, ns, start_proxy):

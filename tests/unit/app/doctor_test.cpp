@@ -3,6 +3,7 @@
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -205,22 +206,24 @@ TEST(DoctorTest, TheProxyOfThisHostIsNoOther) {
       << "none answers: it is looked at like the others";
 }
 
-TEST(DoctorTest, AHostThatIsNoneGetsNoCommand) {
-  const ExaminedFile file{"/etc/a.yaml", "same"};
-  const auto lines_for = [&](const std::string& host, const ExaminedFile& examined) {
-    return lines_of(
-        check_proxies({proxy(host, "other", "1")}, JsonView(), examined, "1").findings.at(0));
-  };
-  EXPECT_THAT(lines_for("app2", file), ElementsAre("scp -- /etc/a.yaml app2:/etc/a.yaml",
-                                                   "ssh -- app2 sudo mongo-idproxy reload"));
-  EXPECT_THAT(lines_for("fd00::2", file), ElementsAre("scp -- /etc/a.yaml '[fd00::2]:/etc/a.yaml'",
-                                                      "ssh -- fd00::2 sudo mongo-idproxy reload"));
-  EXPECT_THAT(lines_for("app2", {"/etc/a b.yaml", "same"}),
-              ElementsAre("ssh -- app2 sudo mongo-idproxy reload"));
-  for (const char* host :
-       {"-oProxyCommand=x", "a;b", "a b", "$(a)", "a\x1b[31m", "u@h", "", "a\nb"}) {
-    EXPECT_THAT(lines_for(host, file), IsEmpty()) << host;
+TEST(DoctorTest, NoCommandReachesAHostThatAnotherNames) {
+  KnownProxy silent = proxy("app2", "other", "0");
+  silent.unseen = std::chrono::hours(1);
+  for (const std::string& host : {std::string("app2"), std::string("-oProxyCommand=x"), host_name()}) {
+    silent.host = host;
+    const DoctorCheck check = check_proxies({silent}, JsonView(), {"/etc/a.yaml", "same"}, "1");
+    EXPECT_THAT(ids_of(check),
+                ElementsAre("proxy-silent", "proxies-disagree", "proxy-versions-differ"));
+    for (const DoctorFinding& each : check.findings) {
+      EXPECT_THAT(lines_of(each), IsEmpty());
+      EXPECT_EQ(each.subject, host + " (10.0.0.1:27117)");
+    }
   }
+  const boost::json::value status =
+      boost::json::parse(R"({"servers": [{"listener": "10.0.0.1:27117"}]})");
+  EXPECT_THAT(
+      lines_of(check_proxies({silent}, JsonView(status), {"a", "same"}, "1").findings.at(0)),
+      ElementsAre("systemctl status mongo-idproxy"));
 }
 
 TEST(DoctorTest, ARuleWhoseNamesMayBeATrapGetsNoCommand) {
@@ -244,13 +247,35 @@ TEST(DoctorTest, AServerWhoseNameIsNoneGetsNoCommand) {
 TEST(DoctorTest, WhatTheProxySaysOfTheSameSubjectIsToldOnce) {
   const boost::json::value status = boost::json::parse(
       R"({"version": "x", "phase": "ready", "wrong": [
-          {"level": "error", "text": "server db1:27017 cannot be reached", "remedy": "look"},
-          {"level": "error", "text": "server db2:27017 hangs", "remedy": "look"}]})");
+          {"level": "error", "text": "server db1:27017 cannot be reached", "remedy": "look",
+           "subject": "db1:27017"},
+          {"level": "error", "text": "server db2:27017 hangs", "remedy": "look",
+           "subject": "db2:27017"}]})");
   DoctorCheck servers{"servers"};
   servers.add(diagnosis::kServerUnreachable, "db1:27017", "refused", {});
   const DoctorCheck check = check_proxy(JsonView(status), {"a.yaml", ""}, {&servers});
   EXPECT_THAT(ids_of(check), ElementsAre("proxy-versions-differ", "proxy-error"));
   EXPECT_EQ(check.findings.back().text, "server db2:27017 hangs: look");
+}
+
+// A25: what others name hides nothing.
+TEST(DoctorTest, ASubjectInTheProxysWordsIsNotTheSameSubject) {
+  const boost::json::value status = boost::json::parse(
+      R"({"version": "x", "phase": "ready", "rules": [
+          {"ns": "shop.orders", "field": "n", "ready": false, "reason": "no primary"}],
+          "wrong": [{"level": "error", "text": "server db1:27017 hangs", "remedy": "look",
+                     "subject": "db1:27017"}]})");
+  DoctorCheck others{"proxies"};
+  others.add(diagnosis::kProxiesDisagree, "n", "other rules", {});
+  others.add(diagnosis::kProxiesDisagree, "db1:27017", "other rules", {});
+  others.add(diagnosis::kServerUnreachable, "db1", "refused", {});
+  others.add(diagnosis::kNumbersRunOut, "shop.orders, n", "a hundredth", {});
+  const auto ids = [&] { return ids_of(check_proxy(JsonView(status), {"a.yaml", ""}, {&others})); };
+  EXPECT_THAT(ids(), ElementsAre("proxy-versions-differ", "proxy-error"));
+  others.add(diagnosis::kServerUnreachable, "db1:27017", "refused", {});
+  EXPECT_THAT(ids(), ElementsAre("proxy-versions-differ", "proxy-not-ready"));
+  others.add(diagnosis::kRuleNotReady, "shop.orders, n", "no primary", {});
+  EXPECT_THAT(ids(), ElementsAre("proxy-versions-differ"));
 }
 
 }  // namespace doctor_test

@@ -118,7 +118,7 @@ struct ConnectionMemory {
   /// The server's maxWireVersion, as its last reply to hello had it; 0: it is not known.
   std::int32_t wire_version = 0;
   std::unique_ptr<ClientDescription> client{};  ///< null: it has said nothing
-  bool logged_in = false;  ///< the server has said so, of a login since the last logout or failure
+  bool logged_in = false;  ///< the server has said so, since the last logout
   wire::Compressors compressors{};  ///< that client and server have agreed on in hello
   /// False if the server lets everybody do everything: then nobody has to show a right.
   bool enforces_logins = false;

@@ -10,7 +10,6 @@ namespace {
 
 // A client can name any number of namespaces, so the number that is remembered is limited.
 constexpr std::size_t kRemembered = 4096;
-constexpr std::size_t kAdmitted = 65'536;
 // mongod refuses longer names: a database's has at most 63 bytes, a namespace 255.
 constexpr std::size_t kLongestNamespace = 512;
 // The version where there is no store.
@@ -210,6 +209,13 @@ bool RuleSet::concerns(const ids::CatalogChange& change) const {
   return std::ranges::any_of(rules_, [&](const Rule& rule) { return globs_overlap(rule.ns, any); });
 }
 
+/// True for an outline whose namespace has been admitted since.
+bool Namespaces::may_be_bound(const Known& known, std::string_view db,
+                              std::string_view collection) const {
+  return known.plan != nullptr && !known.plan->is_bound() &&
+         rules_->admitted().has(ns_of(db, collection));
+}
+
 const Namespaces::Known& Namespaces::known(std::string_view db, std::string_view collection) {
   static const Known kNone;
   if (db.size() + collection.size() > kLongestNamespace) return kNone;
@@ -217,10 +223,14 @@ const Namespaces::Known& Namespaces::known(std::string_view db, std::string_view
     version_ = now;
     forget();
   }
-  if (last_ != nullptr && db == last_db_ && collection == last_collection_) return *last_;
+  const bool is_last = last_ != nullptr && db == last_db_ && collection == last_collection_;
+  if (is_last && !may_be_bound(*last_, db, collection)) return *last_;
   // No name contains a NUL, so "a.b" "c" and "a" "b.c" have different keys.
   key_.assign(db).append(1, '\0').append(collection);
   auto found = known_.find(key_);
+  if (found != known_.end() && may_be_bound(found->second, db, collection)) {
+    found->second = look_up(db, collection);
+  }
   if (found == known_.end()) {
     if (known_.size() >= kRemembered) forget();
     found = known_.emplace(key_, look_up(db, collection)).first;
@@ -231,9 +241,10 @@ const Namespaces::Known& Namespaces::known(std::string_view db, std::string_view
   return *last_;
 }
 
-/// key_ has the namespace.
 Namespaces::Known Namespaces::look_up(std::string_view db, std::string_view collection) const {
-  if (!admitted_.contains(key_)) return {.plan = keeping(rules_, rules_->outline(db, collection))};
+  if (!rules_->admitted().has(ns_of(db, collection))) {
+    return {.plan = keeping(rules_, rules_->outline(db, collection))};
+  }
   Known known{.plan = keeping(rules_, rules_->plan(db, collection))};
   if (known.plan != nullptr) return known;
   known.time_series = keeping(rules_, rules_->passed_by(db, collection));
@@ -249,11 +260,7 @@ Namespaces::Known Namespaces::look_up(std::string_view db, std::string_view coll
 
 void Namespaces::admit(std::string_view db, std::string_view collection) {
   if (db.size() + collection.size() > kLongestNamespace) return;
-  key_.assign(db).append(1, '\0').append(collection);
-  if (admitted_.size() >= kAdmitted) admitted_.clear();
-  if (!admitted_.insert(key_).second) return;
-  known_.erase(key_);
-  last_ = nullptr;
+  rules_->admitted().add(ns_of(db, collection));
 }
 
 void Namespaces::forget() {

@@ -355,8 +355,14 @@ def test_the_server_is_asked_once(robbed: Robbed) -> None:
         return questions(robbed, "held") - before
 
     many = [{} for _ in range(500)]  # more than there are in memory
-    with client_of(robbed.proxy, "app") as client:
-        insert(client, "held")  # makes the counter, with a hundred numbers
+    def held() -> int:
+        (rule,) = [rule for rule in root.admin.command("idproxy", "status")["rules"]
+                   if rule["ns"] == "shop.held*"]
+        return sum(each["held"] for each in rule["numbers"])
+
+    with client_of(robbed.proxy, "app") as client, client_of(robbed.proxy, "root") as root:
+        insert(client, "held")
+        eventually(lambda: held() > 60, 20, "numbers are in memory")
     before = questions(robbed, "held")
     assert before > 0
     with client_of(robbed.proxy, "app", maxPoolSize=1) as second:

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -100,8 +101,27 @@ struct Forwarded {
   }
 };
 
-/// The rules of a configuration. Immutable except for the outcomes of the rules, so that all io
-/// threads share one object. A reload creates another one; exchanges that have begun keep theirs.
+/// The namespaces into which some client may insert, as a server has said. Thread-safe.
+class AdmittedNamespaces {
+ public:
+  [[nodiscard]] bool has(const std::string& ns) const {
+    const std::scoped_lock lock(mutex_);
+    return all_.contains(ns);
+  }
+  void add(const std::string& ns) {
+    constexpr std::size_t kMost = 65'536;
+    const std::scoped_lock lock(mutex_);
+    if (all_.size() == kMost) all_.clear();
+    all_.insert(ns);
+  }
+
+ private:
+  mutable std::mutex mutex_;  // guards all_
+  std::unordered_set<std::string> all_;
+};
+
+/// The rules of a configuration. Immutable except for the outcomes of the rules and what they are
+/// admitted to, so that all io threads share one object. A reload creates another one; exchanges that have begun keep theirs.
 class RuleSet {
  public:
   /// `store_db`: the database of the id store, which no rule touches. `store`: null if no strategy
@@ -123,6 +143,8 @@ class RuleSet {
   /// The rules that would apply to a time-series collection, for each field the first one; empty
   /// for everything else, as far as the store knows. Valid as plan() is.
   [[nodiscard]] Plan passed_by(std::string_view db, std::string_view collection) const;
+  /// Where plan() may be asked for. Empty after a reload.
+  [[nodiscard]] AdmittedNamespaces& admitted() const { return *admitted_; }
   [[nodiscard]] std::uint64_t version() const { return version_->load(); }
   /// False if no rule applies to collections of this name in any database.
   [[nodiscard]] bool possible(std::string_view collection) const;
@@ -164,6 +186,7 @@ class RuleSet {
   std::vector<std::shared_ptr<ids::Reservations>> reservations_;  // by rule; null: none
   std::vector<Rule> id_rules_;  // by rule: of a rule with reservations, that for the _id
   std::shared_ptr<RuleOutcomes> id_outcomes_ = std::make_shared<RuleOutcomes>();
+  std::unique_ptr<AdmittedNamespaces> admitted_ = std::make_unique<AdmittedNamespaces>();
   std::string store_db_;
   std::vector<std::string> store_namespaces_;
   bool follows_transactions_ = false;
@@ -195,8 +218,8 @@ class Namespaces {
     return known(db, collection).time_series;
   }
   [[nodiscard]] bool possible(std::string_view collection);
-  /// Event: a client is here that may insert into the namespace, so that the store may look at it
-  /// and make what the rules need there.
+  /// Event: a client of this or another thread may insert into the namespace, so that the store may
+  /// look at it and make what the rules need there.
   void admit(std::string_view db, std::string_view collection);
   [[nodiscard]] const std::shared_ptr<const RuleSet>& rules() const { return rules_; }
 
@@ -208,12 +231,13 @@ class Namespaces {
   };
   [[nodiscard]] const Known& known(std::string_view db, std::string_view collection);
   [[nodiscard]] Known look_up(std::string_view db, std::string_view collection) const;
+  [[nodiscard]] bool may_be_bound(const Known& known, std::string_view db,
+                                  std::string_view collection) const;
   void forget();
 
   std::shared_ptr<const RuleSet> rules_;
   std::uint64_t version_;  // the version of rules_ that known_ is for
   std::unordered_map<std::string, Known> known_;
-  std::unordered_set<std::string> admitted_;  // has the keys of known_
   std::unordered_map<std::string, bool> collections_;
   std::string key_;
   // The last answer: classify() looks the same plan up several times, and so does the next insert.

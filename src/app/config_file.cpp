@@ -198,7 +198,7 @@ std::vector<std::string> ConfigFile::first_findings() const {
   constexpr std::size_t kLongest = 1000;
   std::vector<std::string> lines;
   for (const Finding& finding : loaded.findings) {
-    if (lines.size() < kMost) lines.push_back(finding.text(name_).substr(0, kLongest));
+    if (lines.size() < kMost) lines.push_back(cut_off(finding.text(name_), kLongest));
   }
   return lines;
 }

@@ -146,7 +146,7 @@ ProgressDisplay::~ProgressDisplay() {
 
 /// Over what was there. The last column stays free, because some terminals begin a new line in it.
 void ProgressDisplay::draw(const std::string& line) const {
-  std::cerr << '\r' << line.substr(0, columns_ - 1) << "\x1b[K" << std::flush;
+  std::cerr << '\r' << line << "\x1b[K" << std::flush;
 }
 
 void ProgressDisplay::show(std::uint64_t done) {
@@ -167,7 +167,7 @@ void ProgressDisplay::waits(const std::string& reason) {
   if (reason == waits_for_) return;
   waits_for_ = reason;
   if (columns_ > 0) {
-    draw("waiting: " + printable(reason));
+    draw(printable("waiting: " + reason, columns_ - std::min<std::size_t>(columns_, 2)));
   } else {
     std::cerr << "waiting: " << printable(reason) << '\n' << std::flush;
   }

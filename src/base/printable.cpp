@@ -14,21 +14,17 @@ constexpr std::string_view kEllipsis = "…";
 constexpr std::string_view kUnknown = "\xef\xbf\xbd";  // U+FFFD
 constexpr std::size_t kLongestName = 160;
 
-/// False for characters that end a line, control a terminal, are invisible, or change the direction
-/// of the text after them (UAX 9).
+/// False for characters that end a line, control a terminal, or change the direction of the text
+/// after them (UAX 9), and for those that nobody sees: Unicode's Default_Ignorable_Code_Point, and
+/// the empty pattern of Braille.
 bool is_shown(char32_t c) {
   if (c >= 0x20 && c < 0x7f) return true;
-  constexpr std::array<std::pair<char32_t, char32_t>, 11> kHidden{{{0, 0x1f},
-                                                                   {0x7f, 0x9f},
-                                                                   {0xad, 0xad},
-                                                                   {0x61c, 0x61c},
-                                                                   {0x180e, 0x180e},
-                                                                   {0x200b, 0x200f},
-                                                                   {0x2028, 0x202e},
-                                                                   {0x2060, 0x206f},
-                                                                   {0xfeff, 0xfeff},
-                                                                   {0xfff9, 0xfffb},
-                                                                   {0xe0000, 0xe007f}}};
+  constexpr auto kHidden = std::to_array<std::pair<char32_t, char32_t>>(
+      {{0, 0x1f},        {0x7f, 0x9f},       {0xad, 0xad},       {0x34f, 0x34f},
+       {0x61c, 0x61c},   {0x115f, 0x1160},   {0x17b4, 0x17b5},   {0x180b, 0x180f},
+       {0x200b, 0x200f}, {0x2028, 0x202e},   {0x2060, 0x206f},   {0x2800, 0x2800},
+       {0x3164, 0x3164}, {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},   {0xffa0, 0xffa0},
+       {0xfff0, 0xfffb}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}});
   return std::ranges::none_of(
       kHidden, [&](const auto& range) { return c >= range.first && c <= range.second; });
 }
@@ -67,6 +63,12 @@ void append_printable(std::string& out, std::string_view text, std::string_view 
     }
     text.remove_prefix(size);
   }
+}
+
+std::string cut_off(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  return std::string(text.substr(0, most)).append(kEllipsis);
 }
 
 std::string printable(std::string_view text, std::size_t most) {

@@ -1,7 +1,11 @@
 #include "idproxy/base/server_address.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <string>
 
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/base/words.hpp"
 
@@ -11,10 +15,18 @@ namespace {
 constexpr std::size_t kLongestHost = 255;
 constexpr std::int64_t kLastPort = 65535;
 
+/// Letters and digits, also of other alphabets, which mongod stores as it is given them.
+bool is_name_of_host(std::string_view host) {
+  std::string ascii;
+  std::ranges::copy_if(host, std::back_inserter(ascii),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0x80) == 0; });
+  return is_printable(host) && (ascii.empty() || consists_of(ascii, ".-_"));
+}
+
 bool is_host(std::string_view host) {
   if (host.empty() || host.size() > kLongestHost) return false;
   const bool has_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (!has_brackets) return consists_of(host, ".-_");
+  if (!has_brackets) return is_name_of_host(host);
   return consists_of(host.substr(1, host.size() - 2), ":.%-_");
 }
 

@@ -22,14 +22,6 @@ std::string without_credentials(std::string_view text) {
   return start + (has_user ? "***" : "") + std::string(rest.substr(0, rest.find('?')));
 }
 
-/// Truncates to at most `limit` bytes, never inside a UTF-8 character, and appends "...".
-void cut(std::string& text, std::size_t limit) {
-  if (text.size() <= limit) return;
-  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xc0) == 0x80) --limit;
-  text.resize(limit);
-  text += "...";
-}
-
 /// The number of insertions, deletions, replacements and swaps of neighbours that turn `a` into
 /// `b`.
 std::size_t typing_errors(std::string_view a, std::string_view b) {
@@ -80,9 +72,7 @@ std::string ascii_lower(std::string_view text) {
 }
 
 std::string shown(std::string_view text, std::size_t limit) {
-  std::string result = without_credentials(text);
-  cut(result, limit);
-  return printable(result);
+  return printable(cut_off(without_credentials(text), limit));
 }
 
 std::string percent_encoded(std::string_view text) {

@@ -196,20 +196,16 @@ spdlog::level::level_enum spdlog_level(Level level) {
   return kLevels[static_cast<std::size_t>(level)];
 }
 
-/// As much of a text as is ever shown.
-std::string kept(std::string_view text) {
-  return std::string(text.substr(0, kMostShown));
-}
-
 /// For last_lines(). Call it under the lock.
 void keep(Level level, std::string_view name, std::string_view message,
           std::span<const Field> fields) {
-  Line line{std::chrono::system_clock::now(), level, name, kept(message), {}};
+  Line line{std::chrono::system_clock::now(), level, name, cut_off(message, kMostShown), {}};
   for (const Field& field : fields) {
     const auto* number = std::get_if<std::int64_t>(&field.value);
-    line.fields.emplace_back(field.name, number != nullptr
-                                             ? std::to_string(*number)
-                                             : kept(std::get<std::string_view>(field.value)));
+    line.fields.emplace_back(field.name,
+                             number != nullptr
+                                 ? std::to_string(*number)
+                                 : cut_off(std::get<std::string_view>(field.value), kMostShown));
   }
   state.last.push_back(std::move(line));
   if (state.last.size() > kLastLines) state.last.pop_front();

@@ -18,6 +18,7 @@ WORDS = {
     "lines": f"a\r\n{MARK}: ready\n\terror\x7f\x08\x00"[:-1],
     "bidi": f"a\u202e{MARK}\u2066\u2069\u200f\u061c",
     "nothing": f"{MARK}\u200b\u2060\ufeff\u00ad\U000e0041",
+    "fillers": f"{MARK}\u3164\uffa0\u115f\u2800\u034f\u17b4\ufe0f\u180b\U0001d173\U000e0100",
     "separators": f"{MARK}\u2028\u2029",
     "quotes": f"'\"`\\{MARK}'\"`\\",
     "substitution": f"$(touch {MARK})`touch {MARK}`${{IFS}}",
@@ -32,8 +33,9 @@ WORDS = {
 }
 """By what they try."""
 
-HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-                    "\ufff9-\ufffb\U000e0000-\U000e007f]")
+HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+                    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+                    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")
 """What ends a line, controls a terminal, cannot be seen, or turns what follows; but for our own newlines."""
 
 

@@ -13,6 +13,9 @@ inline constexpr std::size_t kMostShown = 4096;
 /// For texts that must not be cut, such as JSON.
 inline constexpr std::size_t kWhole = std::string_view::npos;
 
+/// The text as it is, cut to `most` bytes between two characters, with "…" behind if it was longer.
+[[nodiscard]] std::string cut_off(std::string_view text, std::size_t most);
+
 /// The text on one line and in valid UTF-8, cut to `most` bytes, with "…" behind if it was longer.
 /// Characters that end a line, control a terminal, are invisible, or change the direction of the
 /// text after them are written as JSON and JavaScript write them: "\u001b", "\u202e". Bytes that

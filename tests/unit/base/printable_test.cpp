@@ -28,6 +28,9 @@ TEST(Printable, ShowsWhatATerminalWouldObey) {
       {"a\xff\xc0\x80\xed\xa0\x80",
        "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
        "\xef\xbf\xbd"},  // no UTF-8, overlong, a surrogate
+      {"a\u3164\uffa0\u115f\u2800\u034f", "a\\u3164\\uffa0\\u115f\\u2800\\u034f"},  // fillers
+      {"\u17b4\ufe0f\u180b\U0001d173\U000e0100",
+       "\\u17b4\\ufe0f\\u180b\\ud834\\udd73\\udb40\\udd00"},  // vowels, variations, music
       {"%s {{}} \\u001b <b>", "%s {{}} \\u001b <b>"},
   };
   for (const Row& row : kRows) {
@@ -51,6 +54,13 @@ TEST(Printable, IsAsLongAsItMayBe) {
     EXPECT_FALSE(is_printable(text));
     EXPECT_GE(printable(text, kWhole).size(), text.size());
   }
+}
+
+TEST(CutOff, LeavesCharactersWhole) {
+  EXPECT_EQ(cut_off("a\nb", 3), "a\nb");
+  EXPECT_EQ(cut_off("abcd", 3), "abc…");
+  EXPECT_EQ(cut_off("ab日", 4), "ab…");
+  EXPECT_EQ(cut_off("日", 1), "…");
 }
 
 TEST(InQuotes, IsAStringOfJson) {

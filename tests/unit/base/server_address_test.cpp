@@ -11,7 +11,7 @@ namespace server_address_test {
 TEST(ServerAddress, IsAHostAndAPort) {
   for (const std::string& text : std::vector<std::string>{
            "db2:27017", "DB_2.Example-1.com:1", "10.0.0.2:65535", "[::1]:27017",
-           "[fe80::1%eth0]:27017", std::string(255, 'h') + ":1"}) {
+           "[fe80::1%eth0]:27017", "bücher.example:1", "日本:1", std::string(255, 'h') + ":1"}) {
     EXPECT_TRUE(is_server_address(text)) << text;
   }
 }
@@ -46,7 +46,10 @@ TEST(ServerAddress, IsNothingElse) {
                                                           "/tmp/x.sock:1",
                                                           "a@b:1",
                                                           "\x1b[31m:1",
-                                                          "\xc3\xa4:1",
+                                                          "\xc3:1",
+                                                          "x\u200b:1",
+                                                          "\u3164:1",
+                                                          "ü b:1",
                                                           std::string("x\0:1", 4),
                                                           std::string("x:1\0", 4),
                                                           std::string(256, 'h') + ":1",

@@ -55,8 +55,8 @@ TEST(Words, ShowsNoCredentials) {
 
 TEST(Words, ShowsOneShortLine) {
   EXPECT_EQ(shown("a\nb\x1b[1m"), "a\\u000ab\\u001b[1m");
-  EXPECT_EQ(shown(std::string(100, 'x')), std::string(80, 'x') + "...");
-  EXPECT_EQ(shown(std::string(79, 'x') + "\xc3\xa9"), std::string(79, 'x') + "...");
+  EXPECT_EQ(shown(std::string(100, 'x')), std::string(80, 'x') + "…");
+  EXPECT_EQ(shown(std::string(79, 'x') + "\xc3\xa9"), std::string(79, 'x') + "…");
 }
 
 }  // namespace words_test

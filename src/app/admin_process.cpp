@@ -198,7 +198,8 @@ Outcome refused(ExitCode code, std::string why, std::string instead) {
 /// What to type for a process that may be the proxy.
 std::string ways_to(int pid) {
   const std::string unit = unit_of(pid);
-  if (unit.empty()) return std::string("if it is the proxy, type this as its user; ") + kInContainer;
+  if (unit.empty())
+    return std::string("if it is the proxy, type this as its user; ") + kInContainer;
   return "if it is the proxy: sudo systemctl reload " + in_shell(unit);
 }
 

@@ -90,7 +90,7 @@ class Doctor {
                std::move(configuration)));
     if (!is_usable && (proxy_.status || !proxy_.stranger.empty())) add_proxy();
     if (!is_usable) return;
-    add(check_certificates(config(), this_second()));
+    add(check_certificates(report_.file, config(), this_second()));
     add(check_ports(config(), proxy_view()));
     add(check_descriptors(config(), proxy_view()));
     if (upstream_uri) ask_servers(*upstream_uri);

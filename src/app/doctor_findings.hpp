@@ -113,7 +113,9 @@ struct DoctorCheck {
 
 /// To change the configuration and have it in force.
 [[nodiscard]] inline Commands edit_and_reload(const std::string& file) {
-  return Commands().shell({"sudoedit", as_path(file)}).shell({"sudo", "mongo-idproxy", "reload"});
+  return Commands()
+      .shell({"sudoedit", as_path(file)})
+      .shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(file)});
 }
 
 /// A command of this program about one rule; none if the names may be a trap.

@@ -51,8 +51,10 @@ std::vector<NamedContext> contexts_of(const config::Config& config) {
 /// How to run the doctor with what only the service has. It takes nothing from a running process:
 /// anybody can start one that is called as the proxy is.
 Commands ways_to_variables(const std::string& file, bool are_credentials) {
+  std::error_code error;
+  const std::string whole = std::filesystem::absolute(file, error);  // a unit starts elsewhere
   const auto with_doctor = [&](std::vector<std::string> words) {
-    words.insert(words.end(), {"mongo-idproxy", "doctor", "--config", as_path(file)});
+    words.insert(words.end(), {"mongo-idproxy", "doctor", "--config", whole});
     return words;
   };
   if (are_credentials) {
@@ -116,7 +118,7 @@ std::string days_text(std::chrono::seconds time) {
 }
 
 void add_dates(const Certificate& certificate, const std::string& key, std::chrono::sys_seconds now,
-               DoctorCheck& check) {
+               const std::string& config_file, DoctorCheck& check) {
   const std::string name = "the certificate " + certificate.subject + " of " + key;
   Commands look;
   look.shell({"openssl", "x509", "-in", certificate.file, "-noout", "-subject", "-dates"});
@@ -124,7 +126,8 @@ void add_dates(const Certificate& certificate, const std::string& key, std::chro
                        std::vector<std::string> then) {
     check.add(which, certificate.file, name + what, look.shell(std::move(then)));
   };
-  const std::vector<std::string> reload{"sudo", "mongo-idproxy", "reload"};
+  const std::vector<std::string> reload{"sudo", "mongo-idproxy", "reload", "--config",
+                                        as_path(config_file)};
   if (certificate.not_before > now) {
     return add(diagnosis::kCertificateNotYetValid,
                " is valid only in " + days_text(certificate.not_before - now) +
@@ -246,7 +249,8 @@ DoctorCheck check_configuration(const std::string& file, const ConfigFile& opene
   return check;
 }
 
-DoctorCheck check_certificates(const config::Config& config, std::chrono::sys_seconds now) {
+DoctorCheck check_certificates(const std::string& file, const config::Config& config,
+                               std::chrono::sys_seconds now) {
   DoctorCheck check{"certificates"};
   std::size_t count = 0;
   std::string keys;
@@ -254,7 +258,7 @@ DoctorCheck check_certificates(const config::Config& config, std::chrono::sys_se
     keys += (keys.empty() ? "" : ", ") + std::string(key);
     for (const Certificate& each : context->certificates()) {
       ++count;
-      add_dates(each, key, now, check);
+      add_dates(each, key, now, file, check);
     }
   }
   check.skipped = keys.empty();

@@ -15,7 +15,7 @@ namespace idproxy::app {
                                               std::chrono::sys_seconds now);
 
 /// The dates of all certificates that the configuration names.
-[[nodiscard]] DoctorCheck check_certificates(const config::Config& config,
+[[nodiscard]] DoctorCheck check_certificates(const std::string& file, const config::Config& config,
                                              std::chrono::sys_seconds now);
 
 /// Whether the proxy can listen where the configuration says. `proxy`: the status of the one that

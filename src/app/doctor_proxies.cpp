@@ -35,10 +35,10 @@ std::optional<ForwardReason> reason_named(std::string_view name) {
 }
 
 /// What the running proxy may say of the same subject in words of its own.
-constexpr std::array kRepeated{
-    &diagnosis::kServerUnreachable, &diagnosis::kServerTlsFails, &diagnosis::kServerTooOld,
-    &diagnosis::kSetNotInitiated,   &diagnosis::kMemberNotReady, &diagnosis::kRuleNotReady,
-    &diagnosis::kNumbersRunOut};
+constexpr std::array kRepeated{&diagnosis::kServerUnreachable, &diagnosis::kServerTlsFails,
+                               &diagnosis::kServerTooOld,      &diagnosis::kSetNotInitiated,
+                               &diagnosis::kMemberNotReady,    &diagnosis::kRuleNotReady,
+                               &diagnosis::kNumbersRunOut};
 
 /// It stores documents by another command than an upsert.
 bool is_past_the_rules(ForwardReason reason) {
@@ -148,8 +148,7 @@ class ProxyCheck {
   static bool is_found(const std::string& subject, bool is_error,
                        const std::vector<const DoctorCheck*>& others) {
     const auto repeats = [&](const DoctorFinding& each) {
-      return each.subject == subject &&
-             (!is_error || each.diagnosis.level == diagnosis::kError) &&
+      return each.subject == subject && (!is_error || each.diagnosis.level == diagnosis::kError) &&
              std::ranges::any_of(kRepeated, [&](const Diagnosis* known) {
                return std::string_view(known->id) == each.diagnosis.id;
              });

@@ -114,12 +114,11 @@ class StatusWriter {
     const ReloadStatistics& reloads = snapshot_.reloads;
     json::value last;
     if (reloads.last_number() > 0) {
-      last = json::object{
-          {"number", reloads.last_number()},
-          {"at", reloads.last_at.count()},
-          {"applied", !snapshot_.last_reload_failed},
-          {"text", text(reloads.last_text)},
-          {"findings", array_of(reloads.last_findings, text)}};
+      last = json::object{{"number", reloads.last_number()},
+                          {"at", reloads.last_at.count()},
+                          {"applied", !snapshot_.last_reload_failed},
+                          {"text", text(reloads.last_text)},
+                          {"findings", array_of(reloads.last_findings, text)}};
     }
     return json::object{
         {"file", text(sources_.file)},

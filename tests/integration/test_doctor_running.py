@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import shutil
 import signal
 import socket
@@ -21,7 +22,7 @@ from support.doctor import (
 from support.fake_server import FakeServer
 from support.middleman import Connection, Direction, Middleman
 from support.process import eventually, free_port
-from support.proxy import Proxy, configuration
+from support.proxy import Proxy, binary, configuration
 from support.status_server import StatusServer, healthy, rule as rule_of_status
 
 
@@ -95,6 +96,13 @@ class TestTheRunningProxy:
         doctor.write(document).examine().one(
             "variable-undefined", "error", doctor.path,
             "sudo env CREDENTIALS_DIRECTORY=/run/credentials/mongo-idproxy.service mongo-idproxy doctor")
+
+    def test_a_unit_gets_the_whole_path(self, doctor):
+        """It is started in another directory."""
+        doctor.path.write_text('upstream: {uri: "${OF_NOBODY}"}\n')
+        said = subprocess.run([binary(), "doctor", "--config", doctor.path.name], cwd=doctor.path.parent,
+                              capture_output=True, text=True, timeout=30)
+        assert re.search(rf"\$ sudo systemd-run .* mongo-idproxy doctor --config {doctor.path}\n", said.stdout), said
 
     def test_that_has_not_read_the_file(self, replica_set, doctor, coll, ns, running, tmp_path):
         running([counter_rule(ns)])

@@ -209,7 +209,8 @@ TEST(DoctorTest, TheProxyOfThisHostIsNoOther) {
 TEST(DoctorTest, NoCommandReachesAHostThatAnotherNames) {
   KnownProxy silent = proxy("app2", "other", "0");
   silent.unseen = std::chrono::hours(1);
-  for (const std::string& host : {std::string("app2"), std::string("-oProxyCommand=x"), host_name()}) {
+  for (const std::string& host :
+       {std::string("app2"), std::string("-oProxyCommand=x"), host_name()}) {
     silent.host = host;
     const DoctorCheck check = check_proxies({silent}, JsonView(), {"/etc/a.yaml", "same"}, "1");
     EXPECT_THAT(ids_of(check),

@@ -75,11 +75,15 @@ Commands index_by_hand(const ids::CounterPlace& place) {
 }
 
 Commands set_by_hand(const ids::CounterPlace& place, std::int64_t value) {
+  const std::string identity = mongo::value_in_mongosh(identity_of(place).bytes());
+  // A scope's values are a stranger's words.
+  if (mongo::json_of(identity_of(place).bytes()).find_first_of("'`\\") != std::string::npos) {
+    return {};
+  }
   const std::string number = "NumberLong(\"" + std::to_string(value) + "\")";
   return Commands().mongosh(in_mongosh(Namespace{place.db, place.collection}) + ".updateOne(" +
-                                mongo::json_of(identity_of(place).bytes()) + ", {$set: {" +
-                                in_quotes(place.value_field) + ": " + number +
-                                "}}, {upsert: true})",
+                                identity + ", {$set: {" + in_quotes(place.value_field) + ": " +
+                                number + "}}, {upsert: true})",
                             {place.db, place.collection, place.value_field});
 }
 

@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/id_store/mongo.hpp"
 
@@ -73,6 +74,17 @@ std::string json_of(Bytes document) {
   const std::unique_ptr<char, void (*)(void*)> json(bson_as_relaxed_extended_json(&view, nullptr),
                                                     bson_free);
   return json ? json.get() : "{}";
+}
+
+std::string value_in_mongosh(Bytes document) {
+  const std::string plain = json_of(document);
+  bson_t view;
+  if (!bson_init_static(&view, document.data(), document.size())) return plain;
+  const std::unique_ptr<char, void (*)(void*)> exact(
+      bson_as_canonical_extended_json(&view, nullptr), bson_free);
+  const bool is_plain = plain.find("\"$") == std::string::npos &&
+                        std::string_view(exact.get()).find("$numberLong") == std::string::npos;
+  return is_plain ? plain : "EJSON.parse(" + in_quotes(exact.get()) + ", {relaxed: false})";
 }
 
 }  // namespace idproxy::id_store::mongo

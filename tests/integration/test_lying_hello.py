@@ -53,6 +53,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 ODD: dict[str, dict[str, Any]] = {
     "set": {"setName": "x';$(id)\x1b[31m"},
     "nobody": {"hosts": []},
+    "letters": {"hosts": ["bücher.example:9", "日本:9"], "me": "bücher.example:9"},
     "others": {"hosts": ["127.0.0.1:9"], "primary": "127.0.0.1:9", "me": "127.0.0.1:9"},
     "sizes": {"maxBsonObjectSize": -1, "maxMessageSizeBytes": 0, "maxWriteBatchSize": -1},
     "times": {"topologyVersion": {}, "$clusterTime": {"clusterTime": 1}, "lastWrite": 1},

@@ -71,6 +71,10 @@ class Document {
 /// A document as JSON (relaxed extended JSON), on one line; "{}" if it is malformed.
 [[nodiscard]] std::string json_of(Bytes document);
 
+/// The document in a statement for mongosh, which takes no extended JSON as it is: plain JSON, or
+/// EJSON.parse("…", {relaxed: false}) where it has ObjectIds, dates, 64-bit integers and such.
+[[nodiscard]] std::string value_in_mongosh(Bytes document);
+
 /// An array: Array().push(1).push("text").
 class Array {
  public:

@@ -346,7 +346,7 @@ void ConnectionPair::begin_exchange(RequestGate::Step&& step, Bytes received) {
     owner = BufferPool::is_for(step.message.size(), buffer) ? &buffer : nullptr;
   }
   if (memory_.wire_version == 0) ask_others();
-  memory_.enforces_logins = server_->logins != rewrite::Logins::not_enforced;
+  memory_.logins = server_->logins;
   exchange_ = {new (thread_.exchanges.take(sizeof(UnderWay))) UnderWay(server_->id, &memory_),
                Recycled{&thread_.exchanges}};
   exchange_->about = step.about;

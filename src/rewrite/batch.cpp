@@ -109,7 +109,7 @@ std::optional<Need> Batch::lacks(const Step& step) {
   }
   if (!options_ || !turns_) return std::nullopt;
   if (auto need = turns_->need(progress_.todo())) {
-    if (progress_.commands() == 0) need->patience -= step.now - contents_.started;
+    if (progress_.commands() == 0) need->patience -= step.now - contents_.patient_since;
     return need;
   }
   return turns_->must_ask() ? std::optional(Need{Stage::earlier_attempt}) : std::nullopt;

@@ -51,8 +51,9 @@ class Batch {
 
   /// The references must outlive the batch.
   struct Contents {
-    const WriteRequest& write;             ///< refers to a copy of the client's message
-    std::chrono::nanoseconds started;      ///< when the write arrived, monotonic
+    const WriteRequest& write;               ///< refers to a copy of the client's message
+    std::chrono::nanoseconds started;        ///< when the write arrived, monotonic
+    std::chrono::nanoseconds patient_since;  ///< from when on it may wait for numbers
     GivenValues& given;                    ///< its values, some of which may not have been sent yet
     GuardStage* guards;                    ///< null: no rule has a guard
     std::vector<RefusedDocument> refused;  ///< documents that the server does not get

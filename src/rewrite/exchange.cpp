@@ -51,6 +51,8 @@ Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const 
   } else if (auto* ending = std::get_if<EndOfTransaction>(&request)) {
     other_ = end_of_transaction_exchange(std::move(*ending), message);
   } else if (auto* catalog = std::get_if<CatalogRequest>(&request)) {
+    // The server refuses it: what is known stays so.
+    if (memory_ != nullptr && memory_->is_stranger()) catalog->changes.clear();
     other_ = catalog_exchange(std::move(*catalog), message);
   } else {
     other_ = std::make_unique<Refusal>(std::get<RefusedRequest>(std::move(request)).error, message);

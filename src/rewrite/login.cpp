@@ -60,11 +60,9 @@ bool note_login(std::string_view command, Bytes reply, ConnectionMemory& memory)
     if (!ok || !login || login->type != bson::Type::document) return true;
     said = login->value;
   }
-  if (command == "logout") {
-    memory.logged_in = false;
-  } else if (ok && (command == "authenticate" || is_true(bson::find(said, "done")))) {
-    memory.logged_in = true;  // without `done` there are more steps
-  }  // a login that fails leaves the one before it
+  // Without `done` there are more steps. A login that fails leaves the one before it.
+  const bool done = command == "authenticate" || is_true(bson::find(said, "done"));
+  if (ok && done && command != "logout") memory.logged_in = true;
   return true;
 }
 

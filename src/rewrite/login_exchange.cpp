@@ -16,7 +16,6 @@ class LoginExchange final : public Conversation {
     if (memory == nullptr) return;
     if (const auto user = user_after(login.command)) memory->user_changed(*user);
     memory->rights.forget();
-    if (name_ == "logout") memory->logged_in = false;  // perhaps without an answer
   }
 
   Action begin(const Received& /*received*/) override {

@@ -42,7 +42,7 @@ bool goes_past_validation(Bytes body) {
 }  // namespace
 
 RightStage::RightStage(const WriteRequest& write, ConnectionMemory* memory)
-    : memory_(memory), is_shown_(memory == nullptr || !memory->enforces_logins) {
+    : memory_(memory), is_shown_(memory == nullptr || !memory->enforces_logins()) {
   if (is_shown_) return;
   if (goes_past_validation(write.message.body())) beside_ = " past validation";
   const Right right = right_of(write.command.kind);
@@ -53,7 +53,7 @@ RightStage::RightStage(const WriteRequest& write, ConnectionMemory* memory)
 }
 
 bool RightStage::admits(const Assignment& its) const {
-  return memory_ == nullptr || !memory_->enforces_logins ||
+  return memory_ == nullptr || !memory_->enforces_logins() ||
          memory_->rights.has(key_of(its), Right::insert);
 }
 
@@ -101,7 +101,7 @@ void RightStage::shown(const NeededRight& right, std::chrono::nanoseconds now) {
 }
 
 void RightStage::replanned(const WriteRequest& write, const GivenValues& given) {
-  if (memory_ == nullptr || !memory_->enforces_logins) return;
+  if (memory_ == nullptr || !memory_->enforces_logins()) return;
   at_ = 0;
   upserts_.clear();
   is_shown_ = false;

@@ -606,8 +606,8 @@ bool WriteExchange::wants_every_reply() const {
 void WriteExchange::open_batch(BatchSent sent) {
   look_into_original();
   batch_ = std::make_unique<Batch>(
-      Batch::Contents{write_, started_, given_, guards_ ? &*guards_ : nullptr, std::move(refused_),
-                      statements_, takes_turns(), !acknowledged_,
+      Batch::Contents{write_, started_, patient_since_, given_, guards_ ? &*guards_ : nullptr,
+                      std::move(refused_), statements_, takes_turns(), !acknowledged_,
                       memory_ == nullptr || memory_->tells_retried(),
                       memory_ != nullptr && memory_->loses_writes()},
       sent);

@@ -406,6 +406,16 @@ def test_an_error_that_passes_is_repeated_by_the_driver(
     assert stored == {"_id": 1, "number": 1}
 
 
+def test_strangers_do_not_make_others_wait(guarded: Guarded, guarded_proxy: Proxy) -> None:
+    """By a command that the server refuses: what is known of the collection stays so."""
+    with client_of(guarded_proxy, "app") as app, wire.client(guarded_proxy.address) as nobody:
+        insert(app, "created-dropped")
+        nobody.send(b"".join([*(wire.command({"buildInfo": 1, "$db": "admin"}) for _ in range(500)),
+                              wire.command({"dropDatabase": 1, "$db": "shop"})]))  # reads nothing
+        for _ in range(3):
+            assert code_of(app, {"insert": "created-dropped", "documents": [{}]}) == 0
+
+
 # --- It is said ---
 
 def test_refused_writes_are_counted_and_logged(

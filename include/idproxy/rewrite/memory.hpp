@@ -13,6 +13,7 @@
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/spares.hpp"
 #include "idproxy/rewrite/insert.hpp"
+#include "idproxy/rewrite/logins.hpp"
 #include "idproxy/wire/compression.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
@@ -118,11 +119,16 @@ struct ConnectionMemory {
   /// The server's maxWireVersion, as its last reply to hello had it; 0: it is not known.
   std::int32_t wire_version = 0;
   std::unique_ptr<ClientDescription> client{};  ///< null: it has said nothing
-  bool logged_in = false;  ///< the server has said so, since the last logout
-  wire::Compressors compressors{};  ///< that client and server have agreed on in hello
-  /// False if the server lets everybody do everything: then nobody has to show a right.
-  bool enforces_logins = false;
+  /// A login has succeeded on this connection, as the server has said. A logout may be one of
+  /// several users, and proves nothing.
+  bool logged_in = false;
+  wire::Compressors compressors{};       ///< that client and server have agreed on in hello
+  Logins logins = Logins::not_enforced;  ///< whether the server enforces them
 
+  /// False if the server lets everybody do everything: then nobody has to show a right.
+  [[nodiscard]] bool enforces_logins() const { return logins != Logins::not_enforced; }
+  /// True if the server refuses nearly everything that the client asks for.
+  [[nodiscard]] bool is_stranger() const { return logins == Logins::enforced && !logged_in; }
   /// The connection's user is this one from now on; empty: nobody.
   void user_changed(std::string_view user);
   /// True if replies to a repeated write name what an earlier attempt has executed

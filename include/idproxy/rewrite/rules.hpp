@@ -121,7 +121,8 @@ class AdmittedNamespaces {
 };
 
 /// The rules of a configuration. Immutable except for the outcomes of the rules and what they are
-/// admitted to, so that all io threads share one object. A reload creates another one; exchanges that have begun keep theirs.
+/// admitted to, so that all io threads share one object. A reload creates another one; exchanges
+/// that have begun keep theirs.
 class RuleSet {
  public:
   /// `store_db`: the database of the id store, which no rule touches. `store`: null if no strategy

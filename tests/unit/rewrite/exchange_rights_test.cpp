@@ -40,7 +40,7 @@ const std::string kMayNot = failure(13, "not authorized on shop to execute comma
 
 class RightsExchange : public ::testing::Test {
  protected:
-  explicit RightsExchange() : world(rules()) { world.memory.enforces_logins = true; }
+  explicit RightsExchange() : world(rules()) { world.memory.logins = Logins::enforced; }
 
   std::shared_ptr<const RuleSet> rules() {
     Rule made = rule("shop.*", "_id");
@@ -201,7 +201,7 @@ TEST_F(RightsExchange, DocumentsThatCannotBeStoredNeedNothing) {
     return world.request(insert) == ActionKind::send && world.bytes() == insert;
   };
   for (const bool enforces : {true, false}) {
-    world.memory.enforces_logins = enforces;
+    world.memory.logins = enforces ? Logins::enforced : Logins::not_enforced;
     EXPECT_TRUE(relayed("", {bad}));
     EXPECT_TRUE(relayed("", {bad, nth(1)})) << "an ordered insert stops there";
     EXPECT_TRUE(relayed(kUnordered, {bad, bad}));
@@ -302,6 +302,23 @@ TEST_F(OutlinedExchange, AnUpsertThatIsForwardedIsSentAndCountedAsSuch) {
   EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::relay);
 }
 
+/// The server refuses it; till then, others' writes would wait.
+TEST_F(OutlinedExchange, WhatAStrangerWantsToDropStaysKnown) {
+  use({lent("shop.*")});
+  const std::string drop =
+      op_msg(body(doc(string_field("drop", "orders") + string_field("$db", "shop"))));
+  EXPECT_EQ(world.request(drop), ActionKind::relay);
+  EXPECT_EQ(world.reply_with(kMayNot), ActionKind::relay);
+  EXPECT_TRUE(store->changes.empty());
+  world.memory.logins = Logins::unknown;
+  EXPECT_EQ(world.request(drop), ActionKind::relay);
+  EXPECT_EQ(store->changes.size(), 1U) << "who knows";
+  world.memory.logins = Logins::enforced;
+  world.memory.logged_in = true;
+  EXPECT_EQ(world.request(drop), ActionKind::relay);
+  EXPECT_EQ(store->changes.size(), 2U);
+}
+
 // ---- bulkWrite ---------------------------------------------------------------------------------
 
 TEST_F(OutlinedExchange, EachCollectionOfABulkWriteThatGetsAValueIsAskedFor) {
@@ -333,7 +350,7 @@ TEST_F(OutlinedExchange, EachCollectionOfABulkWriteThatGetsAValueIsAskedFor) {
 }
 
 TEST_F(RightsExchange, WhereNobodyLogsInNothingIsAsked) {
-  world.memory.enforces_logins = false;
+  world.memory.logins = Logins::not_enforced;
   EXPECT_EQ(world.request(kInsert), ActionKind::ask_store);
 }
 

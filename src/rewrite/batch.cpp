@@ -28,6 +28,11 @@ bool rejects(std::string_view field, const wire::OpMsgView& message, std::int64_
   return errmsg->text().find(field) != std::string_view::npos;
 }
 
+/// True if a message may have as many bytes as the next command.
+bool fits(const BatchStep& step) {
+  return step.out.size() <= static_cast<std::size_t>(wire::kMaxMessageSize);
+}
+
 /// The position in the command of the first statement with an error.
 std::optional<std::size_t> first_failed(const WriteReply& reply) {
   if (reply.errors.empty()) return std::nullopt;
@@ -157,14 +162,27 @@ Action Batch::send(const Step& step) {
     budget_.end();
     repeated_.begin_part();
   }
-  const auto todo = progress_.todo();
-  progress_.send(command_->fitting(todo.first(std::min(todo.size(), most_at_once()))));
-  if (turns_) turns_->sent(progress_.out());
+  progress_.send(most_at_once());
+  if (progress_.commands() > 1) begin_question(step);
+  while (const auto fit = emit_part(step)) {
+    if (*fit == progress_.out().size()) return send_part(step);
+    progress_.shorten(*fit);
+  }
+  return action::Close{};
+}
+
+/// Writes the next command. Returns how many of its statements fit into it.
+std::optional<std::size_t> Batch::emit_part(const Step& step) {
+  if (turns_) turns_->number(progress_.out());
   const bool first = progress_.commands() == 1;
-  if (!first) request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
   const WritePart part{progress_.out(), &*options_,   first,  budget_.time_left(step.now),
                        request_id_,     own_fields(), named()};
-  if (!command_->emit(part, step.workspace, step.out)) return action::Close{};
+  return command_->emit(part, step.workspace, step.out);
+}
+
+Action Batch::send_part(const Step& step) {
+  if (!fits(step)) return fail(too_large(), step);
+  if (turns_) turns_->sent(progress_.out());
   repeats_.sent(progress_.out());
   if (reservations_) reservations_->sent(progress_.out());
   return action::Send{&step.out, original()};
@@ -176,9 +194,7 @@ Action Batch::send_whole(const Step& step) {
   const WritePart whole{progress_.out(), nullptr,      true,   std::nullopt,
                         request_id_,     own_fields(), named()};
   if (!command_->emit(whole, step.workspace, step.out)) return action::Close{};
-  if (step.out.size() > static_cast<std::size_t>(wire::kMaxMessageSize)) {
-    return fail(too_large(), step);
-  }
+  if (!fits(step)) return fail(too_large(), step);
   if (reservations_) reservations_->sent(progress_.out());
   return action::Send{&step.out, original()};
 }
@@ -276,6 +292,7 @@ Action Batch::ask_whether_executed(const Step& step) {
   const WritePart question{progress_.todo().first(1),   &*options_,  false,
                            budget_.time_left(step.now), request_id_, fields_.view()};
   if (!command_->emit(question, step.workspace, step.out)) return action::Close{};
+  if (!fits(step)) return fail(too_large(), step);
   return action::Send{&step.out, original()};
 }
 

@@ -162,6 +162,8 @@ class Batch {
   [[nodiscard]] std::vector<std::size_t> doubtful(std::span<const Collision> collisions);
   void count(std::span<const Collision> collisions);
   Next go_again(std::span<const std::int32_t> statements, const Step& step);
+  [[nodiscard]] std::optional<std::size_t> emit_part(const Step& step);
+  Action send_part(const Step& step);
   Action send_whole(const Step& step);
   [[nodiscard]] bool only_repeats(std::span<const std::int32_t> next) const;
 

@@ -20,13 +20,12 @@ bool emit_naming(std::span<const NamedCollection> named, const WriteRequest& wri
   const std::int32_t request_id = write.message.header().request_id;
   const WritePart whole{*all, nullptr, true, std::nullopt, request_id, {}, named};
   if (write.command.kind == WriteKind::insert) {
-    return workspace.insert.emit_part(write, given, whole, out);
+    return workspace.insert.emit_part(write, given, whole, out).has_value();
   }
   if (write.command.kind == WriteKind::bulk_write) {
-    return emit_part_of_bulk(write, given, whole, workspace.insert, out);
+    return emit_part_of_bulk(write, given, whole, workspace.insert, out).has_value();
   }
-  emit_part_of_upserts(write, given, whole, out);
-  return true;
+  return emit_part_of_upserts(write, given, whole, out) > 0;
 }
 
 namespace {
@@ -112,12 +111,9 @@ class InsertWrite final : public BatchWrite {
  public:
   using BatchWrite::BatchWrite;
 
-  [[nodiscard]] std::size_t fitting(std::span<const std::int32_t> statements) const override {
-    return InsertRewriter::fitting(write(), given(), statements);
-  }
   [[nodiscard]] std::vector<ids::TypedValue> ids() const override;
-  [[nodiscard]] bool emit(const WritePart& part, Workspace& workspace,
-                          wire::PatchedMessage& out) const override;
+  [[nodiscard]] std::optional<std::size_t> emit(const WritePart& part, Workspace& workspace,
+                                                wire::PatchedMessage& out) const override;
   [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,
                              std::span<const std::int32_t> sent) const override;
   [[nodiscard]] bool replaces_errors(const WriteReply& reply,
@@ -143,8 +139,8 @@ std::vector<ids::TypedValue> InsertWrite::ids() const {
   return ids;
 }
 
-bool InsertWrite::emit(const WritePart& part, Workspace& workspace,
-                       wire::PatchedMessage& out) const {
+std::optional<std::size_t> InsertWrite::emit(const WritePart& part, Workspace& workspace,
+                                             wire::PatchedMessage& out) const {
   WritePart all = part;
   all.refused = refused();
   return workspace.insert.emit_part(write(), given(), all, out);
@@ -167,13 +163,9 @@ class UpdateWrite final : public BatchWrite {
  public:
   using BatchWrite::BatchWrite;
 
-  [[nodiscard]] std::size_t fitting(std::span<const std::int32_t> statements) const override {
-    return fitting_upserts(write(), given(), statements);
-  }
-  [[nodiscard]] bool emit(const WritePart& part, Workspace& /*workspace*/,
-                          wire::PatchedMessage& out) const override {
-    emit_part_of_upserts(write(), given(), part, out);
-    return true;
+  [[nodiscard]] std::optional<std::size_t> emit(const WritePart& part, Workspace& /*workspace*/,
+                                                wire::PatchedMessage& out) const override {
+    return emit_part_of_upserts(write(), given(), part, out);
   }
   [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,
                              std::span<const std::int32_t> sent) const override;
@@ -225,11 +217,8 @@ class BulkWrite final : public BatchWrite {
  public:
   using BatchWrite::BatchWrite;
 
-  [[nodiscard]] std::size_t fitting(std::span<const std::int32_t> statements) const override {
-    return fitting_bulk(write(), given(), statements);
-  }
-  [[nodiscard]] bool emit(const WritePart& part, Workspace& workspace,
-                          wire::PatchedMessage& out) const override {
+  [[nodiscard]] std::optional<std::size_t> emit(const WritePart& part, Workspace& workspace,
+                                                wire::PatchedMessage& out) const override {
     WritePart all = part;
     all.refused = refused();
     return emit_part_of_bulk(write(), given(), all, workspace.insert, out);
@@ -306,13 +295,9 @@ class FindAndModifyWrite final : public BatchKind {
  public:
   using BatchKind::BatchKind;
 
-  [[nodiscard]] std::size_t fitting(std::span<const std::int32_t> /*statements*/) const override {
-    return 1;
-  }
-  [[nodiscard]] bool emit(const WritePart& part, Workspace& /*workspace*/,
-                          wire::PatchedMessage& out) const override {
-    emit_part_of_upserts(write(), given(), part, out);
-    return true;
+  [[nodiscard]] std::optional<std::size_t> emit(const WritePart& part, Workspace& /*workspace*/,
+                                                wire::PatchedMessage& out) const override {
+    return emit_part_of_upserts(write(), given(), part, out);
   }
   /// In the result, `upserted` has the statement if it inserted a document, and `n` is there only
   /// if lastErrorObject is as it should be.

@@ -19,9 +19,9 @@ namespace idproxy::rewrite {
 
 // ---- sending the client's command as one
 
-/// Writes the whole message with these values, naming these collections by their UUIDs. Statements
-/// of an array in the body move to a sequence. False if mongod itself must see the array, because
-/// of its keys. Not for findAndModify.
+/// Writes the whole message with these values, naming these collections by their UUIDs; if that is
+/// too large for a message, only as much as shows it. Statements of an array in the body move to a
+/// sequence. False if mongod itself must see the array, because of its keys. Not for findAndModify.
 [[nodiscard]] bool emit_naming(std::span<const NamedCollection> named, const WriteRequest& write,
                                const GivenValues& given, Workspace& workspace,
                                wire::PatchedMessage& out);
@@ -47,17 +47,15 @@ class BatchKind {
   /// "db.collection".
   [[nodiscard]] std::string_view ns() const { return ns_; }
 
-  /// How many of the statements, from the first on, fit into one message; at least one.
-  [[nodiscard]] virtual std::size_t fitting(std::span<const std::int32_t> statements) const = 0;
   /// The statements' `_id`s, those that they are given included; nothing in place of one that is
   /// missing. Empty if the statements are no documents.
   [[nodiscard]] virtual std::vector<ids::TypedValue> ids() const { return {}; }
   /// From now on, the server gets refused_document() in place of this one, and the client this
   /// error. Only for inserts, and for bulkWrite.
   virtual void refuse(RefusedDocument&& /*document*/) {}
-  /// Fills `out` with a command that patches message(). Returns false if a statement is malformed.
-  [[nodiscard]] virtual bool emit(const WritePart& part, Workspace& workspace,
-                                  wire::PatchedMessage& out) const = 0;
+  /// Fills `out` with a command that patches message(). Returns as InsertRewriter::emit_part().
+  [[nodiscard]] virtual std::optional<std::size_t> emit(const WritePart& part, Workspace& workspace,
+                                                        wire::PatchedMessage& out) const = 0;
 
   /// Reads the reply to a command with `sent` statements. Returns nothing if it cannot be
   /// understood.

@@ -22,10 +22,11 @@ void BatchProgress::sent_whole() {
   commands_ = 1;
 }
 
-void BatchProgress::send(std::size_t fitting) {
-  std::size_t count = std::min(fitting, todo_.size());
+void BatchProgress::send(std::size_t most) {
+  std::size_t count = std::min(most, todo_.size());
   if (stops_ == Stops::never) count = std::min(count, kPartStatements);
-  if (again_ > 0) {
+  repeats_ = again_ > 0;
+  if (repeats_) {
     count = std::min(count, again_);
     again_ -= count;
   }
@@ -35,6 +36,13 @@ void BatchProgress::send(std::size_t fitting) {
   todo_.erase(todo_.begin(), end);
   failed_.reset();
   ++commands_;
+}
+
+void BatchProgress::shorten(std::size_t count) {
+  const auto rest = out_.begin() + static_cast<std::ptrdiff_t>(count);
+  todo_.insert(todo_.begin(), rest, out_.end());
+  if (repeats_) again_ += out_.size() - count;
+  out_.erase(rest, out_.end());
 }
 
 void BatchProgress::join() {

@@ -29,8 +29,10 @@ class BatchProgress {
 
   /// Event: the client's own command, with all statements, has been sent.
   void sent_whole();
-  /// Moves statements that are still to be sent into the next command, at most `fitting`.
-  void send(std::size_t fitting);
+  /// Moves statements that are still to be sent into the next command, at most `most`.
+  void send(std::size_t most);
+  /// Leaves only the first `count` in that command, which has room for no more.
+  void shorten(std::size_t count);
   /// Adds all statements that are still to be sent to the command that was sent last, which the
   /// caller then sends once more.
   void join();
@@ -71,6 +73,7 @@ class BatchProgress {
   std::vector<std::int32_t> out_;
   std::vector<std::int32_t> todo_;
   std::size_t again_ = 0;  // unordered: how many statements at the front of todo_ are repeated
+  bool repeats_ = false;   // unordered: out_ was taken from these
   std::optional<std::size_t> tail_;  // ordered, after a collision: limit for the next command
   std::optional<std::size_t> failed_;
   std::size_t commands_ = 0;

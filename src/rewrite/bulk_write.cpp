@@ -243,63 +243,53 @@ bool wants_results(const WriteRequest& write, const GivenValues& given) {
 
 // ---- writing ---------------------------------------------------------------------------------
 
-std::size_t fitting_bulk(const WriteRequest& write, const GivenValues& given,
-                         std::span<const std::int32_t> statements) {
-  constexpr std::size_t kStatement = 12;  // bytes of one element of stmtIds
-  constexpr std::size_t kAround = 512;    // of a value: new documents, and stages of a pipeline
+namespace {
+
+/// Writes one operation. Returns false if it is malformed.
+bool emit_op(const WriteRequest& write, const GivenValues& given, const WritePart& part,
+             std::int32_t index, InsertRewriter& documents, wire::PatchedMessage& out) {
   const Bytes message = write.message.message();
-  std::size_t size = message.size() - write.command.statements.size();
-  for (const BulkNamespace& each : write.namespaces)
-    size += std::size_t{each.plan ? 64U : 0U};  // with UUIDs
-  std::size_t fit = 0;
-  for (; fit < statements.size(); ++fit) {
-    const auto index = static_cast<std::size_t>(statements[fit]);
-    size += kStatement + bson::document_at(message.subspan(given.upserts[index].whole))->size();
-    for (const Given& each : given.of(statements[fit])) {
-      const Assignment& its = (*write.plan)[each.assignment];
-      size += kAround + 4 * its.rule->field.size() + its.rule->keep_driver_id.size() +
-              given.values[each.assignment][each.value].size();
-    }
-    if (fit > 0 && size > static_cast<std::size_t>(wire::kMaxMessageSize)) break;
+  const UpsertParts& parts = given.upserts[static_cast<std::size_t>(index)];
+  const Bytes whole = *bson::document_at(message.subspan(parts.whole));
+  const std::size_t at = parts.whole;
+  if (parts.kind != UpsertParts::Kind::insert) {
+    UpsertEdit(write, given, index).write(message, whole, out);
+    return true;
   }
-  return std::max<std::size_t>(fit, 1);
+  const auto op = BulkOp::read(whole, write.namespaces.size());
+  if (!op) return false;
+  const BulkNamespace& ns = write.namespaces[op->ns];
+  const bool is_refused =
+      std::ranges::binary_search(part.refused, index, {}, &RefusedDocument::index);
+  if (!ns.plan && !is_refused) {
+    out.keep(at, at + whole.size());
+    return true;
+  }
+  const std::size_t start = out.size();
+  const std::size_t length = out.add_i32();
+  const auto document = static_cast<std::size_t>(op->document.data() - message.data());
+  out.keep(at + 4, document);
+  if (is_refused) {
+    out.add(refused_document());
+  } else if (!documents.emit_one(write, ns, given, index, op->document, out)) {
+    return false;
+  }
+  out.keep(document + op->document.size(), at + whole.size());
+  out.set_i32(length, static_cast<std::int64_t>(out.size() - start));
+  return true;
 }
 
-bool emit_part_of_bulk(const WriteRequest& write, const GivenValues& given, const WritePart& part,
-                       InsertRewriter& documents, wire::PatchedMessage& out) {
-  const Bytes message = write.message.message();
+}  // namespace
+
+std::optional<std::size_t> emit_part_of_bulk(const WriteRequest& write, const GivenValues& given,
+                                             const WritePart& part, InsertRewriter& documents,
+                                             wire::PatchedMessage& out) {
   PartFrame frame(write, part, out);
   for (const std::int32_t index : part.statements) {
-    const UpsertParts& parts = given.upserts[static_cast<std::size_t>(index)];
-    const Bytes whole = *bson::document_at(message.subspan(parts.whole));
-    const std::size_t at = parts.whole;
-    if (parts.kind != UpsertParts::Kind::insert) {
-      UpsertEdit(write, given, index).write(message, whole, out);
-      continue;
-    }
-    const auto op = BulkOp::read(whole, write.namespaces.size());
-    if (!op) return false;
-    const BulkNamespace& ns = write.namespaces[op->ns];
-    const bool is_refused =
-        std::ranges::binary_search(part.refused, index, {}, &RefusedDocument::index);
-    if (!ns.plan && !is_refused) {
-      out.keep(at, at + whole.size());
-      continue;
-    }
-    const std::size_t start = out.size();
-    const std::size_t length = out.add_i32();
-    const auto document = static_cast<std::size_t>(op->document.data() - message.data());
-    out.keep(at + 4, document);
-    if (is_refused) {
-      out.add(refused_document());
-    } else if (!documents.emit_one(write, ns, given, index, op->document, out)) {
-      return false;
-    }
-    out.keep(document + op->document.size(), at + whole.size());
-    out.set_i32(length, static_cast<std::int64_t>(out.size() - start));
+    if (!emit_op(write, given, part, index, documents, out)) return std::nullopt;
+    if (!frame.has_room()) break;
   }
-  frame.close();
-  return true;
+  return frame.close();
 }
 
 bool separable_bulk(const WriteRequest& write) {

@@ -50,12 +50,13 @@ struct BulkOp {
 /// a document.
 [[nodiscard]] bool wants_results(const WriteRequest& write, const GivenValues& given);
 
-// As the functions of the same names for updates.
-[[nodiscard]] std::size_t fitting_bulk(const WriteRequest& write, const GivenValues& given,
-                                       std::span<const std::int32_t> statements);
-[[nodiscard]] bool emit_part_of_bulk(const WriteRequest& write, const GivenValues& given,
-                                     const WritePart& part, InsertRewriter& documents,
-                                     wire::PatchedMessage& out);
+/// As InsertRewriter::emit_part().
+[[nodiscard]] std::optional<std::size_t> emit_part_of_bulk(const WriteRequest& write,
+                                                           const GivenValues& given,
+                                                           const WritePart& part,
+                                                           InsertRewriter& documents,
+                                                           wire::PatchedMessage& out);
+/// As separable_updates().
 [[nodiscard]] bool separable_bulk(const WriteRequest& write);
 
 /// As WriteReply::read(): `n` has nInserted, `errors` the results with an error. Returns nothing

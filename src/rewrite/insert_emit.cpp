@@ -106,31 +106,10 @@ void InsertRewriter::emit_as_sequence(const WriteRequest& insert, const GivenVal
   static_cast<void>(emit_part(insert, given, {all, nullptr, true, std::nullopt, request_id}, out));
 }
 
-std::size_t InsertRewriter::fitting(const WriteRequest& insert, const GivenValues& given,
-                                    std::span<const std::int32_t> documents) {
-  constexpr std::size_t kStatement = 12;  // bytes of one element of stmtIds
-  std::size_t size = insert.message.message().size() - insert.command.statements.size();
-  auto value = given.given.begin();
-  Statements walk(insert.command);
-  std::size_t fit = 0;
-  for (std::int32_t index = 0; fit < documents.size(); ++index) {
-    const auto document = walk.next();
-    if (!document) break;
-    std::size_t added = kStatement;
-    for (; value != given.given.end() && value->statement == index; ++value) {
-      added += most_added((*insert.plan)[value->assignment],
-                          given.values[value->assignment][value->value].size());
-    }
-    if (documents[fit] != index) continue;
-    size += document->size() + added;
-    if (fit > 0 && size > static_cast<std::size_t>(wire::kMaxMessageSize)) break;
-    ++fit;
-  }
-  return fit;
-}
-
-bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& given,
-                               const WritePart& part, wire::PatchedMessage& out) {
+std::optional<std::size_t> InsertRewriter::emit_part(const WriteRequest& insert,
+                                                     const GivenValues& given,
+                                                     const WritePart& part,
+                                                     wire::PatchedMessage& out) {
   begin(insert, insert.plan, 0);
   values_ = given.values;
   used_.assign(insert.plan->size(), 0);
@@ -140,7 +119,7 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
   auto wanted = part.statements.begin();
   for (std::int32_t index = 0; wanted != part.statements.end(); ++index) {
     const auto document = walk.next();
-    if (!document) return false;
+    if (!document) return std::nullopt;
     for (; value != given.given.end() && value->statement == index; ++value) {
       used_[value->assignment] = value->value;
     }
@@ -149,11 +128,11 @@ bool InsertRewriter::emit_part(const WriteRequest& insert, const GivenValues& gi
     if (std::ranges::binary_search(part.refused, index, {}, &RefusedDocument::index)) {
       out.add(refused_document());
     } else if (!emit_document(*document, out)) {
-      return false;
+      return std::nullopt;
     }
+    if (!frame.has_room()) break;
   }
-  frame.close();
-  return true;
+  return frame.close();
 }
 
 bool InsertRewriter::emit_one(const WriteRequest& write, const BulkNamespace& ns,

@@ -23,7 +23,7 @@ Bytes elements_of(Bytes document) {
 }  // namespace
 
 PartFrame::PartFrame(const WriteRequest& write, const WritePart& part, wire::PatchedMessage& out)
-    : write_(write), client_(write.message), part_(part), out_(out) {
+    : write_(write), client_(write.message), part_(part), out_(out), most_(part.statements.size()) {
   out.start(client_.message());
   message_size_ = out.add_i32();
   out.set_i32(out.add_i32(), part.request_id);
@@ -75,16 +75,24 @@ void PartFrame::body() {
     for (const NamedCollection& each : part_.named) append_uuid(each.uuid, added);
   }
   if (options != nullptr && options->has_txn_number && !options->in_transaction) {
-    bson::append_head(added, bson::Type::array, "stmtIds");
-    bson::Scope array(added);
-    for (std::size_t i = 0; i < part_.statements.size(); ++i) {
-      bson::append_int32(added, std::to_string(i), options->number_of(part_.statements[i]));
-    }
-    array.close();
+    numbers(out_.size() - start, added);
   }
   out_.add(added.view());
   *out_.add(1) = 0;
   out_.set_i32(size, static_cast<std::int64_t>(out_.size() - start));
+}
+
+/// Appends `stmtIds` to what the body gets, which has `body_size` bytes without it.
+void PartFrame::numbers(std::size_t body_size, Buffer& added) {
+  constexpr std::size_t kEnds = 2;  // of the array and of the body
+  bson::append_head(added, bson::Type::array, "stmtIds");
+  bson::Scope array(added);
+  for (std::size_t i = 0; i < most_; ++i) {
+    bson::append_int32(added, std::to_string(i), part_.options->number_of(part_.statements[i]));
+    const auto size = static_cast<std::int64_t>(body_size + added.size() + kEnds);
+    if (i > 0 && size > bson::kMaxInternalDocument) most_ = i;
+  }
+  array.close();
 }
 
 /// Writes the collections of a bulkWrite. They are few and short: copied.
@@ -122,11 +130,19 @@ void PartFrame::end_section() {
   out_.set_i32(section_size_, static_cast<std::int64_t>(out_.size() - section_start_));
 }
 
-void PartFrame::close() {
+bool PartFrame::has_room() {
+  const bool fits =
+      fit_ < most_ && out_.size() + checksum_size() <= std::size_t{wire::kMaxMessageSize};
+  if (fit_ > 0 && !fits) return false;
+  ++fit_;
+  return true;
+}
+
+std::size_t PartFrame::close() {
   end_section();
-  const bool checksum = client_.has(wire::flag::kChecksumPresent);
-  out_.set_i32(message_size_, static_cast<std::int64_t>(out_.size() + (checksum ? 4 : 0)));
-  if (checksum) out_.add_checksum();
+  out_.set_i32(message_size_, static_cast<std::int64_t>(out_.size() + checksum_size()));
+  if (checksum_size() > 0) out_.add_checksum();
+  return fit_;
 }
 
 }  // namespace idproxy::rewrite

@@ -13,26 +13,38 @@ namespace idproxy::rewrite {
 /// too. With a txnNumber, `stmtIds` names the statements.
 ///
 ///   PartFrame frame(write, part, out);
-///   out.keep(…);     // the statements
-///   frame.close();
+///   do {
+///     out.keep(…);   // the next statement
+///   } while (frame.has_room());
+///   return frame.close();
 class PartFrame {
  public:
   /// `write`: an insert, update or bulkWrite. Borrows its arguments.
   PartFrame(const WriteRequest& write, const WritePart& part, wire::PatchedMessage& out);
-  void close();
+  /// Event: the next statement has been written. False if the message has become too large with it,
+  /// for which the first one is no reason: then it has to be written again, with fewer.
+  [[nodiscard]] bool has_room();
+  /// Returns how many of the statements, from the first on, fit into one message; at least one.
+  [[nodiscard]] std::size_t close();
 
  private:
   void body();
+  void numbers(std::size_t body_size, Buffer& added);
   [[nodiscard]] bool leaves_out(const bson::Element& field) const;
   void ns_info();
   void begin_section(std::string_view identifier);
   void end_section();
+  [[nodiscard]] std::size_t checksum_size() const {
+    return client_.has(wire::flag::kChecksumPresent) ? 4 : 0;
+  }
 
   const WriteRequest& write_;
   const wire::OpMsgView& client_;
   const WritePart& part_;
   wire::PatchedMessage& out_;
   std::size_t message_size_;
+  std::size_t most_;  // statements whose numbers the body has room for
+  std::size_t fit_ = 0;
   std::size_t section_start_ = 0;
   std::size_t section_size_ = 0;
 };

@@ -59,6 +59,8 @@ class NumbersInTurn {
   /// The store's numbers for the last Need.
   void accept(ids::Grant grant);
 
+  /// Gives these statements the next numbers, with which they will be sent.
+  void number(std::span<const std::int32_t> statements);
   /// Event: these statements are sent, and get the next numbers.
   void send(std::span<const std::int32_t> statements);
   /// Event: of the statements that were sent, the server has stored these and no others.
@@ -90,7 +92,6 @@ class NumbersInTurn {
   template <class Use>
   void each_place(std::span<const std::int32_t> statements, const Use& use) const;
   void count_places(std::span<const std::int32_t> statements);
-  void number(std::span<const std::int32_t> statements);
   [[nodiscard]] std::optional<Need> draw(Line& line);
   void note_source(const Line& line);
 
@@ -142,6 +143,8 @@ class TurnStage {
   [[nodiscard]] bool is_alone(const BatchProgress& progress) const;
   /// Outside of a transaction, appends the fields that the command must have.
   void send(const BatchProgress& progress, Buffer& fields);
+  /// Before they are written: gives the statements the next numbers.
+  void number(std::span<const std::int32_t> statements) { numbers_.number(statements); }
   /// Event: the statements are sent, and get the next numbers.
   void sent(std::span<const std::int32_t> statements) { numbers_.send(statements); }
 

@@ -242,28 +242,15 @@ void emit_upserts(const WriteRequest& write, const GivenValues& given, wire::Pat
     // As InsertRewriter does with documents.
     if (const auto all = command.movable()) {
       const std::int32_t request_id = write.message.header().request_id;
-      return emit_part_of_upserts(write, given, {*all, nullptr, true, std::nullopt, request_id},
-                                  out);
+      static_cast<void>(
+          emit_part_of_upserts(write, given, {*all, nullptr, true, std::nullopt, request_id}, out));
+      return;
     }
   }
   const bool checksum = write.message.has(wire::flag::kChecksumPresent);
   out.keep(at, message.size() - (checksum ? 4 : 0));
   lengths.close(growth);
   if (checksum) out.add_checksum();
-}
-
-std::size_t fitting_upserts(const WriteRequest& write, const GivenValues& given,
-                            std::span<const std::int32_t> statements) {
-  constexpr std::int64_t kStatement = 12;  // bytes of one element of stmtIds
-  std::int64_t size =
-      as_signed(write.message.message().size()) - as_signed(write.command.statements.size());
-  std::size_t fit = 0;
-  for (; fit < statements.size(); ++fit) {
-    const UpsertEdit edit(write, given, statements[fit]);
-    size += kStatement + as_signed(edit.statement().whole.size()) + edit.growth();
-    if (fit > 0 && size > wire::kMaxMessageSize) break;
-  }
-  return std::max<std::size_t>(fit, 1);
 }
 
 namespace {
@@ -307,17 +294,19 @@ void emit_find_and_modify(const WriteRequest& write, const GivenValues& given,
 
 }  // namespace
 
-void emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
-                          const WritePart& part, wire::PatchedMessage& out) {
+std::size_t emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
+                                 const WritePart& part, wire::PatchedMessage& out) {
   if (write.command.kind == WriteKind::find_and_modify) {
-    return emit_find_and_modify(write, given, part, out);
+    emit_find_and_modify(write, given, part, out);
+    return 1;
   }
   PartFrame frame(write, part, out);
   for (const std::int32_t index : part.statements) {
     const UpsertEdit edit(write, given, index);
     edit.write(write.message.message(), edit.statement().whole, out);
+    if (!frame.has_room()) break;
   }
-  frame.close();
+  return frame.close();
 }
 
 }  // namespace idproxy::rewrite

@@ -26,14 +26,10 @@ void count(const Forwarded& statement, std::vector<Forwarded>& forwarded);
 /// Writes the whole message with these values.
 void emit_upserts(const WriteRequest& write, const GivenValues& given, wire::PatchedMessage& out);
 
-/// How many of these statements of an update, from the first on, fit into one message of at most
-/// kMaxMessageSize; at least one.
-[[nodiscard]] std::size_t fitting_upserts(const WriteRequest& write, const GivenValues& given,
-                                          std::span<const std::int32_t> statements);
 /// Writes a command with the statements of `part`: of an update, as InsertRewriter::emit_part()
 /// does. A findAndModify has only one statement, which the server knows by the txnNumber alone.
-void emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
-                          const WritePart& part, wire::PatchedMessage& out);
+[[nodiscard]] std::size_t emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
+                                               const WritePart& part, wire::PatchedMessage& out);
 /// True if no statement can make mongod refuse the whole command instead of only that statement.
 [[nodiscard]] bool separable_updates(const WriteCommand& command);
 /// The same of one statement, whose fields may have these names; it must have the first `needed`.

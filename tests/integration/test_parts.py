@@ -7,6 +7,7 @@ though the proxy would send a large unordered batch in parts.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import bson
@@ -14,7 +15,8 @@ import pytest
 
 from support import wire
 from support.mongod import Mongod
-from support.proxy import Proxy
+from support.proxy import Proxy, configuration
+from support.thief import session
 
 RULES = [{"ns": "parts.*", "field": "_id", "strategy": "uuid"}]
 
@@ -102,3 +104,74 @@ def test_the_parts_are_real(server: Mongod, proxy: Proxy):
     assert reply == {"n": COUNT, "ok": 1.0}
     after = server.client.admin.command("serverStatus")["metrics"]["commands"]["insert"]["total"]
     assert after - before == 2
+
+
+# What does not fit into one message goes in several, to the byte. The proxy adds to these commands
+# what it needs itself: numbers, the collection's UUID, numbers of statements, a write concern.
+
+FULL_RULES = [
+    {"ns": "full.invoices", "field": "number", "strategy": "gapless", "unique_index": "create"},
+    {"ns": "full.orders", "field": "number", "strategy": "counter", "unique_index": "create"},
+]
+
+
+@pytest.fixture(scope="module")
+def full(replica_set: Mongod) -> Iterator[Proxy]:
+    with Proxy(configuration(replica_set, FULL_RULES)) as proxy:
+        for rule in FULL_RULES:
+            proxy.client()["full"][rule["ns"].split(".")[1]].insert_one({"_id": "first"})
+        yield proxy
+
+
+def document(key: int, text: str) -> dict[str, Any]:
+    return {"_id": key, "text": text}
+
+
+def upsert(key: int, text: str) -> dict[str, Any]:
+    return {"q": {"_id": key}, "u": {"$set": {"text": text}}, "upsert": True}
+
+
+def sized(size: int, fields: dict[str, Any], of: Any) -> bytes:
+    """A message of exactly this size with three statements."""
+    name = "documents" if of is document else "updates"
+
+    def of_texts(lengths: list[int]) -> bytes:
+        return wire.op_msg(wire.body(fields), wire.sequence(
+            name, [of(key, "x" * length) for key, length in enumerate(lengths)]))
+
+    room = size - len(of_texts([0, 0, 0]))
+    message = of_texts([room // 3, room // 3, room - room // 3 * 2])
+    assert len(message) == size
+    return message
+
+
+def store_next_number(orders: Any, direct: Any) -> None:
+    """Past the proxy, which then finds it taken."""
+    orders.insert_one({"_id": "last"})
+    number = direct.find_one({"_id": "last"})["number"] + 1
+    direct.insert_one({"_id": "past", "number": number})
+
+
+# For each, the smallest size and the largest one that become too large only by what is added.
+FULL = [
+    ("insert", "invoices", document, (877, 901)),
+    ("insert", "orders", document, (881, 901)),
+    ("update", "orders", upsert, (824, 859)),
+]
+
+
+@pytest.mark.parametrize(("command", "name", "of", "sizes"), FULL,
+                         ids=["gapless", "counter", "upserts"])
+def test_a_command_that_becomes_too_large_goes_in_several(
+        replica_set: Mongod, full: Proxy, command: str, name: str, of: Any,
+        sizes: tuple[int, ...]):
+    direct = replica_set.client["full"][name]
+    for size in sizes:
+        direct.delete_many({"_id": {"$ne": "first"}})
+        fields: dict[str, Any] = {command: name, "ordered": True, "$db": "full"}
+        if name == "orders":
+            store_next_number(full.client()["full"][name], direct)
+            fields |= session()
+        reply = answer(full.address, sized(47_999_000 + size, fields, of))
+        assert reply and reply["n"] == 3 and "writeErrors" not in reply, (size, reply)
+        assert direct.count_documents({"text": {"$exists": True}}) == 3, size

@@ -63,15 +63,15 @@ class InsertRewriter {
   /// Writes the whole message with these values. Must follow scan() for the same insert.
   void emit(const WriteRequest& insert, const GivenValues& given, wire::PatchedMessage& out);
 
-  /// How many of `documents`, from the first on, fit into one message of at most kMaxMessageSize;
-  /// at least one.
-  [[nodiscard]] static std::size_t fitting(const WriteRequest& insert, const GivenValues& given,
-                                           std::span<const std::int32_t> documents);
   /// Writes a command with the documents of `part`: a header, the client's body without
   /// `documents`, and a section of kind 1. With a txnNumber, `stmtIds` names the documents'
-  /// statements. Returns false if a document is malformed, which cannot be after scan().
-  [[nodiscard]] bool emit_part(const WriteRequest& insert, const GivenValues& given,
-                               const WritePart& part, wire::PatchedMessage& out);
+  /// statements. Returns how many of them, from the first on, fit into one message, at least one:
+  /// if not all, it has to be written again with these. Nothing if a document is malformed, which
+  /// cannot be after scan().
+  [[nodiscard]] std::optional<std::size_t> emit_part(const WriteRequest& insert,
+                                                     const GivenValues& given,
+                                                     const WritePart& part,
+                                                     wire::PatchedMessage& out);
 
   /// The same for the documents of a bulkWrite, one by one. `given` must have room for the values
   /// of its plan. Returns false if the document is malformed.

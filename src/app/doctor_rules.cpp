@@ -52,6 +52,7 @@ Document duplicates_of(const rewrite::Rule& rule, const std::string& collection)
                .push(Document().add("$match", several))
                .push(Document().add("$limit", 1)))
       .add("cursor", Document())
+      .add("collation", id_store::mongo::simple_collation())
       .add("maxTimeMS", kOneMs);
 }
 

@@ -116,7 +116,7 @@ Document find_verified(const VerifyTarget& target, const VerifyOrder& order,
                       .add("sort", sort)
                       .add("projection", verify_projection(target))
                       .add("batchSize", kVerifyBatch)
-                      .add("collation", Document().add("locale", "simple"));
+                      .add("collation", id_store::mongo::simple_collation());
   if (!concern.empty()) find.add("readConcern", Document().add("level", concern));
   return order.index.empty() ? find.add("allowDiskUse", true) : find.add("hint", order.index);
 }
@@ -135,7 +135,8 @@ Document find_numbers(const VerifyTarget& target, const VerifiedSequence& sequen
   return Document()
       .add("find", target.ns.collection)
       .add("filter", filter)
-      .add("projection", Document().add(target.field, 1));
+      .add("projection", Document().add(target.field, 1))
+      .add("collation", id_store::mongo::simple_collation());
 }
 
 }  // namespace idproxy::app

@@ -216,7 +216,7 @@ bool can_count_by_indexes(mongo::Client& client, const CatalogRequest& request) 
   if (!list_indexes(client, request.ns, indexes).ok()) return false;
   return std::ranges::all_of(request.fields, [&](const std::string& field) {
     return std::ranges::any_of(indexes, [&](const Index& index) {
-      return index.partial.kind != Index::Partial::Kind::types &&
+      return index.partial.kind != Index::Partial::Kind::types && index.collation.empty() &&
              can_read(index, field, ValueType::number) && can_read(index, field, ValueType::string);
     });
   });
@@ -273,7 +273,8 @@ Document filter_of(const std::string& field, const ids::Values& values, const In
   return Document().add(field, condition);
 }
 
-/// The best index to read the field: of all documents that have one, with few other keys.
+/// The best index to read the field: of all documents that have one, with few other keys. It may
+/// have a collation: whom it calls equal it also returns.
 const Index* best_of(const std::vector<Index>& indexes, const std::string& field, ValueType type) {
   const Index* best = nullptr;
   for (const Index& index : indexes) {
@@ -312,6 +313,7 @@ Reply look_up(mongo::Client& client, const Namespace& ns, const std::string& fie
   command.add("find", ns.collection).add("filter", filter_of(field, values, *index));
   command.add("projection", projection).add("hint", index->name).add("maxTimeMS", kCountMaxTimeMs);
   command.add("batchSize", static_cast<std::int32_t>(values.size() + 1));
+  if (!index->collation.empty()) command.add("collation", Document(as_bytes(index->collation)));
   return client.read_all(ns.db, command, [&](Bytes document) {
     const auto element = find_path(document, field);
     const auto key = element ? comparable_key(*element) : std::nullopt;

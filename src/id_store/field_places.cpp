@@ -21,15 +21,18 @@ using Access = FieldPlace::Access;
 constexpr std::chrono::seconds kLookLimit{5};
 
 /// The best index through which to read the field: the scope in front, no condition if possible,
-/// and few key fields.
+/// and few key fields. In scopes that a collation calls equal, its unique index takes each number
+/// once, so that they are read together; other strings are better read byte by byte.
 const Index* best_of(const std::vector<Index>& indexes, const UniqueField& field) {
   const std::vector<std::string>& scope = field.repeats.scope;
   // One that begins with the scope has nothing else in between.
   const auto costs = [&](const Index& index) {
     const auto its = std::ranges::find(index.keys, field.name, &Index::Key::field);
     const auto scoped = static_cast<std::size_t>(its - index.keys.begin());
-    return std::tuple(scope.size() - scoped, index.partial.kind != Index::Partial::Kind::none,
-                      index.keys.size());
+    const bool is_collated = !index.collation.empty();
+    const bool unites = is_collated && !scope.empty() && guards(index, field);
+    return std::tuple(!unites, scope.size() - scoped, is_collated,
+                      index.partial.kind != Index::Partial::Kind::none, index.keys.size());
   };
   const Index* best = nullptr;
   for (const Index& index : indexes) {
@@ -52,8 +55,9 @@ Outcome<bool> is_empty(Client& client, const Namespace& ns) {
 Outcome<void> add_place(Client& client, const CounterField& field, const Namespace& ns,
                         FieldPlaces& places) {
   FieldPlace place{&field, ns};
-  if (field.field == "_id") {
-    place.is_unique = true;
+  const UniqueField unique = unique_field(field);
+  place.is_unique = field.field == "_id";
+  if (place.is_unique && unique.type == ValueType::number) {
     places.all.push_back(std::move(place));
     return {};
   }
@@ -64,14 +68,22 @@ Outcome<void> add_place(Client& client, const CounterField& field, const Namespa
     places.indexes += as_text(listed);
     return true;
   });
-  if (!reply.ok() && !reply.refused(mongo::kNamespaceNotFound))
+  // _id can be read in any case.
+  if (!reply.ok() && !reply.refused(mongo::kNamespaceNotFound) &&
+      !(place.is_unique && reply.kind == Reply::Kind::refused))
     return after_read_error(client, reply, ns);
-  const UniqueField unique = unique_field(field);
+  if (place.is_unique) {
+    const auto its = std::ranges::find(indexes, kIndexOfId, &Index::name);
+    if (its != indexes.end()) place.collation = its->collation;
+    places.all.push_back(std::move(place));
+    return {};
+  }
   place.is_unique = std::ranges::any_of(
       indexes, [&](const Index& index) { return !index.building && guards(index, unique); });
   if (const Index* index = best_of(indexes, unique)) {
     place.hint = index->name;
     place.condition = index->partial.condition;
+    place.collation = index->collation;
   } else {
     const auto empty = is_empty(client, ns);
     if (!empty) return empty.error();
@@ -105,6 +117,12 @@ Document filter_in(const FieldPlace& place, const Document& filter) {
   return all.add(place.field->field, condition);
 }
 
+Document collation_in(const FieldPlace& place) {
+  const bool is_text = place.field->format.output == ids::NumberFormat::Output::string;
+  if (!is_text && place.field->scope.empty()) return {};
+  return place.collation.empty() ? mongo::simple_collation() : Document(as_bytes(place.collation));
+}
+
 Document find_in(const FieldPlace& place, const Document& filter, std::chrono::milliseconds limit) {
   const std::string& field = place.field->field;
   Document projection;
@@ -114,6 +132,7 @@ Document find_in(const FieldPlace& place, const Document& filter, std::chrono::m
   command.add("find", place.ns.collection).add("filter", filter_in(place, filter));
   command.add("projection", projection).add("maxTimeMS", std::int64_t{limit.count()});
   if (!place.hint.empty()) command.add("hint", place.hint);
+  if (const Document its = collation_in(place); !its.empty()) command.add("collation", its);
   return command;
 }
 

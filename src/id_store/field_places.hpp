@@ -26,6 +26,7 @@ struct FieldPlace {
   Access access = Access::index;
   std::string hint{};       ///< Access::index: the index's name; empty: _id
   std::string condition{};  ///< Index::Partial::condition of that index
+  std::string collation{};  ///< Index::collation of that index
 };
 
 struct FieldPlaces {
@@ -48,6 +49,9 @@ struct FieldPlaces {
 
 /// {field: filter}, with the condition of the index and the scope of the counter.
 [[nodiscard]] mongo::Document filter_in(const FieldPlace& place, const mongo::Document& filter);
+/// The collation with which commands read the place: that of the index, so that they can use it;
+/// without one byte by byte, as two texts differ for a rule. Empty: they compare no strings.
+[[nodiscard]] mongo::Document collation_in(const FieldPlace& place);
 /// {find, filter: filter_in(…), projection: {field: 1}}, limited in time.
 [[nodiscard]] mongo::Document find_in(const FieldPlace& place, const mongo::Document& filter,
                                       std::chrono::milliseconds limit);

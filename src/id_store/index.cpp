@@ -95,7 +95,9 @@ Index read_index(Bytes spec) {
   index.unique = mongo::is_true(spec, "unique");
   index.sparse = mongo::is_true(spec, "sparse");
   index.hidden = mongo::is_true(spec, "hidden");
-  index.collated = bson::find(spec, "collation").has_value();
+  if (const auto collation = mongo::document_in(spec, "collation")) {
+    index.collation = as_text(*collation);
+  }
   const auto filter = mongo::document_in(spec, "partialFilterExpression");
   if (filter) index.partial = partial_of(*filter);
   const auto key = mongo::document_in(spec, "key");
@@ -166,7 +168,6 @@ Index index_of(Bytes listed) {
 bool can_read(const Index& index, std::string_view field, ValueType type,
               std::span<const std::string> scope) {
   if (index.building || index.hidden || index.keys.empty()) return false;
-  if (index.collated && (type == ValueType::string || !scope.empty())) return false;
   if (!std::ranges::all_of(index.keys, is_plain_key) || !covers(index, field, type)) return false;
   const auto its = std::ranges::find(index.keys, field, &Index::Key::field);
   return its != index.keys.end() && std::all_of(index.keys.begin(), its, [&](const auto& key) {
@@ -220,14 +221,22 @@ std::string default_name(const UniqueField& field, bool descending) {
   return name + field.name + (descending ? "_-1" : "_1");
 }
 
-/// True if one of the indexes has exactly this key, ascending. Servers before 5.0 take no second
-/// index with the same key, whatever its other options are (observed, 4.4.2).
+/// True if one of the indexes has exactly this key, ascending, and compares byte by byte. Servers
+/// before 5.0 take no second index with the same key and collation, whatever its other options are
+/// (observed, 4.4.2).
 bool has_ascending_key(std::span<const Index> indexes, const UniqueField& field) {
   return std::ranges::any_of(indexes, [&](const Index& index) {
-    return std::ranges::equal(index.keys, key_fields(field), [](const auto& key, const auto& name) {
-      return key.field == name && key.is_ordered && key.is_ascending;
-    });
+    return index.collation.empty() &&
+           std::ranges::equal(index.keys, key_fields(field), [](const auto& key, const auto& name) {
+             return key.field == name && key.is_ordered && key.is_ascending;
+           });
   });
+}
+
+/// True if indexes get a collation unless they name one: that of _id has it.
+bool has_default_collation(std::span<const Index> indexes) {
+  const auto its = std::ranges::find(indexes, kIndexOfId, &Index::name);
+  return its != indexes.end() && !its->collation.empty();
 }
 
 /// Returns whether the collection has more than `others` documents that match; nothing if the
@@ -268,6 +277,7 @@ Document specification(const UniqueField& field, const IndexOffer& offer) {
       .add("name", offer.name.empty() ? default_name(field, offer.descending) : offer.name)
       .add("unique", true);
   if (offer.form == IndexForm::sparse) index.add("sparse", true);
+  if (offer.by_bytes) index.add("collation", mongo::simple_collation());
   Document condition;
   if (offer.form == IndexForm::partial) condition.add("$type", alias_of(field.type));
   if (offer.form == IndexForm::existing) condition.add("$exists", true);
@@ -302,6 +312,7 @@ Commands create_index_command(const Namespace& ns, const UniqueField& field,
   if (!condition.empty()) {
     options += ", partialFilterExpression: {" + in_quotes(field.name) + ": {" + condition + "}}";
   }
+  if (offer.by_bytes) options += R"(, collation: {locale: "simple"})";
   if (!offer.name.empty()) options += ", name: " + in_quotes(offer.name);
   return Commands().mongosh(in_mongosh(ns) + ".createIndex({" + key + "}, {" + options + "})",
                             {ns.db, ns.collection, field.name});
@@ -319,7 +330,7 @@ IndexOffer offer_index(mongo::Client& client, const Namespace& ns, const UniqueF
   const IndexForm form = form_for(client, ns, field);
   const bool descending = !field.repeats.and_more && client.wire_version() < server_release::k5_0 &&
                           has_ascending_key(indexes, field);
-  return {form, free_name(indexes, field, descending), descending};
+  return {form, free_name(indexes, field, descending), descending, has_default_collation(indexes)};
 }
 
 Commands advise_index(mongo::Client& client, const Namespace& ns, const UniqueField& field) {

@@ -47,11 +47,15 @@ struct Index {
   std::vector<Key> keys{};  ///< in their order
   bool unique = false;
   bool sparse = false;
-  bool hidden = false;    ///< queries must not use it; it keeps values unique all the same
-  bool collated = false;  ///< strings have another order than that of their bytes
-  bool building = false;  ///< it may still fail
+  bool hidden = false;      ///< queries must not use it; it keeps values unique all the same
+  std::string collation{};  ///< a BSON document; empty: strings compare byte by byte
+  bool building = false;    ///< it may still fail
   Partial partial{};
 };
+
+/// The index on _id that each collection has but a clustered one. It has the collection's default
+/// collation.
+inline constexpr std::string_view kIndexOfId = "_id_";
 
 /// Reads an element of listIndexes' reply: {v, key: {a: 1, b: -1}, name, unique …}, or
 /// {spec: {the same}, buildUUID} while the index is being built. A standalone lists an index that
@@ -68,9 +72,10 @@ struct Repeats {
   friend bool operator==(const Repeats&, const Repeats&) = default;
 };
 
-/// True if the values of this type in the field can be read through the index in their order: among
+/// True if the values of this type in the field can be read through the index in its order: among
 /// documents that agree in `scope`, if that is not empty. If the index is partial, a query must
-/// have its condition too.
+/// have its condition too. If it has a collation, a query for strings must name it, and gets them
+/// in that order.
 [[nodiscard]] bool can_read(const Index& index, std::string_view field, ValueType type,
                             std::span<const std::string> scope = {});
 
@@ -88,7 +93,8 @@ struct UniqueField {
 /// True if the index, once it is built, keeps two values of this type in the field from being
 /// equal, except as `repeats` says: it is unique, has_key() (with a further field, values may
 /// repeat), and it holds every document with such a value.
-/// A sparse index will do: a document without the field cannot repeat a value.
+/// A sparse index will do: a document without the field cannot repeat a value. So will one with a
+/// collation: it calls values equal that are equal, and others beside them.
 [[nodiscard]] bool guards(const Index& index, const UniqueField& field);
 /// The first index that guards the field, once it is built; null: there is none.
 [[nodiscard]] const Index* guard_among(std::span<const Index> indexes, const UniqueField& field);
@@ -114,6 +120,9 @@ struct IndexOffer {
   std::string name{};  ///< empty: the server's default, "<field>_1"; else that one is in use
   /// The field's key is -1: another index has the ascending key, and the server takes one only.
   bool descending = false;
+  /// It names {locale: "simple"}: the collection has a default collation, which the index would
+  /// get, so that it forbade more values, and was equivalent to others on the field.
+  bool by_bytes = false;
   friend bool operator==(const IndexOffer&, const IndexOffer&) = default;
 };
 

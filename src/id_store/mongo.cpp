@@ -42,9 +42,11 @@ constexpr std::uint32_t kMostConnections = 100;
 constexpr auto kTransient = std::to_array<std::int32_t>(
     {6, 7, 89, 91, 134, 189, 262, 9001, 10058, 10107, 11600, 11602, 13435, 13436});
 
-// Options that only save work: who reads the reply makes the same of it without them.
-constexpr auto kDispensable = std::to_array<std::string_view>(
-    {"projection", "limit", "hint", "maxTimeMS", "batchSize", "nameOnly", "includeBuildUUIDs"});
+// Options that only save work: who reads the reply makes the same of it without them. And the
+// collation: a server that does not know it compares byte by byte.
+constexpr auto kDispensable =
+    std::to_array<std::string_view>({"projection", "limit", "hint", "maxTimeMS", "batchSize",
+                                     "nameOnly", "includeBuildUUIDs", "collation"});
 // Codes with which servers say that they do not know an option, or a command: FailedToParse,
 // InvalidOptions, CommandNotSupported, NotImplemented, FeatureNotSupported, an unknown field.
 constexpr auto kNotKnown = std::to_array<std::int32_t>({9, 72, 115, 238, 303, 40415});

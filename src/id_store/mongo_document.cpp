@@ -68,6 +68,10 @@ Document& Document::append(const Document& other) {
   return *this;
 }
 
+Document simple_collation() {
+  return Document().add("locale", "simple");
+}
+
 std::string json_of(Bytes document) {
   bson_t view;
   if (!bson_init_static(&view, document.data(), document.size())) return "{}";

@@ -1,8 +1,10 @@
 #include "id_store/number_texts.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "id_store/index.hpp"
@@ -20,13 +22,50 @@ std::size_t width_of(const ids::NumberFormat& format) {
   return std::max<std::size_t>(format.pad, 1);
 }
 
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+/// A pattern for texts with the same digits: what a collation calls equal differs in the rest.
+std::string pattern_of_digits(std::string_view text) {
+  std::string pattern = "[^0-9]*";
+  for (const char c : text) {
+    if (is_digit(c)) pattern.append(1, c).append("[^0-9]*");
+  }
+  return pattern;
+}
+
+using Pattern = std::string (*)(std::string_view text);
+
 /// The pattern for the text behind the number, check digits included.
-std::string pattern_behind(const ids::NumberFormat& format) {
+std::string pattern_behind(const ids::NumberFormat& format, Pattern pattern = escaped_for_regex) {
   const std::string_view suffix = format.suffix;
-  if (format.check == ids::Check::none) return escaped_for_regex(suffix);
-  return escaped_for_regex(suffix.substr(0, format.check_at)) + "[0-9]{" +
+  if (format.check == ids::Check::none) return pattern(suffix);
+  return pattern(suffix.substr(0, format.check_at)) + "[0-9]{" +
          std::to_string(ids::width_of(format.check)) + "}" +
-         escaped_for_regex(suffix.substr(format.check_at));
+         pattern(suffix.substr(format.check_at));
+}
+
+/// The largest number that `pad` covers.
+std::int64_t most_padded(const ids::NumberFormat& format) {
+  std::int64_t most = 0;
+  for (std::size_t digits = 0; digits < width_of(format); ++digits) {
+    if (most > (INT64_MAX - 9) / 10) return INT64_MAX;
+    most = most * 10 + 9;
+  }
+  return most;
+}
+
+/// The texts of a class that is_wide() does not say of, from the first to the last one.
+TextRange range_of(TextClass which, const ids::NumberFormat& format) {
+  const std::int64_t most = most_padded(format);
+  const bool negative = is_negative(which);
+  return {ids::number_text(negative ? -1 : 0, format),
+          ids::number_text(negative ? -most : most, format)};
+}
+
+TextOrder order_in(const FieldPlace& place) {
+  return place.collation.empty() ? TextOrder::of_bytes : TextOrder::of_collation;
 }
 
 }  // namespace
@@ -38,16 +77,28 @@ TextClass class_of(std::int64_t number, const ids::NumberFormat& format) {
   return negative ? TextClass::negative : TextClass::positive;
 }
 
-mongo::Document texts_of(TextClass which, const ids::NumberFormat& format,
-                         const TextRange& within) {
+mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const TextRange& within,
+                         TextOrder order) {
   const std::string begin = format.prefix + (is_negative(which) ? "-" : "");
   const std::string width = std::to_string(width_of(format));
   // The number of digits distinguishes the classes: wide texts have more, without leading zeros.
   const std::string digits = is_wide(which) ? "[1-9][0-9]{" + width + ",}" : "[0-9]{" + width + "}";
-  return mongo::Document()
-      .add("$gte", within.from.value_or(begin + (is_wide(which) ? "1" : "0")))
-      .add(within.to ? "$lte" : "$lt", within.to.value_or(begin + ":"))  // ':' follows '9'
-      .add("$regex", "^" + escaped_for_regex(begin) + digits + pattern_behind(format) + "\\z");
+  TextRange range = within;
+  if (order == TextOrder::of_collation && !is_wide(which)) {
+    const TextRange all = range_of(which, format);
+    range = {range.from ? range.from : all.from, range.to ? range.to : all.to};
+  }
+  mongo::Document texts;
+  texts.add("$gte", range.from.value_or(begin + (is_wide(which) ? "1" : "0")));
+  if (range.to) {
+    texts.add("$lte", *range.to);
+  } else if (order == TextOrder::of_bytes) {
+    texts.add("$lt", begin + ":");  // ':' follows '9'
+  }
+  const bool may_differ = order == TextOrder::of_collation && which == TextClass::positive;
+  const Pattern pattern = may_differ ? pattern_of_digits : escaped_for_regex;
+  return texts.add("$regex",
+                   "^" + pattern(begin) + digits + pattern_behind(format, pattern) + "\\z");
 }
 
 std::string pattern_of_all(const ids::NumberFormat& format) {
@@ -88,9 +139,33 @@ Array values_of(std::span<const std::int64_t> numbers, const CounterField& field
   return values;
 }
 
-std::optional<std::int64_t> number_of(const bson::Element& element, const CounterField& field) {
+std::string digits_in(std::string_view text) {
+  std::string digits;
+  std::ranges::copy_if(text, std::back_inserter(digits), is_digit);
+  return digits;
+}
+
+/// The number in a text that a collation calls equal to one of the format, by its digits. As long
+/// as it is there, the index takes no other text with this number.
+std::optional<std::int64_t> number_in_equal(std::string_view text, const NumberFormat& format) {
+  const std::string digits = digits_in(text);
+  const std::size_t before = digits_in(format.prefix).size();
+  const std::size_t behind = digits_in(format.suffix).size() + ids::width_of(format.check);
+  if (digits.size() < before + width_of(format) + behind) return std::nullopt;
+  std::int64_t number = 0;
+  const char* end = digits.data() + digits.size() - behind;
+  const auto [stop, error] = std::from_chars(digits.data() + before, end, number);
+  return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
+
+std::optional<std::int64_t> number_of(const bson::Element& element, const FieldPlace& place) {
+  const CounterField& field = *place.field;
   if (!is_text(field)) return floor_of(element);
-  return ids::read_number(element.type, element.value, field.format);
+  const auto number = ids::read_number(element.type, element.value, field.format);
+  const bool may_differ =
+      order_in(place) == TextOrder::of_collation && field.format.pattern.empty();
+  if (number || !may_differ || element.type != bson::Type::string) return number;
+  return number_in_equal(element.text(), field.format);
 }
 
 /// All values at a path, including those in arrays, as an index sees them.
@@ -118,19 +193,19 @@ void add_elements(Bytes document, std::string_view path, std::vector<bson::Eleme
   }
 }
 
-std::vector<std::int64_t> numbers_in(Bytes document, const CounterField& field) {
+std::vector<std::int64_t> numbers_in(Bytes document, const FieldPlace& place) {
   std::vector<bson::Element> elements;
-  add_elements(document, field.field, elements);
+  add_elements(document, place.field->field, elements);
   std::vector<std::int64_t> numbers;
   for (const bson::Element& element : elements) {
-    if (const auto number = number_of(element, field)) numbers.push_back(*number);
+    if (const auto number = number_of(element, place)) numbers.push_back(*number);
   }
   return numbers;
 }
 
-bool holds_one_number(Bytes document, const CounterField& field) {
-  const auto element = find_path(document, field.field);
-  return element && number_of(*element, field);
+bool holds_one_number(Bytes document, const FieldPlace& place) {
+  const auto element = find_path(document, place.field->field);
+  return element && number_of(*element, place);
 }
 
 /// {$regexFind: {input: "$field", regex: pattern}}. An array that holds a matching text is matched,
@@ -150,7 +225,9 @@ Document numbers_in_varying_texts(const FieldPlace& place, const Numbers& number
                                   std::size_t count, std::chrono::milliseconds limit) {
   constexpr std::int64_t kNone = INT64_MIN;  // stands for a text that is no number
   const NumberFormat& format = place.field->format;
-  const Document texts = Document().add("$gte", format.prefix).add("$regex", format.pattern);
+  const bool by_bytes = order_in(place) == TextOrder::of_bytes;
+  const Document texts =
+      Document().add("$gte", by_bytes ? format.prefix : "").add("$regex", format.pattern);
   const Document found = find_in_text(place.field->field, format.pattern);
   // The first group of what has been found, as a number.
   const Document digits = Document().add("$arrayElemAt", Array().push("$f.captures").push(0));
@@ -172,7 +249,7 @@ Document numbers_in_varying_texts(const FieldPlace& place, const Numbers& number
   command.add("aggregate", place.ns.collection).add("pipeline", stages).add("cursor", Document());
   command.add("maxTimeMS", std::int64_t{limit.count()});
   if (!place.hint.empty()) command.add("hint", place.hint);
-  return command;
+  return command.add("collation", collation_in(place));
 }
 
 /// Looks for a run of `count` free numbers among candidates in order.
@@ -291,8 +368,8 @@ Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& plac
   std::size_t single = 0;
   const auto use = [&](Bytes document) {
     ++seen;
-    if (holds_one_number(document, *place.field)) ++single;
-    for (const std::int64_t number : numbers_in(document, *place.field)) {
+    if (holds_one_number(document, place)) ++single;
+    for (const std::int64_t number : numbers_in(document, place)) {
       if (!numbers_.is_beyond_max(number)) numbers.push_back(number);
     }
     return single < count;
@@ -340,7 +417,7 @@ Outcome<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t c
       continue;
     }
     const std::int32_t order = is_negative(which) == numbers_.upwards() ? 1 : -1;
-    const auto numbers = furthest(place, texts_up_to_max(which, place.field->format), order, count);
+    const auto numbers = furthest(place, texts_up_to_max(which, place), order, count);
     if (!numbers) return numbers.error();
     look.furthest.insert(look.furthest.end(), numbers->begin(), numbers->end());
     found += numbers->size();
@@ -372,7 +449,7 @@ Outcome<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t
 /// answer says how to look, not what is there.
 Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
   bool holds = false;
-  const Document texts = texts_of(which, place.field->format);
+  const Document texts = texts_of(which, place.field->format, {}, order_in(place));
   const Document command = find_in(place, texts, limit_of(place)).add("limit", 1);
   const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes) {
     holds = true;
@@ -384,11 +461,14 @@ Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which
   return holds;
 }
 
-Document FieldNumbers::texts_up_to_max(TextClass which, const NumberFormat& format) const {
-  if (class_of(spec_.max, format) != which) return texts_of(which, format);
-  const std::string most = ids::number_text(spec_.max, format);
-  return is_negative(which) == numbers_.upwards() ? texts_of(which, format, {most, {}})
-                                                  : texts_of(which, format, {{}, most});
+Document FieldNumbers::texts_up_to_max(TextClass which, const FieldPlace& place) const {
+  const NumberFormat& format = place.field->format;
+  TextRange within;
+  if (class_of(spec_.max, format) == which) {
+    const bool is_first = is_negative(which) == numbers_.upwards();
+    (is_first ? within.from : within.to) = ids::number_text(spec_.max, format);
+  }
+  return texts_of(which, format, within, order_in(place));
 }
 
 /// The next numbers, up to the counter's max.
@@ -409,7 +489,7 @@ Outcome<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t
     const Document among = Document().add("$in", values_of(numbers, *place.field));
     const Reply reply =
         client_.read_all(place.ns.db, find_in(place, among, limit_of(place)), [&](Bytes document) {
-          const auto found = numbers_in(document, *place.field);
+          const auto found = numbers_in(document, place);
           taken.insert(found.begin(), found.end());
           return true;
         });

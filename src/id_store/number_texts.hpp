@@ -40,15 +40,22 @@ enum class TextClass { wide_negative, negative, positive, wide };
 
 [[nodiscard]] TextClass class_of(std::int64_t number, const ids::NumberFormat& format);
 
+/// How strings compare. Every collation compares digits as bytes do; other characters need not come
+/// before or behind them as there.
+enum class TextOrder { of_bytes, of_collation };
+
 /// A range in the order of the index; both ends inclusive.
 struct TextRange {
   std::optional<std::string> from;
   std::optional<std::string> to;
 };
 /// A query condition for the texts of a class within a range, which hardly any other text meets:
-/// {$gte, $lt or $lte, $regex}.
+/// {$gte, $lt or $lte, $regex}. By a collation, too, each class but the wide ones is a range, since
+/// its texts differ in their digits only, and check digits follow the number. Texts from 0 on that
+/// the collation calls equal to these are among them.
 [[nodiscard]] mongo::Document texts_of(TextClass which, const ids::NumberFormat& format,
-                                       const TextRange& within = {});
+                                       const TextRange& within = {},
+                                       TextOrder order = TextOrder::of_bytes);
 
 /// A regular expression for the texts of all numbers from 0 on, with one group: the number. Only of
 /// formats whose check digits follow the number.
@@ -130,8 +137,7 @@ class FieldNumbers {
   [[nodiscard]] Outcome<void> look_at_pattern(const FieldPlace& place, std::size_t count,
                                               Look& look);
   [[nodiscard]] Outcome<bool> holds_texts(const FieldPlace& place, TextClass which);
-  [[nodiscard]] mongo::Document texts_up_to_max(TextClass which,
-                                                const ids::NumberFormat& format) const;
+  [[nodiscard]] mongo::Document texts_up_to_max(TextClass which, const FieldPlace& place) const;
   [[nodiscard]] Outcome<std::vector<std::int64_t>> furthest(const FieldPlace& place,
                                                             const mongo::Document& bracket,
                                                             std::int32_t order, std::size_t count);

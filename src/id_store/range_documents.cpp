@@ -79,16 +79,19 @@ Reply RangeDocuments::write_nothing() {
 Outcome<std::vector<RangeDocument>> RangeDocuments::read() {
   const ids::CounterPlace& place = spec_.counter.place;
   std::vector<RangeDocument> documents;
-  const Reply reply = client_.read_all(
-      place.db,
-      Document().add("find", place.collection).add("filter", Document().add("_id", range_keys())),
-      [&](Bytes document) {
-        if (const auto number = number_at(document, "_id")) {
-          documents.push_back({*number, integer_at(document, place.value_field),
-                               integer_at(document, place.max_field)});
-        }
-        return true;
-      });
+  const Reply reply =
+      client_.read_all(place.db,
+                       Document()
+                           .add("find", place.collection)
+                           .add("filter", Document().add("_id", range_keys()))
+                           .add("collation", mongo::simple_collation()),
+                       [&](Bytes document) {
+                         if (const auto number = number_at(document, "_id")) {
+                           documents.push_back({*number, integer_at(document, place.value_field),
+                                                integer_at(document, place.max_field)});
+                         }
+                         return true;
+                       });
   if (!reply.ok()) return answer_to(reply);
   unreached_.clear();
   return documents;
@@ -100,12 +103,16 @@ Outcome<std::set<std::int64_t>> RangeDocuments::read_marks() {
   std::set<std::int64_t> marked;
   const Document filter =
       Document().add("_id.collection", place.collection).add("_id.query._id", range_keys());
-  const Reply reply = client_.read_all(
-      place.db, Document().add("find", kMarks).add("filter", filter), [&](Bytes document) {
-        const auto number = number_at(document, "_id.query._id");
-        if (number) marked.insert(*number);
-        return true;
-      });
+  const Reply reply = client_.read_all(place.db,
+                                       Document()
+                                           .add("find", kMarks)
+                                           .add("filter", filter)
+                                           .add("collation", mongo::simple_collation()),
+                                       [&](Bytes document) {
+                                         const auto number = number_at(document, "_id.query._id");
+                                         if (number) marked.insert(*number);
+                                         return true;
+                                       });
   if (!reply.ok()) return answer_to(reply);
   return marked;
 }

@@ -68,6 +68,10 @@ class Document {
   bson_t* bson_;  // its alignment attribute forbids a unique_ptr
 };
 
+/// {locale: "simple"}: strings compare byte by byte, whatever the collection's default collation
+/// is.
+[[nodiscard]] Document simple_collation();
+
 /// A document as JSON (relaxed extended JSON), on one line; "{}" if it is malformed.
 [[nodiscard]] std::string json_of(Bytes document);
 

@@ -77,7 +77,8 @@ TEST(VerifyFind, LooksForTheNumbersOfAGapAsTheyAreWritten) {
   EXPECT_EQ(
       id_store::mongo::json_of(find_numbers(target_of({"tenant"}), sequence, {9, 10}).bytes()),
       R"({ "find" : "orders", "filter" : { "tenant" : "a", "number" : { "$in" : )"
-      R"([ "R9", "R10" ] } }, "projection" : { "number" : 1 } })");
+      R"([ "R9", "R10" ] } }, "projection" : { "number" : 1 }, )"
+      R"("collation" : { "locale" : "simple" } })");
 }
 
 }  // namespace verify_commands_test

@@ -67,9 +67,7 @@ TEST(Index, ByItsOptions) {
       {"sparse", listed(Document().add("sparse", true)), kReads},
       {"unique_sparse", listed(Document(unique).add("sparse", true)), kAll},
       {"hidden", listed(Document(unique).add("hidden", true)), {false, true, false, true}},
-      {"collated",
-       listed(Document(unique).add("collation", Document().add("locale", "de"))),
-       {true, true, false, true}},
+      {"collated", listed(Document(unique).add("collation", Document().add("locale", "de"))), kAll},
       {"expiring", listed(Document(unique).add("expireAfterSeconds", 1)), kAll},
       {"nothing", Document(), kNothing},
       {"key_that_is_none", Document().add("key", 1).add("unique", true), kNothing},
@@ -221,6 +219,9 @@ TEST(CreateIndexCommand, HasTheFormAndAName) {
   EXPECT_EQ(command({IndexForm::plain}), begin + "{unique: true})");
   EXPECT_EQ(command({IndexForm::partial, "no_unique"}, ValueType::string),
             begin + R"({unique: true, partialFilterExpression: {"no": {$type: "string"}}, )"
+                    R"(name: "no_unique"}))");
+  EXPECT_EQ(command({.name = "no_unique", .by_bytes = true}),
+            begin + R"({unique: true, sparse: true, collation: {locale: "simple"}, )"
                     R"(name: "no_unique"}))");
 }
 

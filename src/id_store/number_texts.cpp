@@ -151,11 +151,13 @@ std::optional<std::int64_t> number_in_equal(std::string_view text, const NumberF
   const std::string digits = digits_in(text);
   const std::size_t before = digits_in(format.prefix).size();
   const std::size_t behind = digits_in(format.suffix).size() + ids::width_of(format.check);
-  if (digits.size() < before + width_of(format) + behind) return std::nullopt;
+  if (digits.size() <= before + behind) return std::nullopt;
   std::int64_t number = 0;
   const char* end = digits.data() + digits.size() - behind;
   const auto [stop, error] = std::from_chars(digits.data() + before, end, number);
-  return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+  const bool is_equal =
+      error == std::errc() && digits_in(ids::number_text(number, format)) == digits;
+  return is_equal ? std::optional(number) : std::nullopt;
 }
 
 std::optional<std::int64_t> number_of(const bson::Element& element, const FieldPlace& place) {

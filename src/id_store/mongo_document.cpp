@@ -81,7 +81,7 @@ std::string json_of(Bytes document) {
 }
 
 std::string value_in_mongosh(Bytes document) {
-  const std::string plain = json_of(document);
+  std::string plain = json_of(document);
   bson_t view;
   if (!bson_init_static(&view, document.data(), document.size())) return plain;
   const std::unique_ptr<char, void (*)(void*)> exact(

@@ -297,7 +297,6 @@ bool Connector::is_news(IoThread& thread, Upstream& server) {
   const auto now = thread.shared.clock.monotonic();
   std::int64_t since = 0;
   if (server.down_since.compare_exchange_strong(since, now.count())) {
-    server.is_down();
     server.down_logged = now.count();
     return true;
   }

@@ -66,14 +66,9 @@ struct Upstream {
     if (answer != rewrite::Logins::unknown) logins = answer;
   }
   /// Event: a connection to it broke, so that it may be another one from now on: the prober asks it
-  /// again soon. Clients can make a server break their connections, so that alone proves nothing.
+  /// again within ten seconds. Until then it is taken for what it was, since clients can make a server
+  /// break their connections.
   void may_be_new() { may_be_another = true; }
-  /// Event: it does not answer, so that it may come back as another one. It is not taken for one
-  /// without logins until it has said so again; for one with logins it is until it says otherwise.
-  void is_down() {
-    rewrite::Logins open = rewrite::Logins::not_enforced;
-    logins.compare_exchange_strong(open, rewrite::Logins::unknown);
-  }
   /// Event: the topology has taken its reply to hello into account, or has forgotten it.
   void is(rewrite::HelloReply::State now_state, std::chrono::nanoseconds now) {
     if (state.exchange(now_state) != now_state) state_since = now.count();

@@ -74,9 +74,9 @@ RightAnswer read_right(const wire::OpMsgView& reply, Right right) {
   if (says_not_permitted(*read)) return RightAnswer::may_not;
   if (read->ok) return read->errors.empty() ? RightAnswer::malformed : RightAnswer::may;
   // What a mongos says of a sharded collection before it looks at the update (not observed).
-  constexpr std::int64_t kShardKeyNotFound = 61;
+  constexpr std::int64_t kNoShardKey = 61;
   const bool is_wrong = read->code == static_cast<std::int64_t>(ErrorCode::failed_to_parse) ||
-                        read->code == kShardKeyNotFound;
+                        read->code == kNoShardKey;
   return is_wrong && right == Right::find_and_modify ? RightAnswer::may : RightAnswer::failed;
 }
 

@@ -604,7 +604,8 @@ class TestReload:
         for pid in (os.getpid(), 1, 0, -1, 1e300, None):
             proxy_like.answer = healthy(pid=pid)
             result = run("reload", "--config", path)
-            assert result.returncode == 69, result.stderr
+            # Where root has no CAP_SYS_PTRACE, it cannot be told of process 1.
+            assert result.returncode in ((69, 77) if pid == 1 else (69,)), result.stderr
             assert "in a container, type mongo-idproxy reload there" in result.stderr
             assert "systemctl" not in result.stderr, "it has no unit"
 

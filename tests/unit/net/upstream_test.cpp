@@ -29,14 +29,5 @@ TEST_F(UpstreamTest, IsWhatItWasAfterABrokenConnection) {
   EXPECT_EQ(server.logins, Logins::not_enforced);
 }
 
-TEST_F(UpstreamTest, IsNotTakenForOneWithoutLoginsOnceItWasDown) {
-  server.now_has(Logins::not_enforced);
-  server.is_down();
-  EXPECT_EQ(server.logins, Logins::unknown);
-  server.now_has(Logins::enforced);
-  server.is_down();
-  EXPECT_EQ(server.logins, Logins::enforced);
-}
-
 }  // namespace
 }  // namespace idproxy::net

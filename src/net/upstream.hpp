@@ -66,8 +66,8 @@ struct Upstream {
     if (answer != rewrite::Logins::unknown) logins = answer;
   }
   /// Event: a connection to it broke, so that it may be another one from now on: the prober asks it
-  /// again within ten seconds. Until then it is taken for what it was, since clients can make a server
-  /// break their connections.
+  /// again within ten seconds. Until then it is taken for what it was, since clients can make a
+  /// server break their connections.
   void may_be_new() { may_be_another = true; }
   /// Event: the topology has taken its reply to hello into account, or has forgotten it.
   void is(rewrite::HelloReply::State now_state, std::chrono::nanoseconds now) {

@@ -527,7 +527,9 @@ class TestTheCatalogue:
         assert list(rows) == list(LEVELS)
 
     def test_is_found_here(self):
+        """Or in the unit test, for what a running proxy says: root believes no stand-in."""
         here = pathlib.Path(__file__)
         text = "".join(path.read_text() for path in here.parent.glob(f"{here.stem}*.py"))
+        text += (here.parents[1] / "unit/app/doctor_test.cpp").read_text()
         assert len(LEVELS) > 25
         assert [name for name in LEVELS if f'"{name}"' not in text] == []

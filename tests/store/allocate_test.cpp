@@ -223,8 +223,9 @@ TEST_F(CounterTest, ACollationLeavesNumbersAsTheyAre) {
   orders({5});
   EXPECT_EQ(allocate(10), allocated(6, 10));
   database.remove_all("counters");
+  // Such an index reads texts, too, in its own order.
   fields[0].format.output = NumberFormat::Output::string;
-  EXPECT_EQ(allocate(10).kind, Kind::pending);
+  EXPECT_EQ(allocate(10).kind, Kind::allocated);
 }
 
 TEST_F(CounterTest, ADocumentWithoutTheValueIsGivenOne) {

@@ -114,6 +114,8 @@ class Last(bytes):
     """An answer behind which the server ends the connection."""
 
 
+_REFUSED = bson.encode({"_id": []})
+
 # What a script does with one insert: the bytes to send.
 Answer = Callable[[Request], bytes]
 
@@ -256,6 +258,11 @@ class FakeServer:
     def _answer_to(self, request: Request) -> bytes:
         if request.command in self.others:
             return self.others[request.command](request)
+        if (request.command == "insert" and request.documents == [_REFUSED]
+                and b"writeConcern" in request.body):
+            # Whether the client may insert: asked where the proxy does not know yet whether there are logins.
+            return reply_to(request, {"n": 0, "writeErrors": [
+                {"index": 0, "code": 53, "errmsg": "The '_id' value cannot be of type array"}], "ok": 1.0})
         if request.command == "insert":
             self.inserts.append(request)
             self.inserters.add(threading.current_thread())

@@ -24,8 +24,8 @@ constexpr std::chrono::seconds kAskIdle{10};
 constexpr int kNoClient = -1;
 // The requestIDs of the commands.
 constexpr std::int32_t kHello = 1;
-constexpr std::int32_t kBuildInfo = 2;
-constexpr std::int32_t kPrivileged = 3;
+constexpr std::int32_t kPrivileged = 2;
+constexpr std::int32_t kBuildInfo = 3;
 // mongod's reply has 1 to 2 KB; to hello with 50 members, less than 30 KB.
 constexpr std::int32_t kLargestReply = 64 * 1024;
 
@@ -66,8 +66,8 @@ std::string version_in(Bytes reply) {
 
 }  // namespace
 
-/// One hello to the server, buildInfo behind it, and what needs a login behind that, over a
-/// connection of their own.
+/// One hello to the server, behind it what needs a login, and buildInfo, over a connection of their
+/// own.
 ///
 /// Shared ownership, because its handlers may be under way when it is cancelled.
 class Prober::Probe : public std::enable_shared_from_this<Probe> {
@@ -177,9 +177,9 @@ void Prober::Probe::connected(Stream stream) {
     if (self->prober_) self->fail("no reply to hello within upstream.connect_timeout");
   });
   out_.add(request("hello", kHello).view());
-  out_.add(request("buildInfo", kBuildInfo).view());
   // Every release has it, it costs the server nothing, and its reply is short.
   out_.add(request("getParameter", kPrivileged, "authenticationMechanisms").view());
+  out_.add(request("buildInfo", kBuildInfo).view());
   send();
 }
 
@@ -219,7 +219,7 @@ void Prober::Probe::take_replies() {
     if (length == 0 || reply_.size() < length) return wait_for_reply();
     const Bytes reply = reply_.view().first(length);
     take(reply);
-    if (!said_ || awaited_++ == kPrivileged) return end();
+    if (!said_ || awaited_++ == kBuildInfo) return end();
     reply_.drop_front(length);
   }
 }

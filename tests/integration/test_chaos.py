@@ -300,6 +300,7 @@ class Between:
 def between(replica_set: Mongod) -> Iterator[Between]:
     with Thief(replica_set) as thief:
         with Proxy(configuration(thief, RULES, replica_set)) as proxy:
+            proxy.await_server()
             yield Between(replica_set, thief, proxy)
 
 
@@ -307,6 +308,7 @@ def between(replica_set: Mongod) -> Iterator[Between]:
 def crashing() -> Iterator[Between]:
     with CrashNode("rs1") as node, Thief(node) as thief:
         with Proxy(configuration(thief, RULES, node)) as proxy:
+            proxy.await_server()
             yield Between(node, thief, proxy)
 
 

@@ -50,6 +50,7 @@ RULES = [
 def robbed(replica_set: Mongod) -> Iterator[Robbed]:
     """The thief steals nothing: it tells what was sent."""
     with Thief(replica_set) as thief, Proxy(configuration(thief, RULES, replica_set)) as proxy:
+        proxy.await_server()
         yield Robbed(replica_set, thief, proxy)
 
 

@@ -431,7 +431,7 @@ def test_a_set_of_ipv6_addresses(start):
                 assert (says["me"], says["hosts"], says["primary"]) == (
                     address, addresses, addresses[0])
         # Clients of IPv4 for a set of IPv6, pinned under the name of the set.
-        mine, pinned = (free_ports(1, "127.0.0.1", "::1")[0] for _ in range(2))
+        mine, pinned = free_ports(2, "127.0.0.1", "::1")
         other = start(f"mongodb://{second.address}",
                       {"port": mine, "members": {first.address: pinned}})
         with other.set_client("six") as client:

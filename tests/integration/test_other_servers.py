@@ -30,8 +30,8 @@ SHARDS = 4
 DISPENSABLE = {"projection", "limit", "hint", "maxTimeMS", "batchSize", "nameOnly",
                "includeBuildUUIDs"}
 # What the store must not ask for, since it has no use for it.
-NEEDLESS = {"fields", "new", "comment", "let", "collation", "j", "allowDiskUse", "noCursorTimeout",
-            "singleBatch", "authorizedCollections", "bypassDocumentValidation"}
+NEEDLESS = {"fields", "new", "comment", "let", "j", "allowDiskUse", "noCursorTimeout", "singleBatch",
+            "authorizedCollections", "bypassDocumentValidation"}
 
 
 def rules_of(db: str) -> list[dict[str, Any]]:

@@ -135,6 +135,11 @@ class Proxy(StoppedOrKilled):
             (event["address"], event.get("server")) for event in self.find_events("listening")]
         self.address = self.listeners[0][0]  # host:port, or unix:/path
 
+    def await_server(self) -> None:
+        """Until the server has said who it is, and whether it wants logins: until then the proxy
+        asks it on a client's connection whether the client may insert."""
+        self.wait_event("server_release")
+
     def _write(self, config: dict[str, Any]) -> pathlib.Path:
         config = {"listen": {"address": "127.0.0.1", "port": 0}, "admin": {"listen": None},
                   "log": {"level": "info", "format": "json"}, "threads": 2,

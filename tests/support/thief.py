@@ -333,6 +333,7 @@ def robbing(mongod: Mongod, rules: list[dict[str, Any]],
     """A proxy of these rules, the thief and mongod. store: who is asked about the collections in
     place of mongod."""
     with Thief(mongod) as thief, Proxy(configuration(thief, rules, store or mongod)) as proxy:
+        proxy.await_server()
         yield Robbed(mongod, thief, proxy)
 
 

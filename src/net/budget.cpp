@@ -36,6 +36,15 @@ bool Budget::grow(Share& share, const Need& need) {
   return true;
 }
 
+bool Budget::grow_ahead(Share& share, std::uint64_t bytes) {
+  if (share.bytes_ >= bytes) return true;
+  const auto more = static_cast<std::int64_t>(bytes - share.bytes_);
+  const std::int64_t kept = std::max(limit_ / 2, kept_from_large());
+  if (share.elder_ != 0 || waiting_ > 0 || !take(more, kept)) return false;
+  share.join({*this, bytes - share.bytes_});
+  return true;
+}
+
 /// False if the share is not the elder's, or no longer.
 bool Budget::grow_elder(const Share& share, const Need& need) {
   if (share.elder_ == 0) return false;

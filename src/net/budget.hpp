@@ -12,8 +12,9 @@
 namespace idproxy::net {
 
 /// Limits the total size of the messages that are held whole (limits.buffered_messages). A message
-/// takes room for what has been received of it, step by step, never for what it announces. Where
-/// there is no room for the next step, its connection waits, holds what it has, and is not read.
+/// takes room for what has been received of it, step by step, not for what it announces, unless the
+/// connection has sent as large ones before and most memory is free. Where there is no room for the
+/// next step, its connection waits, holds what it has, and is not read.
 ///
 /// So that small messages need not wait for large ones, an eighth is kept for them. Each kind is
 /// served first come, first served, and no halves wait for each other:
@@ -88,6 +89,9 @@ class Budget {
 
   /// Has `share` grow to what is needed. False if there is no room now, or others wait for it.
   [[nodiscard]] bool grow(Share& share, const Need& need);
+  /// Has `share` grow to so many bytes, which are not needed yet, if nobody waits, and half of the
+  /// limit stays free.
+  [[nodiscard]] bool grow_ahead(Share& share, std::uint64_t bytes);
   /// After grow(): calls `granted` once there is room, which may be before wait() returns.
   [[nodiscard]] Ticket wait(const Share& share, const Need& need, Granted granted);
   /// Withdraws the request. `granted` may already have been called.

@@ -14,8 +14,6 @@ constexpr std::size_t kSmallestRead = std::size_t{16} * 1024;
 constexpr std::size_t kFirstGrowth = std::size_t{64} * 1024;
 // Smaller messages are read into the thread's buffer, and copied if they must be kept.
 constexpr std::size_t kSmallestExpected = std::size_t{16} * 1024;
-// Bounds what is read before it is known whether there is room for it.
-constexpr std::size_t kMostExpected = std::size_t{4} * 1024 * 1024;
 
 }  // namespace
 

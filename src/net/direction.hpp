@@ -58,6 +58,8 @@ class Direction {
   /// For take(): it has collected a message of so many bytes, and the next one may be about as
   /// large. A large one is then read into a buffer of its own, which buffer_of() returns.
   void expect(std::size_t bytes) { expected_ = std::max(bytes, expected_ - expected_ / 8); }
+  /// The memory that such a message is read into before more is known of it.
+  [[nodiscard]] std::size_t expected() const { return std::min(expected_, kMostExpected); }
   /// Treats the source as ended.
   void end() { ended_ = true; }
   /// Resets seen_empty().
@@ -84,6 +86,9 @@ class Direction {
   ~Direction() = default;
 
  private:
+  // Bounds what is read before it is known whether there is room for it.
+  static constexpr std::size_t kMostExpected = std::size_t{4} * 1024 * 1024;
+
   using Status = Stream::Received::Status;
 
   /// Takes a message, or a part of one, from `front`, which starts where the last call stopped

@@ -94,7 +94,7 @@ bool ConnectionPair::take_request(Bytes front) {
     return false;
   }
   const RequestGate::Client client{thread_.draining, needs_login(), thread_.context.x509,
-                                   memory_.compressors};
+                                   memory_.compressors, requests_.expected()};
   auto step = request_gate_.decide(front, client, thread_.namespaces);
   switch (step.kind) {
     case Kind::pass:

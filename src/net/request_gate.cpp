@@ -203,6 +203,13 @@ void RequestGate::find_room(Step& step, const Extent& message, const Client& cli
   const std::uint64_t there = message.there;
   std::uint64_t held = message.whole;
   if (there < held && step.kind == Kind::need) {
+    // Else a large message is copied each time that it has grown.
+    const std::uint64_t ahead = std::min<std::uint64_t>(held, client.expected);
+    if (ahead > std::max<std::uint64_t>(2 * there, kUnbudgeted) &&
+        budget_.grow_ahead(share_, ahead)) {
+      step.bytes = std::min<std::size_t>(step.bytes, ahead);
+      return;
+    }
     const std::uint64_t again =
         there < kBeginning ? kBeginning : std::max<std::uint64_t>(2 * there, kUnbudgeted);
     step.bytes = std::min<std::size_t>(step.bytes, again);

@@ -57,6 +57,7 @@ class RequestGate {
     bool needs_login;  ///< it has not logged in, and the server wants that
     rewrite::X509 x509;
     wire::Compressors compressors;  ///< that it has agreed on with its server
+    std::size_t expected = 0;       ///< about the size of the messages that it has sent
   };
 
   /// `inflation`: of the thread.

@@ -14,8 +14,8 @@ namespace {
 using Origin = rewrite::ServerDescription::Origin;
 using State = rewrite::HelloReply::State;
 
-// How long the first clients' hellos may wait until every host of the connection string has been
-// tried, and it is known which members they are.
+// How long the first clients may wait until every host of the connection string has been tried, and
+// it is known which members they are, and whether they want logins.
 constexpr std::chrono::seconds kMaxStartupWait{1};
 // When to try again a port that was in use, and a name that led to this proxy.
 constexpr std::chrono::seconds kRetryPort{10};
@@ -74,7 +74,6 @@ std::string Upstreams::advertised(const Endpoint& listener) const {
 }
 
 void Upstreams::start() {
-  for (auto& [id, served] : served_) served.listener->start();
   untried_ = served_.size();
   startup_timer_.start(kMaxStartupWait, [this] { all_tried(); });
   for (auto& [id, served] : served_) served.prober->start();
@@ -217,11 +216,11 @@ bool Upstreams::is_nobody_for_long(Served& served) const {
   return now - *served.nobody_since >= kLongDown;
 }
 
-/// The server has answered a hello or failed to.
+/// The server has answered a hello or failed to: accepts its clients.
 void Upstreams::tried(Served& server) {
-  if (server.tried || untried_ == 0) return;
-  server.tried = true;
-  if (--untried_ == 0) all_tried();
+  if (std::exchange(server.tried, true)) return;
+  server.listener->start();
+  if (untried_ > 0 && --untried_ == 0) all_tried();
 }
 
 void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {
@@ -264,6 +263,7 @@ void Upstreams::warn_of_bypass(const rewrite::ServerDescription& server) {
 void Upstreams::all_tried() {
   untried_ = 0;
   startup_timer_.cancel();
+  for (auto& [id, served] : served_) tried(served);
   settle();
   for (const auto& then : std::exchange(waiting_, {})) then();
 }
@@ -302,7 +302,7 @@ bool Upstreams::open_member(const rewrite::Topology::Missing& member) {
     log::event(log::Level::info, "member_joined", "listening for a member of the replica set",
                {{"address", listen.text()}, {"server", member.member}, {"set", member.set_name}});
     reported_left_out_.erase(member.member);
-    served.listener->start();
+    tried(served);  // its clients wait for nothing
     served.prober->start();
     return true;
   }

@@ -55,7 +55,7 @@ class Upstreams final : public ServerObserver {
     std::shared_ptr<Upstream> upstream;
     std::shared_ptr<Listener> listener;
     std::shared_ptr<Prober> prober;
-    bool tried = false;  // it has answered or failed
+    bool tried = false;  // it has answered or failed, or its clients wait no longer
     // Since when it has said that it is no member though its listener stands for one. A member that
     // is starting says so, too.
     std::optional<std::chrono::steady_clock::time_point> nobody_since{};

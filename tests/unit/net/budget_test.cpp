@@ -62,6 +62,20 @@ TEST_F(BudgetTest, GivesWhatThereIs) {
   EXPECT_EQ(budget.used(), 0U);
 }
 
+TEST_F(BudgetTest, GivesAheadWhileMuchStaysFreeAndNobodyWaits) {
+  Budget::Share share;
+  EXPECT_TRUE(budget.grow_ahead(share, 30 * kMegabyte));
+  EXPECT_TRUE(budget.grow_ahead(share, 39 * kMegabyte));
+  EXPECT_EQ(share.bytes(), 39 * kMegabyte);
+  EXPECT_TRUE(budget.grow_ahead(share, 10 * kMegabyte)) << "it has that";
+  EXPECT_FALSE(budget.grow_ahead(share, 40 * kMegabyte)) << "what is kept for others";
+  EXPECT_EQ(budget.used(), 39 * kMegabyte);
+  Budget::Share rest = budget.overdraw(61 * kMegabyte);
+  EXPECT_FALSE(grow("small", 60'000));
+  share.reset();
+  EXPECT_EQ(messages["small"].grants, 1);
+}
+
 TEST_F(BudgetTest, MovesASharesBytesOnce) {
   Budget::Share share = budget.overdraw(60);
   Budget::Share other = std::move(share);

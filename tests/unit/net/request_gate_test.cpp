@@ -53,6 +53,7 @@ class Client {
   rewrite::X509 x509 = rewrite::X509::passes;
   bool draining = false;
   bool needs_login = false;
+  std::size_t expected = 0;
   wire::Compressors agreed = wire::Compressors::all();
   Texts seen;
   std::string inside;  ///< the message, or its beginning, as the gate has read it
@@ -66,7 +67,8 @@ class Client {
  private:
   bool take() {
     const Exact front(held_);
-    const auto step = gate.decide(front.view(), {draining, needs_login, x509, agreed}, namespaces_);
+    const auto step =
+        gate.decide(front.view(), {draining, needs_login, x509, agreed, expected}, namespaces_);
     needed_ = 0;
     switch (step.kind) {
       case Kind::need:
@@ -292,6 +294,30 @@ TEST_F(RequestGateTest, TakesRoomByWhatHasBeenReceived) {
   EXPECT_EQ(room_after(large.size()), 0U);
   EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{large.size()});
   EXPECT_EQ(client.seen, Texts{"collected " + large});
+}
+
+/// Or it would be copied each time that it has grown.
+TEST_F(RequestGateTest, TakesRoomAtOnceForAMessageAsLargeAsThoseBefore) {
+  const std::string large = insert_of(1'000'000);
+  client.expected = large.size();
+  client.sends(large.substr(0, 5000));
+  EXPECT_EQ(client.gate.room(), large.size());
+  EXPECT_EQ(client.needed(), large.size());
+  client.sends(large.substr(5000));
+  EXPECT_EQ(client.seen, Texts{"collected " + large});
+  EXPECT_EQ(client.rooms, std::vector<std::uint64_t>{large.size()});
+  client.expected = 300'000;
+  client.sends(large.substr(0, 5000));
+  EXPECT_EQ(client.gate.room(), 300'000U);
+  client.sends(large.substr(5000, 295'000));
+  EXPECT_EQ(client.gate.room(), 600'000U) << "it is larger than those before";
+}
+
+TEST_F(RequestGateTest, TakesNoRoomAheadWhereLittleIsLeft) {
+  const Budget::Share others_have = budget.overdraw(39'000'000);
+  client.expected = 1'000'000;
+  client.sends(insert_of(1'000'000).substr(0, 5000));
+  EXPECT_EQ(client.gate.room(), 5000U);
 }
 
 TEST_F(RequestGateTest, WaitsForRoomAndGoesOnWhenItIsAdmitted) {

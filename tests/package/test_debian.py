@@ -111,6 +111,14 @@ def test_its_symbols_belong_to_it(extracted):
     assert ".debug_line" in run("readelf", "--section-headers", "--wide", symbols)
 
 
+def test_checks_what_servers_say(extracted):
+    """What is shipped has its own functions in place of libmongoc's; test_lying_hello.py has the lies."""
+    symbols = run("readelf", "--dyn-syms", "--wide", extracted / "usr/bin/mongo-idproxy")
+    for name in ("mongoc_server_description_handle_hello",
+                 "_mongoc_topology_scanner_parse_speculative_authentication"):
+        assert re.search(rf"GLOBAL DEFAULT +\d+ {name}$", symbols, re.MULTILINE)
+
+
 def test_names_its_own_paths(extracted):
     unit = (extracted / "lib/systemd/system/mongo-idproxy.service").read_text()
     for name in ("ExecStart=/usr/bin/mongo-idproxy --config /etc/mongo-idproxy/mongo-idproxy.yaml\n",

@@ -38,8 +38,8 @@ constexpr const char* kFooter =
     "            69 with --connect: a server does not answer, or a rule is not ready,\n"
     "            77 file unreadable or port not permitted, 78 configuration\n"
     "Signals:    SIGTERM and SIGINT stop the proxy once requests under way are\n"
-    "            answered, a second one stops it at once; SIGHUP reloads the\n"
-    "            configuration\n";
+    "            answered, a second one and SIGQUIT stop it at once; SIGHUP reloads\n"
+    "            the configuration\n";
 
 /// Shows what a command line needs, for which CLI11 shows only "[OPTIONS]".
 class Help : public CLI::Formatter {

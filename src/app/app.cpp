@@ -3,7 +3,6 @@
 #include <malloc.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -155,7 +154,6 @@ ExitCode serve(const std::string& file, const std::string& version) {
   // Fix the threshold. By default it grows to 32 MiB with the first large message, and malloc keeps
   // the memory of blocks below it.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  (void)std::signal(SIGPIPE, SIG_IGN);  // standard error may be a closed pipe
   auto opened = ConfigFile::open(file, ConfigFile::Print::faults);
   if (!opened) return opened.error();
   config::Loaded& loaded = opened->loaded;

@@ -5,6 +5,7 @@
 #include <systemd/sd-daemon.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/post.hpp>
 #include <boost/json/serialize.hpp>
 #include <chrono>
@@ -59,13 +60,19 @@ std::vector<std::string> listeners_of(const net::ServerStatistics& net) {
 
 sigset_t signals() {
   sigset_t set{};
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) sigaddset(&set, signal);
   return set;
 }
+
+/// Signals that would end the process and mean nothing to it, such as SIGUSR1, with which mongod's
+/// logrotate asks for a new file. trace_of() has SIGUSR2 for itself once it is called.
+constexpr std::array kNotOurs{SIGUSR1, SIGUSR2, SIGALRM,   SIGVTALRM, SIGPROF,
+                              SIGIO,   SIGPWR,  SIGSTKFLT, SIGXFSZ,   SIGPIPE};
 
 }  // namespace
 
 Control::Control(std::string version) : version_(std::move(version)), tick_(tick()) {
+  signal_set_.add(SIGQUIT);  // its constructor takes three
   await_signal();
   await_tick();
   thread_ = std::thread([this] { run(); });
@@ -113,19 +120,19 @@ void Control::await_signal() {
 void Control::signalled(int signal) {
   if (signal == SIGHUP) return reload();
   if (server_ == nullptr) leave();
-  if (std::exchange(end_wanted_, true)) {
-    log::event(log::Level::warning, "stopping", "told to stop twice: closing all connections now");
-    server_->stop();
-  } else {
-    end();
-  }
+  const bool again = std::exchange(end_wanted_, true);
+  if (!again) end();
+  if (!again && signal != SIGQUIT) return server_->drain();
+  log::event(log::Level::warning, "stopping",
+             signal == SIGQUIT ? "told to stop by SIGQUIT: closing all connections now"
+                               : "told to stop twice: closing all connections now");
+  server_->stop();
 }
 
 void Control::end() {
   phase_ = Phase::draining;
   notify("STOPPING=1");
   tell_status(true);
-  server_->drain();
 }
 
 /// Ends the process before serve(): nothing has begun that needs an orderly end.
@@ -336,6 +343,7 @@ admin::Pages Control::pages() {
 void Control::block_signals() {
   const sigset_t set = signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  for (const int signal : kNotOurs) (void)std::signal(signal, SIG_IGN);
 }
 
 Control::~Control() {

@@ -32,11 +32,12 @@ inline constexpr std::chrono::seconds kLogFlushTimeout{1};
 /// all that an operator asks of the process, so that none of it delays a client.
 ///
 /// Only this thread receives signals; block_signals() blocks them in all others. SIGTERM and SIGINT
-/// drain the server, and a second one stops it at once; before there is a server, they end the
-/// process. SIGHUP reloads, and with `reload: watch` a changed file.
+/// drain the server, and a second one, or SIGQUIT, stops it at once; before there is a server, they
+/// end the process. SIGHUP reloads, and with `reload: watch` a changed file.
 class Control {
  public:
-  /// Blocks the signals until a Control exists. Call it first in the process.
+  /// Blocks the signals until a Control exists, and has the process ignore those that it has no use
+  /// for. Call it first in the process.
   static void block_signals();
   explicit Control(std::string version);
   /// As stop().

@@ -319,6 +319,32 @@ def test_a_second_signal_ends_it_at_once(drained: Proxy, replica_set: Mongod):
         ended(drained, 15)  # well before the drain's limit
 
 
+@pytest.mark.parametrize("before", [[], [signal.SIGTERM]], ids=["serving", "draining"])
+def test_sigquit_ends_it_at_once(drained: Proxy, replica_set: Mongod, before: list[signal.Signals]):
+    with held_up(replica_set), wire.WireClient(drained.address) as client:
+        client.send(wire.command(FIND))
+        await_held_up(replica_set)
+        for each in before:
+            drained.process.send_signal(each)
+            drained.wait_event("draining")
+        drained.process.send_signal(signal.SIGQUIT)
+        assert client.closed_by_peer()
+        ended(drained, 15)  # well before the drain's limit
+    assert "SIGQUIT" in drained.wait_event("stopping")["message"]
+    assert drained.find_events("stopped") and not drained.find_events("drain_forced")
+
+
+def test_signals_for_other_programs(drained: Proxy):
+    """mongod's logrotate sends SIGUSR1 to all that it takes for mongod."""
+    with wire.WireClient(drained.address) as client:
+        for each in ("USR1", "USR2", "ALRM", "VTALRM", "PROF", "IO", "PWR"):
+            drained.process.send_signal(signal.Signals[f"SIG{each}"])
+            assert client.call({"ping": 1, "$db": "admin"})["ok"] == 1, each
+        drained.process.send_signal(signal.SIGHUP)  # comes after those
+        drained.wait_event("reloaded")
+        assert client.call({"ping": 1, "$db": "admin"})["ok"] == 1
+
+
 def test_transactions_go_on_elsewhere(replica_set: Mongod, start_proxy: Callable[..., Proxy]):
     """One that nothing is under way of does not hold its connection."""
     first, second = (start_proxy(configuration(replica_set, RULES)) for _ in range(2))

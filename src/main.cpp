@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "idproxy/app/app.hpp"
 #include "idproxy/app/version.hpp"
 #include "idproxy/base/words.hpp"
+#include "idproxy/observability/threads.hpp"
 
 namespace {
 
@@ -189,6 +191,13 @@ ExitCode run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return static_cast<int>(run(argc, argv));
+  } catch (const std::system_error& error) {
+    const bool is_thread = error.code() == std::errc::resource_unavailable_try_again;
+    std::cerr << "mongo-idproxy: "
+              << (is_thread ? idproxy::threads::kRefused
+                            : std::string("internal error: ") + error.what())
+              << '\n';
+    return static_cast<int>(is_thread ? ExitCode::unavailable : ExitCode::internal);
   } catch (const std::exception& error) {
     std::cerr << "mongo-idproxy: internal error: " << error.what() << '\n';
     return static_cast<int>(ExitCode::internal);

@@ -122,8 +122,7 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
   control.serve(server, store, reload);
   // Clients can connect already, but wait: no rule must apply to an insert into a view.
   reload.rules().watch->await_first_look(kFirstLook);
-  control.announce();
-  server.run();
+  server.run([&control] { control.announce(); });
   control.finished();
   const bool ended = store.stop(kStoreStopTimeout);
   log_stopped(server.statistics(), *reload.rules().set, store.statistics());

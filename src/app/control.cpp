@@ -370,7 +370,7 @@ void Control::serve(net::Server& server, id_store::Store& store, Reload& reload)
 }
 
 void Control::announce() {
-  on_thread([this] {
+  asio::post(io_, [this] {
     watchdog_.emplace(server_->threads(),
                       [&server = *server_](std::size_t thread, std::function<void()> answer) {
                         server.ask(thread, std::move(answer));

@@ -51,8 +51,8 @@ class Control {
 
   /// From now on, signals and pages concern these, which must outlive stop().
   void serve(net::Server& server, id_store::Store& store, Reload& reload);
-  /// Tells the log, systemd and /readyz that the server is ready, unless a signal has stopped it
-  /// meanwhile.
+  /// Has the log, systemd and /readyz told that the server is ready, unless a signal has stopped it
+  /// meanwhile. Does not wait for that.
   void announce();
   /// The server has ended: from now on the pages show its last state, and the store is not used.
   void finished();

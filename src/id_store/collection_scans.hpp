@@ -93,6 +93,8 @@ class CollectionScans {
   /// Ends the threads. False if one still waits for a server after `limit`: then the process must
   /// end without destroying this object.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit) { return scheduler_.stop(limit); }
+  /// As Scheduler::starves().
+  [[nodiscard]] bool starves() { return scheduler_.starves(); }
 
  private:
   using Time = Scheduler::Time;

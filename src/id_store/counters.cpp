@@ -148,8 +148,14 @@ void Counters::add_to(StoreStatistics& statistics) const {
 std::vector<NotReady> Counters::not_ready() const {
   const std::scoped_lock lock(mutex_);
   std::vector<NotReady> found;
+  const bool scan_starves = scans_.starves();
+  const bool starves = scheduler_.starves() || scan_starves;
   for (const auto& [name, counter] : counters_.in_force()) {
     if (counter->spec.place.is_range()) continue;
+    if (starves) {
+      found.push_back({no_thread(), counter->fields});
+      continue;
+    }
     const bool is_of_rule = counter->obstacle && counter->obstacle->by_server;
     if (counter->spec.place.has_document_key() && !counter->announced && !is_of_rule) continue;
     if (auto obstacle = why_not_ready(*counter)) {

@@ -161,7 +161,7 @@ class Counters {
   std::string down_why_;    // why the store is down
   Time look_at_{};          // the next check
   const Scheduler::Shared watch_ = std::make_shared<Scheduler::Task>([this] { return watch(); });
-  Scheduler scheduler_;
+  mutable Scheduler scheduler_;
 };
 
 }  // namespace idproxy::id_store

@@ -66,6 +66,8 @@ class Inspector {
   /// Ends the threads. False if one still waits for a server after `limit`: then the process must
   /// end without destroying this object.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit);
+  /// As Scheduler::starves().
+  [[nodiscard]] bool starves() { return scheduler_.starves(); }
 
  private:
   using Asks = Collections::Asks;

@@ -1,13 +1,20 @@
 #include "id_store/library.hpp"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
 
 #include "id_store/hello_guard.hpp"
+#include "idproxy/observability/threads.hpp"
 
 /// libmongoc's constructor would keep figures of its own in /dev/shm, which nobody reads, and leave
 /// the file there when the process is killed. MONGOC_DISABLE_SHM=1 keeps it from that, but would
@@ -35,7 +42,45 @@ Function* library_function(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
+using StartThread = decltype(::pthread_create);
+
+std::atomic<int> waiting_for_threads{0};
+
+/// A thread of libmongoc: its function is.
+bool is_of_library(void* (*run)(void*)) {
+  Dl_info place{};
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): dladdr() has no other type
+  return ::dladdr(reinterpret_cast<void*>(run), &place) != 0 && place.dli_fname != nullptr &&
+         std::string_view(place.dli_fname).find("libmongoc") != std::string_view::npos;
+}
+
 }  // namespace
+
+/// What sanitizers have in place of pthread_create(), if there is one here.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): it has this name
+extern "C" [[gnu::weak]] StartThread __interceptor_pthread_create;
+
+/// libmongoc takes it for granted that the thread of a server's monitor starts, and never asks that
+/// server if it does not. So its threads wait until the system has one for them.
+extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
+                                                             const pthread_attr_t* attributes,
+                                                             void* (*run)(void*),
+                                                             void* argument) noexcept {
+  constexpr std::chrono::milliseconds kPause{100};
+  static auto* const its = &__interceptor_pthread_create != nullptr
+                               ? &__interceptor_pthread_create
+                               : library_function<StartThread>("pthread_create");
+  int error = its(thread, attributes, run, argument);
+  if (error != EAGAIN || !is_of_library(run)) return error;
+  ++waiting_for_threads;
+  while (error == EAGAIN) {
+    idproxy::threads::refused(std::generic_category().message(error).c_str());
+    std::this_thread::sleep_for(kPause);
+    error = its(thread, attributes, run, argument);
+  }
+  --waiting_for_threads;
+  return error;
+}
 
 // libmongoc's own functions of these names, which all replies to hello come through: those to its
 // monitors, to each new connection, and of clients without a pool. No callback of its interface
@@ -69,6 +114,10 @@ _mongoc_topology_scanner_parse_speculative_authentication(const bson_t* reply, b
 }
 
 namespace idproxy::id_store::mongo {
+
+bool waits_for_thread() {
+  return waiting_for_threads > 0;
+}
 
 std::string& last_refusal() {
   thread_local std::string why;

@@ -15,6 +15,10 @@ void open_library();
 /// say of clients without a pool.
 [[nodiscard]] std::string& last_refusal();
 
+/// True while libmongoc wants a thread and the system refuses it: whoever has asked it for a server
+/// waits meanwhile.
+[[nodiscard]] bool waits_for_thread();
+
 using Uri = Owned<mongoc_uri_t, mongoc_uri_destroy>;
 
 }  // namespace idproxy::id_store::mongo

@@ -137,6 +137,7 @@ std::vector<Ranges::Shared> Ranges::all() const {
 
 std::vector<NotReady> Ranges::not_ready() const {
   std::vector<NotReady> found;
+  const bool starves = scheduler_.starves();
   for (const Shared& set : all()) {
     RangeStatistics statistics = set->ranges->statistics();
     const auto refused = counters_.why_ranges_refused(set->ranges->spec().counter.place.ns());
@@ -144,7 +145,9 @@ std::vector<NotReady> Ranges::not_ready() const {
     const auto add = [&](Error error, bool passes) {
       found.push_back({{std::move(error), passes}, set->fields});
     };
-    if (!set->looked) {
+    if (starves) {
+      found.push_back({no_thread(), set->fields});
+    } else if (!set->looked) {
       add({Errc::unavailable, "the ranges have not been looked at yet"}, true);
     } else if (!set->unreached.empty() && statistics.held == 0) {
       add({Errc::unavailable, "the id store " + set->unreached}, false);

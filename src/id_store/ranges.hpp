@@ -90,7 +90,7 @@ class Ranges {
   // Not held while a RangeSet is called, which calls open() under its own lock.
   mutable std::mutex mutex_;  // guards all that follows, but for the scheduler
   Registry<Set> sets_;        // by collection
-  Scheduler scheduler_;
+  mutable Scheduler scheduler_;
 };
 
 }  // namespace idproxy::id_store

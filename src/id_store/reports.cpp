@@ -1,8 +1,13 @@
 #include "id_store/reports.hpp"
 
 #include "idproxy/ids/number_ranges.hpp"
+#include "idproxy/observability/threads.hpp"
 
 namespace idproxy::id_store {
+
+Obstacle no_thread() {
+  return {{ids::Errc::unavailable, threads::kRefused}};
+}
 
 void InUse::count(std::int64_t start, std::int64_t step, std::int64_t max) {
   const ids::Steps steps(step);

@@ -17,6 +17,9 @@ struct Obstacle {
   bool by_server = false;  ///< CounterReply::by_server
 };
 
+/// No thread can be started for it. Inserts do not ask for this: what is in memory still serves.
+[[nodiscard]] Obstacle no_thread();
+
 /// A counter, range or sequence that gives no values now, with the fields that rules fill from it.
 struct NotReady {
   Obstacle obstacle;

@@ -102,10 +102,13 @@ std::optional<Obstacle> Reservations::obstacle(const ids::ReserveSpec& spec) con
 std::vector<NotReady> Reservations::not_ready() const {
   const Lock lock(mutex_);
   std::vector<NotReady> found;
+  const bool sweep_starves = sweeps_.starves();
+  const bool starves = scheduler_.starves() || sweep_starves;
   for (const auto& [ns, collection] : collections_.in_force()) {
-    if (!collection->obstacle) continue;
+    if (!collection->obstacle && !starves) continue;
     const ids::ReserveSpec& spec = collection->documents.spec();
-    found.push_back({*collection->obstacle, {{spec.parent_ns, spec.parent_field, {}}}});
+    found.push_back(
+        {starves ? no_thread() : *collection->obstacle, {{spec.parent_ns, spec.parent_field, {}}}});
   }
   return found;
 }

@@ -103,8 +103,8 @@ class Reservations {
   Registry<Collection> collections_;  // by "db.collection"
   bool stopping_ = false;
   std::minstd_rand random_{std::random_device{}()};
-  Scheduler scheduler_;
-  Scheduler sweeps_;  // a pass can take hours
+  mutable Scheduler scheduler_;
+  mutable Scheduler sweeps_;  // a pass can take hours
 };
 
 }  // namespace idproxy::id_store

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 
+#include "id_store/library.hpp"
+#include "idproxy/observability/threads.hpp"
+
 namespace idproxy::id_store {
 
 Scheduler::Scheduler(const Clock& clock, std::size_t most_threads)
-    : clock_(clock), most_threads_(most_threads) {}
+    : clock_(clock), most_threads_(most_threads) {
+  threads_.reserve(most_threads);
+}
 
 void Scheduler::join() {
   (void)stop(std::chrono::milliseconds(0));
@@ -29,6 +34,12 @@ void Scheduler::wake_at(const Shared& task, Time time) {
 void Scheduler::forget(const Shared& task) {
   const Lock lock(mutex_);
   set_due(task, std::nullopt);
+}
+
+bool Scheduler::starves() {
+  const Lock lock(mutex_);
+  if (refused_) start_thread();
+  return (refused_ && running_ == 0) || mongo::waits_for_thread();
 }
 
 bool Scheduler::is_idle(const Task& task) const {
@@ -74,8 +85,12 @@ bool Scheduler::stop(std::chrono::milliseconds limit) {
 /// when another task is due.
 void Scheduler::start_thread() {
   const std::size_t wanted = queue_.size() + last_.size() + (due_.empty() ? 0 : 1);
+  refused_ = false;
   if (stopping_ || wanted <= idle_ || threads_.size() == most_threads_) return;
-  threads_.emplace_back([this] { run(); });  // which waits for the lock
+  std::thread thread;
+  refused_ = !threads::start(thread, [this] { run(); });  // which waits for the lock
+  if (refused_) return;
+  threads_.push_back(std::move(thread));
   ++running_;
 }
 
@@ -84,9 +99,12 @@ void Scheduler::enqueue(const Shared& task, Order order) {
     task->woken_ = true;
     return;
   }
-  if (std::exchange(task->queued_, true)) return;
-  active_.insert(task);
-  (order == Order::first ? queue_ : last_).push_back(task);
+  const bool is_queued = std::exchange(task->queued_, true);
+  if (is_queued && !refused_) return;
+  if (!is_queued) {
+    active_.insert(task);
+    (order == Order::first ? queue_ : last_).push_back(task);
+  }
   start_thread();
   work_.notify_one();
 }

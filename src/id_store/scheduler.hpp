@@ -35,8 +35,9 @@ class TimeLeft {
 };
 
 /// Threads that run tasks: each one when it is woken and when it is due. Starts a thread when a
-/// task finds none idle, up to a limit. Thread-safe. Does not hold its lock while a task runs, so
-/// that a task may call it, and others may call it under locks that tasks take.
+/// task finds none idle, up to a limit; if the system refuses it, the task waits for one.
+/// Thread-safe. Does not hold its lock while a task runs, so that a task may call it, and others
+/// may call it under locks that tasks take.
 class Scheduler {
  public:
   using Time = std::chrono::nanoseconds;  // of the clock, monotonic
@@ -80,6 +81,9 @@ class Scheduler {
   void wake_at(const Shared& task, Time time);
   /// From now on, the task runs only when it is woken.
   void forget(const Shared& task);
+  /// True if there is something to do and no thread for it, since the system refuses one. Tries
+  /// again to start it, as each wake does.
+  [[nodiscard]] bool starves();
   /// True if no thread runs the task or is about to.
   [[nodiscard]] bool is_idle(const Task& task) const;
   /// Waits until all tasks that have been woken have run, at most for `limit`.
@@ -122,6 +126,7 @@ class Scheduler {
   std::vector<std::thread> threads_;
   std::size_t running_ = 0;
   std::size_t idle_ = 0;  // threads that wait for work
+  bool refused_ = false;  // the system has refused a thread that is wanted
   bool stopping_ = false;
 };
 

@@ -104,9 +104,14 @@ std::vector<Sequences::Shared> Sequences::all() const {
 std::vector<NotReady> Sequences::not_ready() const {
   const std::scoped_lock lock(mutex_);
   std::vector<NotReady> found;
+  const bool starves = scheduler_.starves();
   for (const auto& [name, sequence] : sequences_.in_force()) {
     const ids::GaplessStatistics now = sequence->queue->statistics();
     const std::vector<ids::CounterField> field{sequence->queue->spec().field};
+    if (starves) {
+      found.push_back({no_thread(), field});
+      continue;
+    }
     // One of many, whose writes get the reason, unless that is the same for all.
     if (!field.front().scope.empty() && !sequence->is_refused) continue;
     if (now.is_unguarded) continue;  // which is known from the inspection of the collection

@@ -84,7 +84,7 @@ class Sequences {
   Registry<Sequence> sequences_;
   std::size_t sweep_at_;
   bool stopping_ = false;
-  Scheduler scheduler_;  // ends first
+  mutable Scheduler scheduler_;  // ends first
 };
 
 }  // namespace idproxy::id_store

@@ -16,6 +16,7 @@
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/id_store/mongo.hpp"
+#include "idproxy/observability/threads.hpp"
 
 namespace idproxy::id_store {
 
@@ -345,6 +346,12 @@ std::vector<ids::RuleNumbers> Watch::numbers(std::size_t most_per_rule) const {
 }
 
 std::optional<std::string> Watch::why_down() const {
+  const auto is_refused = [](const CounterObstacle& each) {
+    return each.not_ready.readiness.error.reason == threads::kRefused;
+  };
+  if (impl_->inspector.starves() || std::ranges::any_of(impl_->counter_obstacles(), is_refused)) {
+    return threads::kRefused;
+  }
   return impl_->with([](auto& known, auto) { return known.why_down(); });
 }
 

@@ -18,6 +18,8 @@ constexpr std::chrono::nanoseconds kLogAgain = 60s;
 
 // How long to wait for an address before trying the next one beside it (RFC 8305, 5).
 constexpr std::chrono::milliseconds kAddressIsSilent = 250ms;
+// When to look a name up again for which no thread could be started.
+constexpr std::chrono::milliseconds kNoThread = 100ms;
 
 /// True for errors of this process, which say nothing about the server.
 bool is_our_own(const error_code& error) {
@@ -152,12 +154,14 @@ void Connector::take_turn() {
 void Connector::look_up() {
   const Endpoint& server = server_->route.upstream;
   if (const auto address = address_of(server)) return found({*address});
-  thread_.shared.lookups.start(
+  const bool begun = thread_.shared.lookups.start(
       thread_.loop, server.host, server.port,
       [self = shared_from_this()](const std::string& error,
                                   const std::vector<SocketAddress>& found) {
         self->guarded([&] { error.empty() ? self->found(found) : self->fail(error); });
       });
+  if (begun) return;
+  pause_.start(kNoThread, [self = shared_from_this()] { self->guarded([&] { self->look_up(); }); });
 }
 
 void Connector::found(std::vector<SocketAddress> addresses) {

@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "idproxy/observability/threads.hpp"
+
 namespace idproxy::net {
 namespace {
 
@@ -58,44 +60,64 @@ struct Lookups::State {
     return name.asking == 0 || (name.asking < kMostAsking && now - name.last >= kYoung);
   }
 
+  // Under the lock:
+
   /// Answers all waiting requests, whichever thread asked for them.
   void answered(const std::string& key, const LookupResult& result) {
-    const std::lock_guard lock(mutex);
+    if (result.error.empty()) known[key] = result.found;
     const auto found = names.find(key);
     if (found == names.end()) return;
-    for (Waiting& each : std::exchange(found->second.waiting, {})) {
-      each.loop->post([done = std::move(each.done), result] { done(result.error, result.found); });
-    }
+    answer(found->second, result);
     if (--found->second.asking == 0) names.erase(found);
   }
 
+  /// No thread can be started for the request that came last. False: nobody answers it.
+  bool not_asked(const std::string& key) {
+    const auto found = names.find(key);
+    Name& name = found->second;
+    const auto last = known.find(key);
+    const bool is_known = last != known.end();
+    if (is_known) answer(name, {{}, last->second});
+    if (!is_known && name.asking == 0) name.waiting.pop_back();
+    if (name.asking > 0) return true;
+    names.erase(found);
+    return is_known;
+  }
+
+  static void answer(Name& name, const LookupResult& result) {
+    for (Waiting& each : std::exchange(name.waiting, {})) {
+      each.loop->post([done = std::move(each.done), result] { done(result.error, result.found); });
+    }
+  }
+
   std::mutex mutex;
-  std::map<std::string, Name> names;  // by "host port"; cleared by stop()
+  std::map<std::string, Name> names;                        // by "host port"; cleared by stop()
+  std::map<std::string, std::vector<SocketAddress>> known;  // the last answers
   bool stopped = false;
 };
 
 Lookups::Lookups() : state_(std::make_shared<State>()) {}
 
-void Lookups::start(EventLoop& loop, const std::string& host, std::uint16_t port, Done done) {
+bool Lookups::start(EventLoop& loop, const std::string& host, std::uint16_t port, Done done) {
   const std::string key = host + ' ' + std::to_string(port);
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (state_->stopped) return;
-    State::Name& name = state_->names[key];
-    name.waiting.push_back({&loop, std::move(done)});
-    const auto now = std::chrono::steady_clock::now();
-    if (!State::wants_another(name, now)) return;
-    ++name.asking;
-    name.last = now;
-  }
-  try {
-    // Detached, because getaddrinfo() cannot be cancelled. The thread owns all that it uses.
-    std::thread([state = state_, key, host, port] {
-      state->answered(key, ask(host, port));
-    }).detach();
-  } catch (const std::system_error& error) {
-    state_->answered(key, {error.what(), {}});
-  }
+  const std::lock_guard lock(state_->mutex);
+  if (state_->stopped) return true;
+  State::Name& name = state_->names[key];
+  name.waiting.push_back({&loop, std::move(done)});
+  const auto now = std::chrono::steady_clock::now();
+  if (!State::wants_another(name, now)) return true;
+  std::thread thread;
+  const bool asks = threads::start(thread, [state = state_, key, host, port] {
+    const LookupResult result = ask(host, port);
+    const std::lock_guard its(state->mutex);
+    state->answered(key, result);
+  });
+  if (!asks) return state_->not_asked(key);
+  // Detached, because getaddrinfo() cannot be cancelled. The thread owns all that it uses.
+  thread.detach();
+  ++name.asking;
+  name.last = now;
+  return true;
 }
 
 void Lookups::stop() {

@@ -26,8 +26,9 @@ class Lookups {
   Lookups& operator=(const Lookups&) = delete;
 
   /// Calls `done` on the thread of `loop`, which must live until stop(). After stop(), calls it
-  /// only for answers that arrived before.
-  void start(EventLoop& loop, const std::string& host, std::uint16_t port, Done done);
+  /// only for answers that arrived before. If no thread can be started, the last answer for the
+  /// name counts; false: there is none, and `done` will not be called.
+  [[nodiscard]] bool start(EventLoop& loop, const std::string& host, std::uint16_t port, Done done);
   /// Does not wait for outstanding answers.
   void stop();
 

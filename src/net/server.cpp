@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "idproxy/observability/log.hpp"
+#include "idproxy/observability/threads.hpp"
 #include "idproxy/rewrite/status.hpp"
 #include "net/client_list.hpp"
 #include "net/connection_pair.hpp"
@@ -33,6 +34,8 @@ void run(EventLoop& loop) {
     std::_Exit(EX_SOFTWARE);
   }
 }
+
+constexpr std::chrono::milliseconds kThreadPause{100};
 
 using Threads = std::vector<std::unique_ptr<IoThread>>;
 
@@ -91,6 +94,7 @@ struct Server::Impl {
         threads(make_threads(shared, rules)),
         upstreams(threads),
         status(threads, rules),
+        start_again(first()),
         drain_limit(first()),
         drivers_know(first()) {
     shared.observer = &upstreams;
@@ -104,8 +108,31 @@ struct Server::Impl {
 
   // On the first io thread:
 
+  /// Starts the other threads, and then serves. If the system refuses one, tries again soon: until
+  /// then clients wait at the listeners.
+  void begin() {
+    if (stopped || shared.draining) return;
+    while (others.size() + 1 < threads.size()) {
+      std::thread thread;
+      if (!threads::start(thread, [this, &loop = threads[others.size() + 1]->loop] {
+            net::run(loop);
+            first().post([this] { ended(); });
+          })) {
+        return start_again.start(kThreadPause, [this] { begin(); });
+      }
+      others.push_back(std::move(thread));
+    }
+    upstreams.start();
+    serving();
+  }
+
+  void ended() {
+    if (++others_ended == others.size()) first_guard.reset();
+  }
+
   void drain() {
     if (stopped || shared.draining.exchange(true)) return;
+    if (others.size() + 1 < threads.size()) return stop();  // it has served nobody
     upstreams.stop();
     drain_limit.start(shared.options.limits.drain, [this] {
       log::event(log::Level::warning, "drain_forced",
@@ -177,20 +204,24 @@ struct Server::Impl {
         }
       });
     }
+    start_again.cancel();
     guards.clear();
-    if (others == 0) first_guard.reset();
+    if (others.empty()) first_guard.reset();
   }
 
   Shared shared;
   const Threads threads;
   Upstreams upstreams;
   ServerStatus status;
+  std::function<void()> serving;  // called once all threads run
+  std::vector<std::thread> others;
+  std::size_t others_ended = 0;
+  Timer start_again;
   Timer drain_limit;
   Timer drivers_know;                    // until drivers have moved to other servers
   std::vector<EventLoop::Guard> guards;  // for the other threads
   // Until the others have ended: they may still post to the first.
   std::optional<EventLoop::Guard> first_guard;
-  std::size_t others = 0;  // other threads that run
   bool stopped = false;
   std::atomic<bool> told_draining{false};
 };
@@ -210,25 +241,17 @@ std::vector<Endpoint> Server::listening() const {
   return impl_->upstreams.listening();
 }
 
-void Server::run() {
+void Server::run(std::function<void()> serving) {
   Impl& impl = *impl_;
-  EventLoop& first = impl.first();
-  impl.first_guard.emplace(first);
-  impl.others = impl.threads.size() - 1;
+  impl.serving = std::move(serving);
+  impl.first_guard.emplace(impl.first());
   for (std::size_t i = 1; i < impl.threads.size(); ++i) {
     impl.guards.emplace_back(impl.threads[i]->loop);
   }
-  impl.upstreams.start();
-  std::vector<std::jthread> others;
-  for (std::size_t i = 1; i < impl.threads.size(); ++i) {
-    others.emplace_back([&impl, &first, &loop = impl.threads[i]->loop] {
-      net::run(loop);
-      first.post([&impl] {
-        if (--impl.others == 0) impl.first_guard.reset();
-      });
-    });
-  }
-  net::run(first);
+  impl.others.reserve(impl.threads.size());
+  impl.first().post([&impl] { impl.begin(); });
+  net::run(impl.first());
+  for (std::thread& each : impl.others) each.join();
 }
 
 void Server::drain() {

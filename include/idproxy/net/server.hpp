@@ -36,8 +36,9 @@ class Server {
   [[nodiscard]] std::vector<Endpoint> listening() const;
 
   /// Serves until all connections are closed after drain() or stop(). The calling thread becomes
-  /// the first of Options::threads.
-  void run();
+  /// the first of Options::threads. Calls `serving` on it once all of them run, before the first
+  /// client is accepted.
+  void run(std::function<void()> serving = [] {});
 
   // All of the following may be called from any thread, also before run().
 

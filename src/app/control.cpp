@@ -14,6 +14,7 @@
 #include <exception>
 #include <future>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "app/metrics_table.hpp"
@@ -56,6 +57,15 @@ std::vector<std::string> listeners_of(const net::ServerStatistics& net) {
   listeners.reserve(net.listeners.size());
   for (const auto& each : net.listeners) listeners.push_back(each.listener);
   return listeners;
+}
+
+/// Without the rules that are not ready for that reason.
+std::map<std::size_t, id_store::MissingIndex> unguarded(const RulesInForce& rules) {
+  auto found = rules.watch->lack_index();
+  std::erase_if(found, [&](const auto& each) {
+    return rules.set->rules()[each.first].unique_index != ids::UniqueIndex::warn;
+  });
+  return found;
 }
 
 sigset_t signals() {
@@ -279,6 +289,7 @@ std::optional<Snapshot> Control::snapshot() const {
                   .rules = rules.set,
                   .not_ready = rules.watch->not_ready_counts(),
                   .reasons = reasons_of(*rules.set),
+                  .unguarded = unguarded(rules),
                   .numbers = rules.watch->numbers(std::numeric_limits<std::size_t>::max()),
                   .run_out = run_out_.current(),
                   .outlooks = run_out_.outlooks(),

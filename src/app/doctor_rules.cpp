@@ -103,8 +103,7 @@ class RulesCheck {
   void lacks_index(const rewrite::Rule& rule, const id_store::MissingIndex& lacks, bool is_ready) {
     const std::string subject = rule_subject(lacks.ns, rule.field);
     if (rule.unique_index == UniqueIndex::warn && is_ready) {
-      check_.add(diagnosis::kIndexMissing, subject,
-                 "no unique index keeps a value from being stored twice" + lacks.why_not,
+      check_.add(diagnosis::kIndexMissing, subject, id_store::kNoUniqueIndex + lacks.why_not,
                  lacks.commands);
     }
     if (has_duplicates(rule, lacks.ns)) {

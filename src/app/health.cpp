@@ -8,6 +8,7 @@
 
 #include "app/readiness.hpp"
 #include "app/watchdog.hpp"
+#include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
 
 namespace idproxy::app {
@@ -40,6 +41,15 @@ bool reads_all(const Snapshot& snapshot, std::size_t rule_index) {
   });
 }
 
+/// "; no unique index …"; empty: one guards the values. Names no collection.
+std::string unguarded_in(const Snapshot& snapshot, std::size_t rule_index) {
+  const id_store::MissingIndex* lacks = snapshot.unguarded_of(rule_index);
+  if (lacks == nullptr) return "";
+  const bool is_one = !has_wildcards(snapshot.rules->rules()[rule_index].ns);
+  return std::string("; ") + id_store::kNoUniqueIndex +
+         (is_one ? "" : " in " + count_of(lacks->collections, "collection"));
+}
+
 /// "; 37 numbers are left up to max"; empty: enough are. Names no collection.
 std::string run_out_in(const Snapshot& snapshot, std::size_t rule_index) {
   const RunOut::Warning* first = nullptr;
@@ -57,14 +67,15 @@ std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
   const std::size_t not_ready = snapshot.not_ready_of(rule_index);
   const std::string reason = snapshot.reason_of(rule_index);
   if (!reason.empty()) return line + "not ready: " + reason;
+  const std::string more = unguarded_in(snapshot, rule_index) + run_out_in(snapshot, rule_index);
   if (not_ready == 0 && reads_all(snapshot, rule_index)) {
     return line +
            "ready; the first insert reads the whole collection, unless an index begins with " +
-           rule.field + " by then";
+           rule.field + " by then" + more;
   }
-  if (not_ready == 0) return line + "ready" + run_out_in(snapshot, rule_index);
+  if (not_ready == 0) return line + "ready" + more;
   return line + "gives no values in " + count_of(not_ready, "collection") +
-         "; why: db.adminCommand({idproxy: \"status\"})" + run_out_in(snapshot, rule_index);
+         "; why: db.adminCommand({idproxy: \"status\"})" + more;
 }
 
 /// Below the line of the rule; empty: the servers limit it in nothing.

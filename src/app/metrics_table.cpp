@@ -353,6 +353,9 @@ const Metric kMetrics[] = {
     {Type::gauge, "idproxy_rule_collections_not_ready", of_rules<&RuleFigures::not_ready>,
      "Collections in which the rule gives no values now; {idproxy: \"status\"} says which, and "
      "why."},
+    {Type::gauge, "idproxy_rule_collections_unguarded", of_rules<&RuleFigures::unguarded>,
+     "Collections in which no unique index keeps the rule's values from being stored twice, of "
+     "rules that demand none (unique_index: warn)."},
 
     {Type::gauge, "idproxy_rule_next_number", of_rules<&RuleFigures::next>,
      "The next number that this proxy hands out, as far as it knows; only of rules with one "

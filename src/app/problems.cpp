@@ -35,6 +35,7 @@ class Problems {
     primary();
     store();
     for (std::size_t i = 0; i < snapshot_.rules->rules().size(); ++i) rule(i);
+    for (const auto& [rule, lacks] : snapshot_.unguarded) unguarded(rule, lacks);
     for (const RunOut::Warning& each : snapshot_.run_out) runs_out(each);
     limits();
     reload();
@@ -98,7 +99,7 @@ class Problems {
 
   void rule(std::size_t i) {
     const rewrite::Rule& rule = snapshot_.rules->rules()[i];
-    const std::string name = "rule " + std::to_string(i) + " (" + rule.ns + ", " + rule.field + ")";
+    const std::string name = name_of_rule(i);
     const std::string reason = snapshot_.reason_of(i);
     const std::size_t not_ready = snapshot_.not_ready_of(i);
     if (!reason.empty()) {
@@ -113,12 +114,27 @@ class Problems {
     }
   }
 
+  [[nodiscard]] std::string name_of_rule(std::size_t i) const {
+    const rewrite::Rule& rule = snapshot_.rules->rules()[i];
+    return "rule " + std::to_string(i) + " (" + rule.ns + ", " + rule.field + ")";
+  }
+
+  void unguarded(std::size_t i, const id_store::MissingIndex& lacks) {
+    const rewrite::Rule& rule = snapshot_.rules->rules()[i];
+    const std::size_t others = lacks.collections - 1;
+    std::string where = has_wildcards(rule.ns) ? " in " + lacks.ns : "";
+    if (others > 0) where += " and " + std::to_string(others) + " more";
+    add(Level::warning, name_of_rule(i) + ": " + id_store::kNoUniqueIndex + where + lacks.why_not,
+        "make one: " + lacks.commands.text(), "duplicates.md#the-unique-index",
+        rule_subject(lacks.ns, rule.field));
+  }
+
   void runs_out(const RunOut::Warning& warning) {
     const rewrite::Rule& rule = snapshot_.rules->rules()[warning.rule_index];
     const bool names = !has_wildcards(rule.ns);
     add(Level::warning,
-        "rule " + std::to_string(warning.rule_index) + " (" + rule.ns + ", " + rule.field +
-            "): " + warning.text() + (names ? "" : " in one of its collections"),
+        name_of_rule(warning.rule_index) + ": " + warning.text() +
+            (names ? "" : " in one of its collections"),
         std::string(warning.way_out()), kRefused, rule_subject(rule.ns, rule.field));
   }
 

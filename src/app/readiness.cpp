@@ -52,7 +52,7 @@ std::string note_on_index(const rewrite::Rule& rule, const Commands& commands) {
   if (rule.unique_index == ids::UniqueIndex::offer) {
     return "the proxy makes the unique index when it starts";
   }
-  return Advice{"no unique index keeps a value from being stored twice", ": ", commands}.whole();
+  return Advice{id_store::kNoUniqueIndex, ": ", commands}.whole();
 }
 
 RuleLists lists_of(const std::vector<rewrite::Rule>& rules,

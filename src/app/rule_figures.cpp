@@ -29,6 +29,8 @@ std::vector<RuleFigures> figures_of(const Snapshot& snapshot) {
                   {"field", rule.field},
                   {"strategy", rule.strategy_name}};
     if (i < snapshot.not_ready.size()) its.not_ready = snapshot.not_ready[i];
+    const id_store::MissingIndex* lacks = snapshot.unguarded_of(i);
+    its.unguarded = lacks == nullptr ? 0 : lacks->collections;
     its.run_out = std::ranges::count(snapshot.run_out, i, &RunOut::Warning::rule_index);
   }
   for (const ids::RuleNumbers& each : snapshot.numbers) {

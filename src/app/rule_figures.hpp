@@ -14,6 +14,7 @@ namespace idproxy::app {
 struct RuleFigures {
   metrics::Labels labels;
   std::optional<std::uint64_t> not_ready{};    ///< collections
+  std::optional<std::uint64_t> unguarded{};    ///< collections
   std::optional<std::int64_t> run_out{};       ///< collections
   std::optional<std::int64_t> next{};          ///< only if the rule has one counter
   std::optional<std::uint64_t> held{};         ///< numbers in memory, of all counters together

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "app/run_out.hpp"
 #include "idproxy/id_store/known_proxy.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
+#include "idproxy/id_store/watch.hpp"
 #include "idproxy/ids/store.hpp"
 #include "idproxy/net/server_statistics.hpp"
 #include "idproxy/net/tls.hpp"
@@ -24,10 +26,12 @@ struct Snapshot {
   net::ServerStatistics net;
   id_store::StoreStatistics store;
   std::shared_ptr<const rewrite::RuleSet> rules;
-  std::vector<std::size_t> not_ready;     ///< per rule: the number of collections without values
-  std::vector<std::string> reasons;       ///< per rule: as reasons_of() (readiness.hpp)
-  std::vector<ids::RuleNumbers> numbers;  ///< of all collections of the rules
-  std::vector<RunOut::Warning> run_out;   ///< which of them run out
+  std::vector<std::size_t> not_ready;  ///< per rule: the number of collections without values
+  std::vector<std::string> reasons;    ///< per rule: as reasons_of() (readiness.hpp)
+  /// By rule: where values can be stored twice, though the rule demands no index.
+  std::map<std::size_t, id_store::MissingIndex> unguarded;
+  std::vector<ids::RuleNumbers> numbers;                 ///< of all collections of the rules
+  std::vector<RunOut::Warning> run_out;                  ///< which of them run out
   std::vector<std::optional<RunOut::Outlook>> outlooks;  ///< per rule: when its numbers end
   std::vector<id_store::KnownProxy> proxies;             ///< of the id store, this one included
   ProxyDifferences::Found differences;                   ///< which of them differ from this one
@@ -42,6 +46,11 @@ struct Snapshot {
   }
   [[nodiscard]] std::size_t not_ready_of(std::size_t rule) const {
     return rule < not_ready.size() ? not_ready[rule] : 0;
+  }
+  /// Null: a unique index guards its values, or must.
+  [[nodiscard]] const id_store::MissingIndex* unguarded_of(std::size_t rule) const {
+    const auto found = unguarded.find(rule);
+    return found == unguarded.end() ? nullptr : &found->second;
   }
   /// Null: its numbers do not end, or nothing is known yet.
   [[nodiscard]] const RunOut::Outlook* outlook_of(std::size_t rule) const {

@@ -204,12 +204,14 @@ class StatusWriter {
     std::vector<std::size_t> chosen(snapshot_.rules->rules().size());
     std::iota(chosen.begin(), chosen.end(), std::size_t{0});
     if (query_.only_failing_rules) {
-      std::erase_if(chosen, [&](std::size_t i) { return !fails(i) && warning_of(i) == nullptr; });
+      std::erase_if(chosen, [&](std::size_t i) {
+        return !fails(i) && warning_of(i) == nullptr && snapshot_.unguarded_of(i) == nullptr;
+      });
     }
     if (chosen.size() <= kMostRules) return chosen;
     const auto rank = [&](std::size_t i) {
-      return std::tuple(!fails(i), warning_of(i) == nullptr, end_of(i),
-                        ~snapshot_.rules->outcomes(i).assigned.load());
+      return std::tuple(!fails(i), warning_of(i) == nullptr, snapshot_.unguarded_of(i) == nullptr,
+                        end_of(i), ~snapshot_.rules->outcomes(i).assigned.load());
     };
     std::ranges::partial_sort(chosen, chosen.begin() + kMostRules, {}, rank);
     chosen.resize(kMostRules);
@@ -237,6 +239,7 @@ class StatusWriter {
                      {"ready", !fails(i)},
                      {"reason", text_or_null(snapshot_.reason_of(i))},
                      {"not_ready_collections", figures.not_ready.value_or(0)},
+                     {"unguarded_collections", figures.unguarded.value_or(0)},
                      {"values", outcomes.assigned.load()},
                      {"values_per_second", recent_.values_per_second(i)},
                      {"last_value", nullptr},

@@ -90,6 +90,9 @@ TableCell state_of_rule(const Item& item) {
   const double missing = rule["not_ready_collections"].number().value_or(0);
   if (missing > 0) return {count_text(missing) + " not ready", Tone::bad};
   if (!rule["warning"].text().empty()) return {"runs out", Tone::warning};
+  if (rule["unguarded_collections"].number().value_or(0) > 0) {
+    return {"no unique index", Tone::warning};
+  }
   return rule["ready"].is_true() ? TableCell{"ready", Tone::good} : TableCell{"-"};
 }
 

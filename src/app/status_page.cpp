@@ -206,6 +206,9 @@ Cell rule_state(const JsonView& rule, double) {
   const double not_ready = rule["not_ready_collections"].number().value_or(0);
   if (not_ready > 0) return {link("#wrong", "not ready in " + count_text(not_ready)), State::bad};
   if (!rule["warning"].text().empty()) return {link("#wrong", "ready, runs out"), State::warn};
+  if (rule["unguarded_collections"].number().value_or(0) > 0) {
+    return {link("#wrong", "ready, no unique index"), State::warn};
+  }
   return {"ready", State::ok};
 }
 

@@ -353,7 +353,10 @@ CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
     case CatalogRequest::Kind::make_index:
       break;
   }
-  return response_of(make_index(client, request.ns, request.field));
+  bool is_new = false;
+  CatalogResponse response = response_of(make_index(client, request.ns, request.field, is_new));
+  response.is_new = is_new;
+  return response;
 }
 
 }  // namespace

@@ -255,7 +255,12 @@ CounterReply CounterDocument::confirm(Run& run) const {
   if (reply.kind == Reply::Kind::refused) return nothing;
   if (!reply.ok()) return answer_to(run, reply);
   const auto image = value_of(reply);
-  const auto value = image ? stored_value(*image, spec_.place.value_field) : StoredValue();
+  if (!image) {
+    const auto found = read(run);
+    if (found && !found->exists) nothing.kind = CounterReply::Kind::gone;
+    return nothing;
+  }
+  const StoredValue value = stored_value(*image, spec_.place.value_field);
   const auto next = value.is_number() ? numbers_.first_at(value.number) : std::nullopt;
   if (!next) return nothing;
   return {CounterReply::Kind::stands, {*next, 0}, {}};
@@ -393,11 +398,12 @@ void CounterEvents::healed(std::int64_t first, std::string_view how) const {
 }
 
 void CounterEvents::went_backwards() const {
-  log::event(Level::warning, "counter_backwards",
-             "the counter has gone back, as after a restore of an older copy: it is set past all "
-             "numbers that are stored. Without a unique index on the field, numbers may have been "
-             "stored twice",
-             {{"counter", counter_}});
+  log::event(
+      Level::warning, "counter_backwards",
+      "the counter has gone back or was removed, as by a restore of an older copy: it is set "
+      "past all numbers that are stored. Without a unique index on the field, numbers may "
+      "have been stored twice",
+      {{"counter", counter_}});
 }
 
 void CounterEvents::numbers_taken(std::uint64_t skipped) const {

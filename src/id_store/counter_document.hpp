@@ -175,6 +175,7 @@ class CounterDocument {
     std::int64_t first;
     std::string_view warning;  ///< empty: none
     bool by_scan = false;
+    bool was_used = false;  ///< somebody had numbers of the counter, which has gone
   };
   [[nodiscard]] Outcome<NewCounter> first_of_new(Run& run);
   void make_index(Run& run) const;

@@ -135,7 +135,7 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run) {
   const auto safe = behind_others(run, *first, *look, *was_used ? Loss::certain : Loss::none);
   if (!safe) return safe.error();
   if (numbers_.is_beyond_max(*safe)) return at_max();
-  const NewCounter created{*safe, *warning, look->read_all};
+  const NewCounter created{*safe, *warning, look->read_all, *was_used};
   return look->is_known ? created : first_free_of_new(stored, created, run.count);
 }
 
@@ -151,7 +151,8 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_free_of_new(FieldNum
     taken_up_to_ = free->first;
     return failed("still looking for a free number for counter " + events_.counter());
   }
-  return NewCounter{free->first, created.warning, created.by_scan};
+  created.first = free->first;
+  return created;
 }
 
 CounterDocument::Attempt CounterDocument::create(Run& run, bool exists) {
@@ -185,7 +186,9 @@ CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
   const Reply reply = run.client.write(spec_.place.db, command);
   if (reply.refused(mongo::kDuplicateKey)) return std::nullopt;
   if (!reply.ok()) return after_failure(run, reply, false);
-  if (!exists || value_of(reply)) events_.created(created.first, created.warning);
+  if (exists && !value_of(reply)) return std::nullopt;
+  if (created.was_used && !run.job.lost) events_.went_backwards();  // else it is said
+  events_.created(created.first, created.warning);
   return std::nullopt;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -28,7 +30,7 @@ constexpr std::size_t kMostCounters = 10'000;
 // How often to check a store that is down, whatever the number of counters.
 constexpr std::chrono::seconds kLookAfter{1};
 // How often to read the counters that are in use.
-constexpr std::chrono::seconds kWatchEvery{10};
+constexpr std::chrono::seconds kWatchEvery{4};
 // For a replaced counter: it gives back at once the numbers that nobody waits for.
 constexpr ids::CounterSpec::Block kNothingHeld{.size = 1, .prefetch = 0, .idle = {}};
 
@@ -487,11 +489,13 @@ Document find_next(ByKey::const_iterator& next, ByKey::const_iterator end) {
       .add("batchSize", kMostInOneFind);  // no getMore
 }
 
-void tell(const ByKey& family, Bytes document) {
+using Found = std::set<const WatchedCounter*>;
+
+void tell(const ByKey& family, Bytes document, Found& there) {
   const ids::CounterPlace& place = family.begin()->second->spec.place;
   const auto key = bson::find(document, place.key_field);
   const StoredValue value = stored_value(document, place.value_field);
-  if (!key || !value.is_number()) return;
+  if (!key) return;
   const bool is_text = key->type == bson::Type::string;
   if (!is_text && key->type != bson::Type::document) return;
   // Other programs may have written a number of the scope as another type.
@@ -501,8 +505,19 @@ void tell(const ByKey& family, Bytes document) {
                                                          : as_text(key->value));
   for (auto counter = begin; counter != end; ++counter) {
     const WatchedCounter& watched = *counter->second;
+    there.insert(&watched);
+    if (!value.is_number()) continue;
     const auto next = Numbers(watched.spec).first_at(value.number);
     if (next) watched.cache->watched(*next, watched.mark);
+  }
+}
+
+/// Of counters that were read, and are not there. A range is not made again.
+void tell_missing(ByKey::const_iterator from, ByKey::const_iterator to, const Found& there) {
+  for (; from != to; ++from) {
+    const WatchedCounter& watched = *from->second;
+    if (watched.spec.place.is_range() || there.contains(&watched)) continue;
+    watched.cache->watched(std::nullopt, watched.mark);
   }
 }
 
@@ -515,10 +530,14 @@ void read_counters(mongo::Client& client, std::span<const WatchedCounter> counte
   }
   for (const auto& [place, family] : families) {
     for (auto next = family.begin(); next != family.end();) {
-      (void)client.read_all(std::get<0>(place), find_next(next, family.end()), [&](Bytes document) {
-        tell(family, document);
-        return true;
-      });
+      const auto from = next;
+      Found there;
+      const auto reply =
+          client.read_all(std::get<0>(place), find_next(next, family.end()), [&](Bytes document) {
+            tell(family, document, there);
+            return true;
+          });
+      if (reply.ok()) tell_missing(from, next, there);
     }
   }
 }

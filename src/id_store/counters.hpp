@@ -37,14 +37,14 @@ struct WatchedCounter {
 ///
 ///   {find: collection, filter: {key_field: {$in: [key, …]}, …filter}}
 ///
-/// Counters that it cannot read, or whose value is not an integer, are passed over: the next
-/// allocation says what is wrong. The marks must be from before this call.
+/// Counters that it cannot read, ranges that are missing, and values that are no integers are
+/// passed over: the next allocation says what is wrong. The marks must be from before this call.
 void read_counters(mongo::Client& client, std::span<const WatchedCounter> counters);
 
 /// The counters of this process, each a task that does its jobs. While the store is down, one
 /// counter checks once a second whether it is back, even if nobody needs numbers. Otherwise another
-/// task reads all counters that were used lately every ten seconds, to see whether one has gone
-/// back.
+/// task reads all counters that were used lately every four seconds, to see whether one has gone
+/// back or was removed.
 ///
 /// A counter that rules announce is checked (CounterDocument::check) before anybody needs numbers.
 /// One that gives none for want of an index, a privilege or a scan is checked every 2 s until it

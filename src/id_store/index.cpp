@@ -339,24 +339,31 @@ Commands advise_index(mongo::Client& client, const Namespace& ns, const UniqueFi
   return create_index_command(ns, field, offer_index(client, ns, field, indexes));
 }
 
-Reply make_index(mongo::Client& client, const Namespace& ns, const UniqueField& field) {
+Reply make_index(mongo::Client& client, const Namespace& ns, const UniqueField& field,
+                 bool& is_new) {
   std::vector<Index> indexes;
   Reply listed = list_indexes(client, ns, indexes);
   if (!listed.ok() && !listed.refused(mongo::kNamespaceNotFound) &&
       !listed.refused(mongo::kUnauthorized)) {
     return listed;
   }
-  if (guard_among(indexes, field) != nullptr) return {};
+  is_new = guard_among(indexes, field) == nullptr;
+  if (!is_new) return {};
   const IndexOffer offer = offer_index(client, ns, field, indexes);
   Document command;
   command.add("createIndexes", ns.collection);
   command.add("indexes", Array().push(specification(field, offer)));
   Reply made = client.write(ns.db, command);
+  // A mongos says it for each shard.
+  const auto before = bson::find(made.document.bytes(), "numIndexesBefore");
+  const auto after = mongo::integer_in(made.document.bytes(), "numIndexesAfter");
+  if (before && before->as_integer() == after) is_new = false;
   if (!made.refused(kIndexOptionsConflict) && !made.refused(kIndexKeySpecsConflict)) return made;
   // Another proxy may have made one at the same time, in the form that fits what it saw.
   indexes.clear();
   const bool is_guarded =
       list_indexes(client, ns, indexes).ok() && guard_among(indexes, field) != nullptr;
+  is_new = false;
   return is_guarded ? Reply{} : made;
 }
 

@@ -150,8 +150,8 @@ struct IndexOffer {
                                     const UniqueField& field);
 
 /// Makes the index that offer_index() finds, unless there is one that guards the field, perhaps
-/// made by another proxy meanwhile.
+/// made by another proxy meanwhile: then it is not `is_new`.
 [[nodiscard]] mongo::Reply make_index(mongo::Client& client, const Namespace& ns,
-                                      const UniqueField& field);
+                                      const UniqueField& field, bool& is_new);
 
 }  // namespace idproxy::id_store

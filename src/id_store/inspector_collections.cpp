@@ -217,6 +217,10 @@ std::map<std::size_t, MissingIndex> Collections::lack_index() const {
     if (is_left_alone(collection.ns)) continue;
     for (const Guard& guard : collection.guards) {
       if (!guard.warned && !guard.lacks) continue;
+      if (const auto first = found.find(guard.rule); first != found.end()) {
+        ++first->second.collections;
+        continue;
+      }
       found.try_emplace(guard.rule, MissingIndex{collection.ns.text(),
                                                  command_for(collection, guard), guard.why_not});
     }

@@ -78,6 +78,7 @@ struct CatalogResponse {
   bool has_user = true;          ///< false: the id store's connection string names no user
   bool passes = false;           ///< refused: the server may do it a moment later
   std::string told = kNoAnswer;  ///< unreachable: `reason` for clients, naming no server
+  bool is_new = false;           ///< make_index: it was not there
 };
 
 /// An event for the log. Its fields end with the first that has an empty value.
@@ -125,6 +126,9 @@ class Collections {
   /// How long a response is good for, and when to ask again about something that is not in order.
   static constexpr std::chrono::seconds kRound{60};
   static constexpr std::chrono::seconds kSoon{10};
+  /// Nobody says that an index was dropped past the proxy: each collection is looked at every
+  /// kSoon, or less often if there are so many that this would be more than ten looks a second.
+  static constexpr std::chrono::milliseconds kPerLook{100};
   /// When to look again at a rule that is not ready, and while a write waits for it.
   static constexpr std::chrono::seconds kNotReadyRound{2};
   static constexpr std::chrono::milliseconds kAwaitedRound{50};
@@ -253,7 +257,8 @@ class Collections {
     std::string reported{};  // the reason that the log has
     IndexOffer offer{};      // if there is no index
     Time offer_due{};
-    bool warned = false;    // of a missing index
+    bool warned = false;  // of an index that is missing now
+    bool had_index = false;
     bool lacks = false;     // the index that it demands
     std::string why_not{};  // why an index that looks sufficient is not
     /// Ready, but its collection is not there: the first write has the index made, which takes no
@@ -327,12 +332,14 @@ class Collections {
   void learn_names(const std::string& db, const CatalogResponse& response, Time now);
   void learn_indexes(Collection& collection, const CatalogRequest& request,
                      const CatalogResponse& response, Time now);
+  [[nodiscard]] Time round_if_well() const;
   void learn_which(Collection& collection, const CatalogRequest& request,
                    const CatalogResponse& response);
   void learn_documents(Collection& collection, const CatalogResponse& response, Time now);
   void learn_made(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
   void judge(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
   void judge_warned(Collection& collection, Guard& guard, const CatalogResponse& response);
+  void say_made(const Collection& collection, const Guard& guard);
   void wait_for_index(Collection& collection, Guard& guard, std::string_view why, Time now);
   void set(Collection& collection, Guard& guard, Verdict verdict);
   void publish(Collection& collection, Guard& guard);

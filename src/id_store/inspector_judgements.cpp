@@ -241,10 +241,16 @@ void Collections::learn_indexes(Collection& collection, const CatalogRequest& re
   }
   const bool hurries = others_build && is_awaited(collection);
   const Time round = response.kind == Kind::unreachable ? Time(kSoon)
-                     : all_well                         ? Time(kRound)
+                     : all_well                         ? round_if_well()
                      : hurries                          ? Time(kAwaitedRound)
                                                         : Time(kNotReadyRound);
   collection.indexes.answered(response, now + round);
+}
+
+/// When to look at the indexes of a collection again with which all is well.
+Collections::Time Collections::round_if_well() const {
+  const auto all = static_cast<std::int64_t>(collections_.size());
+  return std::clamp<Time>(all * kPerLook, kSoon, kRound);
 }
 
 /// Notes which collection was looked at. Its UUID was read before its indexes: if it has been
@@ -286,6 +292,7 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
   const Index* found = guard_among(response.indexes, field);
   guard.absent = guard.lacks = false;
   if (found != nullptr && !found->building) {
+    guard.had_index = true;
     guard.make_due = kNever;
     return set(collection, guard, {Verdict::Kind::ready, {}});
   }
@@ -338,7 +345,7 @@ void Collections::wait_for_index(Collection& collection, Guard& guard, std::stri
   guard.verdict = std::move(verdict);
 }
 
-/// Warns once per collection, when the collection exists.
+/// Says each change, and a missing index only where the collection exists.
 void Collections::judge_warned(Collection& collection, Guard& guard,
                                const CatalogResponse& response) {
   const WatchedRule& rule = rules_[guard.rule];
@@ -346,24 +353,43 @@ void Collections::judge_warned(Collection& collection, Guard& guard,
   if (rule.reserve) return;
   const UniqueField field = unique_field(rule);
   const bool is_offered = rule.unique_index == UniqueIndex::offer;
-  const bool is_known =
-      response.kind == Kind::answered || (is_offered && response.kind == Kind::no_collection);
-  if (guard.warned || !is_known || guard_among(response.indexes, field) != nullptr) return;
-  guard.warned = true;
-  guard.why_not = why_not(response.indexes, field);
-  if (is_offered) return;  // lack_index() has it
+  const bool is_there = response.kind == Kind::answered;
+  if (!is_there && response.kind != Kind::no_collection) return;
+  const bool lacks = (is_there || is_offered) && guard_among(response.indexes, field) == nullptr;
+  guard.why_not = lacks ? why_not(response.indexes, field) : "";
+  if (std::exchange(guard.warned, lacks) == lacks || is_offered) return;  // lack_index() has it
+  if (!lacks) {
+    if (is_there) {
+      log_events_.push_back({log::Level::info,
+                             "unique_index_again",
+                             "a unique index keeps values from being stored twice",
+                             {{"ns", collection.ns.text()}, {"field", field.name}}});
+    }
+    return;
+  }
   log_events_.push_back({log::Level::warning,
                          "no_unique_index",
-                         "no unique index keeps a value from being stored twice" + guard.why_not,
+                         kNoUniqueIndex + guard.why_not,
                          {{"ns", collection.ns.text()},
                           {"field", field.name},
                           {"command", command_for(collection, guard).text()}}});
+}
+
+/// An index that was there before has been dropped since, alone or with its collection.
+void Collections::say_made(const Collection& collection, const Guard& guard) {
+  log_events_.push_back({log::Level::info,
+                         "unique_index_made",
+                         guard.had_index
+                             ? "the unique index on the field had gone: the proxy has made it again"
+                             : "the proxy has made the unique index on the field",
+                         {{"ns", collection.ns.text()}, {"field", rules_[guard.rule].field}}});
 }
 
 void Collections::learn_made(Collection& collection, Guard& guard, const CatalogResponse& response,
                              Time now) {
   guard.making = guard.tries_again = false;
   if (response.kind == Kind::answered) {
+    if (response.is_new) say_made(collection, guard);
     // Which collection has it?
     guard.absent = false;
     guard.verdict = {Verdict::Kind::unchecked, std::string(kBeingMade)};

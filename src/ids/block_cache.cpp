@@ -439,7 +439,8 @@ BlockOutcome BlockCache::confirmed(CounterReply& reply, Time now, After& after) 
   }
   answers_again();
   const bool stands = reply.kind == Kind::stands && end_;
-  const bool behind = stands && steps_.before(reply.range.first, *end_);
+  const bool is_gone = reply.kind == Kind::gone && end_ && heals();  // else the next job makes it
+  const bool behind = is_gone || (stands && steps_.before(reply.range.first, *end_));
   return behind ? went_back(now, after) : BlockOutcome::used;
 }
 
@@ -493,10 +494,10 @@ std::optional<WatchMark> BlockCache::watch_mark() {
   return WatchMark{*end_, gives_back_};
 }
 
-void BlockCache::watched(std::int64_t next, const WatchMark& mark) {
+void BlockCache::watched(std::optional<std::int64_t> next, const WatchMark& mark) {
   handle([&](Time now, After& after) {
     const bool is_valid = !stopped_ && heal_ == Heal::none && mark.gives_back == gives_back_;
-    if (!is_valid || !steps_.before(next, mark.end)) return;
+    if (!is_valid || (next && !steps_.before(*next, mark.end))) return;
     suspect_ = true;
     request(now, after);
   });

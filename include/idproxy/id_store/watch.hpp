@@ -37,12 +37,16 @@ struct WatchedRule {
   friend bool operator==(const WatchedRule&, const WatchedRule&) = default;
 };
 
+inline constexpr const char* kNoUniqueIndex =
+    "no unique index keeps a value from being stored twice";
+
 /// A unique index that a rule's field lacks.
 struct MissingIndex {
-  std::string ns;     ///< of the collection
+  std::string ns;     ///< of the first collection
   Commands commands;  ///< which make it
   /// Why an index that looks sufficient is not: "", or " (number_1 does not do: …)".
   std::string why_not;
+  std::size_t collections = 1;  ///< that lack it
   friend bool operator==(const MissingIndex&, const MissingIndex&) = default;
 };
 

@@ -143,9 +143,9 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   /// Call it before the counter is read to see whether it has gone back. Nothing: it need not be
   /// read now.
   [[nodiscard]] std::optional<WatchMark> watch_mark();
-  /// The counter was read after watch_mark() had returned `mark`: its next number would be `next`.
-  /// If that is behind, wakes the store for a job that confirms it.
-  void watched(std::int64_t next, const WatchMark& mark);
+  /// The counter was read after watch_mark() had returned `mark`: its next number would be `next`;
+  /// nothing: there is no counter. If that is behind, wakes the store for a job that confirms it.
+  void watched(std::optional<std::int64_t> next, const WatchMark& mark);
   /// Why requests are refused with Errc::exhausted; nothing if none was refused since the last
   /// answer of the store or ask_again(). The first refusal outside finish() wakes the store.
   [[nodiscard]] std::optional<std::string> refusal() const;

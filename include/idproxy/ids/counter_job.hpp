@@ -38,7 +38,8 @@ struct CounterReply {
     passed,      ///< give_back: others have allocated since; the numbers are lost
     not_sent,    ///< give_back: no server was reached; the process keeps the numbers
     stands,      ///< confirm: the next allocation will begin with `range.first`
-    unknown,     ///< confirm: there is no counter, or its value is not an integer
+    unknown,     ///< confirm: the counter's value is not an integer, or the server does not say
+    gone,        ///< confirm: there is no counter
     kept,        ///< heal, unless `lost`: the process goes on with what it holds, without `taken`
     not_healed,  ///< heal, unless `lost`: refused for `reason`; the counter stays as it is
     exhausted,   ///< no numbers, for `reason`; the cache does not ask again for 60 s

@@ -106,6 +106,19 @@ TEST(Readyz, SaysWhatIsLeftOfNumbersThatRunOut) {
               testing::EndsWith("; 4 clients; numbers run out: see /readyz"));
 }
 
+TEST(Readyz, SaysThatNoUniqueIndexGuardsAField) {
+  Snapshot shown = sample();
+  shown.not_ready = {0, 2};
+  shown.unguarded[0] = {"shop.orders", {}, ""};
+  shown.unguarded[1] = {"shop.a", {}, "", 3};
+  const std::string body = readyz(Phase::serving, shown).body;
+  EXPECT_THAT(body, HasSubstr("counting): ready; no unique index keeps a value from being stored "
+                              "twice\n"));
+  EXPECT_THAT(body, HasSubstr("); no unique index keeps a value from being stored twice in 3 "
+                              "collections\n"));
+  EXPECT_THAT(body, testing::Not(HasSubstr("shop.a")));
+}
+
 TEST(Readyz, SaysWhyTheStoreDoesNotAnswer) {
   Snapshot shown = sample();
   shown.store.up = false;

@@ -26,12 +26,21 @@ TEST_F(CollectionsTest, AsksAboutWhatRulesNameLiterally) {
   EXPECT_GE(known->due(Asks::looks), now);
 }
 
-TEST_F(CollectionsTest, AsksAgainAfterAMinute) {
+TEST_F(CollectionsTest, AsksAgainAfterAMinuteAndAboutIndexesAfterTenSeconds) {
   watch({{"shop.orders", "number"}});
   EXPECT_EQ(round().size(), 2U);
-  EXPECT_EQ(known->due(Asks::looks), now + 60s);
-  now += 60s;
+  EXPECT_EQ(known->due(Asks::looks), now + 10s);
+  now += 10s;
+  EXPECT_THAT(round(), ElementsAre("indexes shop.orders"));
+  now += 50s;
   EXPECT_EQ(round().size(), 2U);
+}
+
+TEST_F(CollectionsTest, AsksTenTimesASecondAboutIndexesOfManyCollections) {
+  watch({{"shop.*", "number"}});
+  for (int i = 0; i < 300; ++i) readiness("shop", "c" + std::to_string(i));
+  EXPECT_EQ(round().size(), 301U);
+  EXPECT_EQ(known->due(Asks::looks), now + 30s);
 }
 
 TEST_F(CollectionsTest, AsksAboutWhatComesUpThroughWildcards) {
@@ -111,6 +120,73 @@ TEST_F(CollectionsTest, WarnsOnceOfAMissingIndex) {
   now += 60s;
   EXPECT_EQ(round({{"indexes shop.orders", indexes({})}}).size(), 2U);
   EXPECT_THAT(log_events(), IsEmpty());
+}
+
+TEST_F(CollectionsTest, SaysWhenAnIndexGoesAndComes) {
+  watch({{"shop.orders", "number"}});
+  const CatalogResponse guarded = indexes({unique({"number"})});
+  EXPECT_EQ(round({{"indexes shop.orders", guarded}}).size(), 2U);
+  EXPECT_THAT(known->lack_index(), IsEmpty());
+  for (int i = 0; i < 2; ++i) {
+    now += 10s;
+    EXPECT_EQ(round({{"indexes shop.orders", indexes({})}}).size(), 1U);
+    EXPECT_THAT(log_events(), ElementsAre(HasSubstr("no_unique_index ")));
+    EXPECT_EQ(known->lack_index().size(), 1U);
+    now += 10s;
+    EXPECT_EQ(round({{"indexes shop.orders", kUnreachable}}).size(), 1U);
+    EXPECT_EQ(known->lack_index().size(), 1U) << "nobody knows better";
+    static_cast<void>(log_events());
+    now += 10s;
+    EXPECT_THAT(round({{"indexes shop.orders", guarded}}),
+                testing::Contains("indexes shop.orders"));
+    EXPECT_THAT(log_events(), testing::Contains(HasSubstr("unique_index_again ")));
+    EXPECT_THAT(known->lack_index(), IsEmpty());
+  }
+}
+
+TEST_F(CollectionsTest, CountsCollectionsWithoutAnIndex) {
+  watch({{"shop.*", "number"}});
+  for (const char* name : {"a", "b", "c"}) readiness("shop", name);
+  EXPECT_EQ(round({{"indexes shop.a", indexes({})},
+                   {"indexes shop.b", indexes({unique({"number"})})},
+                   {"indexes shop.c", indexes({})}})
+                .size(),
+            4U);
+  const auto lacks = known->lack_index();
+  ASSERT_EQ(lacks.size(), 1U);
+  EXPECT_EQ(lacks.at(0).ns, "shop.a");
+  EXPECT_EQ(lacks.at(0).collections, 2U);
+  now += 10s;
+  const CatalogResponse guarded = indexes({unique({"number"})});
+  EXPECT_EQ(round({{"indexes shop.a", {.kind = Kind::no_collection}},
+                   {"indexes shop.b", guarded},
+                   {"indexes shop.c", guarded}})
+                .size(),
+            3U);
+  EXPECT_THAT(known->lack_index(), IsEmpty());
+}
+
+TEST_F(CollectionsTest, SaysEachIndexThatItMakes) {
+  watch({{"shop.orders", "number", UniqueIndex::create}});
+  const auto make = [&](bool is_new) {
+    while (const auto request = known->next(Asks::looks, now)) {
+      known->learn(*request, indexes({}), now);
+    }
+    const auto request = known->next(Asks::make_index, now);
+    ASSERT_TRUE(request);
+    known->learn(*request, {.is_new = is_new}, now);
+    EXPECT_THAT(round({{"indexes shop.orders", indexes({unique({"number"})})}}),
+                ElementsAre("indexes shop.orders"));
+  };
+  make(true);
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("unique_index_made the proxy has made the")));
+  now += 10s;
+  make(true);
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("unique_index_made the unique index on the field "
+                                                  "had gone")));
+  now += 10s;
+  make(false);
+  EXPECT_THAT(log_events(), IsEmpty()) << "another proxy has made it";
 }
 
 TEST_F(CollectionsTest, SaysNothingAboutACollectionThatIsNotThere) {
@@ -500,7 +576,8 @@ TEST_F(FillTest, IsCountedWhenTheDrawsSayThatItGrew) {
   EXPECT_TRUE(fill->draw(1));  // a fiftieth of the space
   EXPECT_THAT(log_events(), IsEmpty());
   EXPECT_TRUE(known->take_news());
-  EXPECT_THAT(round({{"documents a.b", documents(70)}}), ElementsAre("documents a.b"));
+  EXPECT_THAT(round({{"documents a.b", documents(70)}}),
+              ElementsAre("indexes a.b", "documents a.b"));
   EXPECT_EQ(fill->seen().documents, 70U);
 }
 

@@ -72,6 +72,19 @@ TEST_F(Watched, ACounterThatWentBackIsHealedOnceThatIsConfirmed) {
   EXPECT_EQ(counter.take(1), (Ranges{{11, 1}}));
 }
 
+TEST_F(Watched, ACounterThatSomebodyRemovedHasGoneBack) {
+  counter.cache->watched(std::nullopt, mark());
+  EXPECT_EQ(counter.wakes, 1);
+  auto job = counter.cache->begin();
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->kind, Job::confirm);
+  EXPECT_EQ(counter.cache->finish({Reply::gone, {}, {}}), BlockOutcome::went_back);
+  job = counter.cache->begin();
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->kind, Job::heal);
+  EXPECT_TRUE(job->lost);
+}
+
 TEST_F(Watched, ASuspicionThatIsNotConfirmedChangesNothing) {
   counter.cache->watched(5, mark());  // of a primary that had been replaced
   ASSERT_TRUE(counter.work());

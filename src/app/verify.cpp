@@ -133,8 +133,10 @@ class VerifyQuestions final : public VerifyAnswers {
         target_.ns.db, find_numbers(target_, sequence, among), [&](Bytes document) {
           const auto value = rewrite::field_at(document, target_.field);
           if (!value || value->is != ids::FieldValue::Is::there) return true;
-          const auto number =
-              ids::read_number(value->element.type, value->element.value, sequence.format);
+          const bson::Element& found = value->element;
+          const bool is_text = sequence.format.output == ids::NumberFormat::Output::string;
+          const auto number = is_text ? ids::read_number(found.type, found.value, sequence.format)
+                                      : ids::integer_of(found);
           if (number) numbers.push_back(*number);
           return true;
         });

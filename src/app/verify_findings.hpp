@@ -55,6 +55,8 @@ struct VerifyFindings {
   std::uint64_t documents = 0;                   ///< with the field
   std::map<VerifyKind, VerifyFound> kinds{};     ///< each kind that the rule can have
   std::map<std::string, std::uint64_t> types{};  ///< documents of another type, by its alias
+  /// Numbers of another numeric type than the rule's, by its alias: an index takes them for equal.
+  std::map<std::string, std::uint64_t> number_types{};
   std::uint64_t sequences = 0;
   std::vector<VerifySequence> first_sequences{};  ///< kMostSequences at most
 

@@ -27,6 +27,10 @@ std::int64_t step_of(const ids::RuleSource::About& about) {
   return about.ranges ? about.ranges->counter.step : 1;
 }
 
+bool is_text(const ids::NumberFormat& format) {
+  return format.output == ids::NumberFormat::Output::string;
+}
+
 /// {name: value}
 std::string document_of(std::string_view name, const bson::Element& value) {
   Buffer bytes;
@@ -226,8 +230,12 @@ void VerifyJudge::judge_number(Bytes document, const bson::Element& value) {
     format = options.text->format(*day, texts, options.check);
     period = ids::period_of(options.reset, *day);
   }
-  const auto [fit, number] = ids::fit_number(value.type, value.value, format);
-  take(document, value, fit);
+  auto [fit, number] = ids::fit_number(value.type, value.value, format);
+  if (fit == ids::Fit::wrong_type && !is_text(format)) {
+    number = ids::integer_of(value);
+    if (number) ++findings_.number_types[type_alias(value.type)];
+  }
+  if (!number || fit != ids::Fit::wrong_type) take(document, value, fit);
   if (!number) return;
   const bool is_limited = about_.counter || about_.gapless;
   const std::int64_t max = about_.gapless ? about_.gapless->max

@@ -55,9 +55,9 @@ std::uint64_t rate_of(const VerifyRun& run, const VerifyFindings& findings) {
                      : 0;
 }
 
-std::string types_text(const VerifyFindings& findings) {
+std::string types_text(const std::map<std::string, std::uint64_t>& types) {
   std::string text;
-  for (const auto& [type, count] : findings.types) {
+  for (const auto& [type, count] : types) {
     text += (text.empty() ? "" : ", ") + type + " " + with_commas(count);
   }
   return text;
@@ -76,7 +76,7 @@ std::string example_text(VerifyKind kind, const VerifyExample& example) {
 void add_found(ReportLines& lines, VerifyKind kind, const VerifyFound& found,
                const VerifyFindings& findings) {
   lines.add(names_of(kind).label, found.count,
-            kind == VerifyKind::wrong_type ? types_text(findings) : "");
+            kind == VerifyKind::wrong_type ? types_text(findings.types) : "");
   for (const VerifyExample& each : found.examples) {
     lines.add_text("    " + example_text(kind, each));
   }
@@ -101,6 +101,13 @@ void add_sequences(ReportLines& lines, const VerifyFindings& findings) {
   if (findings.sequences > shown) {
     lines.add_text("    and " + with_commas(findings.sequences - shown) + " more");
   }
+}
+
+/// Whoever stored them, a driver or an earlier program, wrote them so. Nothing is wrong with them.
+void add_number_types(ReportLines& lines, const VerifyFindings& findings) {
+  if (findings.number_types.empty()) return;
+  lines.add_text("  equal numbers of other types than the rule writes: " +
+                 types_text(findings.number_types));
 }
 
 std::string verdict_of(const VerifyRun& run, const VerifyFindings& findings) {
@@ -133,6 +140,12 @@ json::object found_json(VerifyKind kind, const VerifyFound& found) {
   return object;
 }
 
+json::object types_json(const std::map<std::string, std::uint64_t>& counts) {
+  json::object types;
+  for (const auto& [type, count] : counts) types[type] = count;
+  return types;
+}
+
 json::object sequence_json(const VerifySequence& sequence) {
   json::object object{{"first", sequence.first},
                       {"last", sequence.last},
@@ -153,6 +166,7 @@ std::string verify_report(const VerifyRun& run, const VerifyFindings& findings) 
                               : "in the order of the index " + run.index);
   for (const auto& [kind, found] : findings.kinds) add_found(lines, kind, found, findings);
   add_sequences(lines, findings);
+  add_number_types(lines, findings);
   if (!run.note.empty()) lines.add_text("  " + run.note);
   lines.add_text("  unique index: " + (run.unguarded.empty() ? "there" : run.unguarded));
   lines.add_text("  read from " + utc_text(run.begin) + " to " + utc_text(end_of(run)) + ", took " +
@@ -174,9 +188,8 @@ std::string verify_json(const VerifyRun& run, const VerifyFindings& findings) {
   for (const auto& [kind, found] : findings.kinds) {
     report[names_of(kind).key] = found_json(kind, found);
   }
-  json::object types;
-  for (const auto& [type, count] : findings.types) types[type] = count;
-  report["types"] = std::move(types);
+  report["types"] = types_json(findings.types);
+  report["number_types"] = types_json(findings.number_types);
   json::array sequences;
   for (const VerifySequence& each : findings.first_sequences) {
     sequences.push_back(sequence_json(each));

@@ -122,10 +122,17 @@ TEST(VerifyJudge, CountsTheDocumentsOfADuplicate) {
 TEST(VerifyJudge, TakesNumbersOfAllTypesForOneKey) {
   Case counter("counter", {});
   counter.add_all(n(1), std::int32_t{1}, 1.0, n(2));
-  EXPECT_EQ(counter.counts(), (Counts{{Kind::duplicate, 1}, {Kind::wrong_type, 2}}));
-  EXPECT_EQ(counter.judge->findings().types,
+  EXPECT_EQ(counter.counts(), (Counts{{Kind::duplicate, 1}}));
+  EXPECT_EQ(counter.judge->findings().number_types,
             (std::map<std::string, std::uint64_t>{{"int", 1}, {"double", 1}}));
-  EXPECT_EQ(counter.example(Kind::wrong_type).id, "{ \"_id\" : 2 }");
+}
+
+TEST(VerifyJudge, TakesNumbersOfAllTypesForOneSequence) {
+  Case gapless("gapless", {});
+  gapless.add_all(std::int32_t{1}, n(2), 3.0, std::int32_t{5}, 5.5);
+  EXPECT_EQ(gapless.counts(), (Counts{{Kind::wrong_type, 1}, {Kind::gap, 1}}));
+  EXPECT_EQ(gapless.example(Kind::gap).value, "4");
+  EXPECT_EQ(gapless.example(Kind::wrong_type).value, "{ \"value\" : 5.5 }");
 }
 
 TEST(VerifyJudge, FindsNullsAndOtherTypes) {

@@ -68,6 +68,7 @@ Batch::Batch(Contents contents, BatchSent sent)
       command_(make_command(contents_.write, given_, contents_.refused)),
       options_(options_of(contents_)),
       progress_(contents_.statements, stops_of(options_)),
+      fates_(contents_.statements, sent == BatchSent::whole ? Fate::sent : Fate::unsent),
       budget_(options_ ? options_->max_time_ms : std::nullopt, contents_.started),
       taken_(plan_, given_, command_->ns(), &contents_.write),
       renewal_(plan_, given_, taken_),
@@ -184,7 +185,7 @@ Action Batch::send_part(const Step& step) {
   if (!fits(step)) return fail(too_large(), step);
   if (turns_) turns_->sent(progress_.out());
   repeats_.sent(progress_.out());
-  if (reservations_) reservations_->sent(progress_.out());
+  note_sent(step);
   return action::Send{&step.out, original()};
 }
 
@@ -195,7 +196,7 @@ Action Batch::send_whole(const Step& step) {
                         request_id_,     own_fields(), named()};
   if (!command_->emit(whole, step.workspace, step.out)) return action::Close{};
   if (!fits(step)) return fail(too_large(), step);
-  if (reservations_) reservations_->sent(progress_.out());
+  note_sent(step);
   return action::Send{&step.out, original()};
 }
 
@@ -262,17 +263,6 @@ void Batch::renewed_before_sending(const Step& step) {
   for (const Collision& collision : collisions) {
     if (!collision.again) command_->refuse(reservations_->give_up(collision));
   }
-}
-
-/// Releases the reservations of statements that have stored nothing: they failed, were not reached,
-/// or an earlier attempt of the client stored another value for them.
-void Batch::release_unused() const {
-  if (!reservations_ || !options_ || !options_->acknowledged || !all_denied()) return;
-  reservations_->not_stored([&](std::int32_t statement) {
-    const bool is_retried = options_->has_txn_number && !options_->in_transaction &&
-                            command_->retried(options_->number_of(statement));
-    return is_unused(statement) || is_retried;
-  });
 }
 
 // ---- numbers of sequences ---------------------------------------------------------------------
@@ -379,7 +369,7 @@ Batch::Next Batch::take(const wire::OpMsgView& message, const Step& step) {
       std::ranges::any_of(reply->errors, RepeatedInsert::is_invalid)) {
     options_->stmt_ids = RepeatedInsert::shifted(*reply, *options_, contents_.statements);
   }
-  if (may_be_mixed_up(*reply, step)) {
+  if (may_be_mixed_up(*reply) && !has_expired(step)) {
     return ask_which_are_executed(repeated_.doubt(message, *reply, progress_.out()), step);
   }
   if (!command_->adds_up(*reply, *options_, progress_.out())) return otherwise;
@@ -393,6 +383,8 @@ Batch::Next Batch::take_failure(const wire::OpMsgView& message, std::int64_t cod
   const bool only = progress_.is_only_command();
   const bool duplicate = code == kDuplicateKey && out.size() == 1;
   const bool denied = stores_nothing(code) || (duplicate && denies(message.body()));
+  if (denied && duplicate) note_undone(out.front());
+  if (stores_nothing(code) || (guards_ != nullptr && guards_->is_moved(code))) note_refusal();
   if (turns_) turns_->failed(denied && !options_->in_transaction);
   if (duplicate) {
     Collision collision = taken_.collision_of(out.front(), message.body());
@@ -435,15 +427,6 @@ Batch::Next Batch::take_failure(const wire::OpMsgView& message, std::int64_t cod
       return finish(step, report());
     }
   }
-  if (denied && reservations_) {
-    reservations_->not_stored([&](auto each) { return std::ranges::binary_search(out, each); });
-  }
-  const auto is_multi = [&](const Given& each) { return given_.is_multi(each.statement); };
-  const bool may_be_of_multi = duplicate && std::ranges::any_of(given_.given, is_multi);
-  const bool nothing_stored = denied && !may_be_of_multi;
-  if (only && nothing_stored) {
-    give_back(plan_, given_, [&](std::size_t at) { return !taken_.contains(at); });
-  }
   if (only) return action::Relay{};
   step.workspace.reply.clear();
   const auto append = progress_.commands() == 1 ? append_readdressed : append_failure_of_later;
@@ -453,6 +436,9 @@ Batch::Next Batch::take_failure(const wire::OpMsgView& message, std::int64_t cod
 
 Batch::Next Batch::take_reply(const wire::OpMsgView& message, const WriteReply& reply,
                               const Step& step) {
+  retried_ = retried_ || reply.retried > 0;
+  command_->add(message, reply, progress_.out());
+  note_fates(reply);
   std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
   moved_ = moved_in(reply.errors);
   if (!moved_.empty()) guards_->moved(step.now);
@@ -464,9 +450,7 @@ Batch::Next Batch::take_reply(const wire::OpMsgView& message, const WriteReply& 
     moved_.clear();
   }
   only_ = progress_.is_only_command() && !is_joined_;
-  retried_ = retried_ || reply.retried > 0;
   replaces_errors_ = replaces_errors_ || command_->replaces_errors(reply, progress_.out());
-  command_->add(message, reply, progress_.out());
   progress_.answered(first_failed(reply));
   if (turns_) {
     turns_->answered({message, reply, progress_, *options_, collisions, !moved_.empty(),
@@ -546,6 +530,85 @@ void Batch::went_well() const {
       if (its.in_a_row()) its.went_well();
     }
   }
+}
+
+// ---- what becomes of the statements ------------------------------------------------------------
+
+/// Those of the command are on their way, so that their values may be stored.
+void Batch::note_sent(const Step& step) {
+  std::vector<std::size_t> values(plan_.size());
+  given_.each_of(progress_.out(), [&](std::size_t at) {
+    const Given& each = given_.given[at];
+    const bool is_first = fates_[static_cast<std::size_t>(each.statement)] == Fate::unsent;
+    values[each.assignment] += is_first ? 1 : 0;
+  });
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    plan_[i].outcomes->sent(values[i], !contents_.once, step.now);
+  }
+  for (const std::int32_t each : progress_.out()) {
+    fates_[static_cast<std::size_t>(each)] = Fate::sent;
+  }
+}
+
+/// Not with `multi: true`: it may have changed documents before it failed.
+void Batch::note_undone(std::int32_t statement) {
+  if (!given_.is_multi(statement)) fates_[static_cast<std::size_t>(statement)] = Fate::undone;
+}
+
+/// The server has refused the command before it executed any statement; but it may have executed
+/// one before, of which it gave an answer in doubt.
+void Batch::note_refusal() {
+  if (repeated_.was_in_doubt()) return;
+  for (const std::int32_t each : progress_.out()) {
+    fates_[static_cast<std::size_t>(each)] = Fate::undone;
+  }
+}
+
+/// What the reply, which has been merged and accounts for every statement, proves: a statement has
+/// stored nothing if its error says so, or if it found a document.
+void Batch::note_fates(const WriteReply& reply) {
+  if (!options_->acknowledged || may_be_mixed_up(reply)) return;
+  const auto out = progress_.out();
+  auto error = reply.errors.begin();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const bool failed = error != reply.errors.end() && static_cast<std::size_t>(error->index) == i;
+    const bool is_undone = failed ? denies((error++)->document) : !command_->inserted(out[i]);
+    if (failed && options_->stops()) return note_stop(is_undone, out.subspan(i));
+    if (is_undone) note_undone(out[i]);
+  }
+}
+
+/// The server has stopped at the first of these statements, and undone the transaction that they
+/// are in. If its error leaves open whether it is stored, it is not known what became of the
+/// others, either: several may be one command of a mongos to its shard.
+void Batch::note_stop(bool is_undone, std::span<const std::int32_t> tail) {
+  if (!is_undone) return;
+  std::ranges::for_each(tail, [this](std::int32_t each) { note_undone(each); });
+  if (!options_->in_transaction) return;
+  for (std::int32_t each = 0; each < static_cast<std::int32_t>(fates_.size()); ++each) {
+    if (fates_[static_cast<std::size_t>(each)] == Fate::sent) note_undone(each);
+  }
+}
+
+/// True if an earlier attempt of the client has stored the statement with other values.
+bool Batch::was_replayed(std::int32_t statement) const {
+  return options_ && options_->has_txn_number && !options_->in_transaction &&
+         command_->retried(options_->number_of(statement));
+}
+
+/// After a driver's second attempt, as far as the server tells of it (retriedStmtIds), all that was
+/// sent counts as stored. A server before 6.0 does not tell; but each attempt has values of its
+/// own, and those of a statement that failed or found its document are stored by none.
+void Batch::give_back() const {
+  const auto fate = [this](auto each) { return fates_[static_cast<std::size_t>(each)]; };
+  if (reservations_) {
+    reservations_->not_stored(
+        [&](auto each) { return fate(each) != Fate::sent || was_replayed(each); });
+  }
+  rewrite::give_back(plan_, given_, [&](std::size_t at) {
+    const Fate its = fate(given_.given[at].statement);
+    return !taken_.contains(at) && (its == Fate::unsent || (its == Fate::undone && !retried_));
+  });
 }
 
 // ---- sending again ---------------------------------------------------------------------------
@@ -668,9 +731,8 @@ bool Batch::is_unsure_insert() const {
   return is_unsure() && contents_.write.command.kind == WriteKind::insert && !options_->stops();
 }
 
-bool Batch::may_be_mixed_up(const WriteReply& reply, const Step& step) const {
-  const auto left = budget_.time_left(step.now);
-  return is_unsure_insert() && options_->acknowledged && !turns_ && left.value_or(1) > 0 &&
+bool Batch::may_be_mixed_up(const WriteReply& reply) const {
+  return is_unsure_insert() && options_->acknowledged && !turns_ &&
          repeated_.may_be_mixed_up(reply, progress_.out().size(), contents_.loses_writes);
 }
 
@@ -736,12 +798,10 @@ Action Batch::answer(const Step& step) {
   if (has_asked || !only_ || replaces_errors_ || !assigned.empty()) {
     return finish(step, assigned);
   }
-  give_back_unused();
   return action::Relay{};
 }
 
 Action Batch::finish(const Step& step, std::span<const Assigned> assigned) {
-  give_back_unused();
   step.workspace.reply.clear();
   if (!command_->has_reply()) {
     append_readdressed(*wire::OpMsgView::parse(failure_.view()), client_request_id(),
@@ -779,36 +839,6 @@ std::vector<Assigned> Batch::report() const {
     report.push_back({given.statement, rule.field, values.type(), values[given.value]});
   }
   return report;
-}
-
-/// True if no executed statement has stored this value. Only for a reply that accounts for every
-/// statement.
-bool Batch::is_unused(std::int32_t statement) const {
-  if (given_.is_multi(statement)) return false;
-  const auto& errors = command_->errors();
-  if (!errors.empty()) {
-    if (options_->in_transaction || errors.contains(statement)) return true;
-    if (options_->ordered && statement > errors.begin()->first) return true;
-  }
-  return !command_->inserted(statement);
-}
-
-/// True if each error says that its document is not stored.
-bool Batch::all_denied() const {
-  return std::ranges::all_of(command_->errors(),
-                             [](const auto& error) { return denies(error.second.view()); });
-}
-
-/// Returns unused values to their strategies, and releases their reservations. Not after a driver's
-/// second attempt, if the server tells (retriedStmtIds), nor after an error that does not rule out
-/// that the value is stored. A server before 6.0 does not tell; but each attempt has values of its
-/// own, and those of a statement that failed or found its document are stored by none.
-void Batch::give_back_unused() const {
-  release_unused();
-  if (!options_ || !options_->acknowledged || retried_ || !all_denied()) return;
-  give_back(plan_, given_, [&](std::size_t at) {
-    return !taken_.contains(at) && is_unused(given_.given[at].statement);
-  });
 }
 
 }  // namespace idproxy::rewrite

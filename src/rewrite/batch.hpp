@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -109,6 +110,10 @@ class Batch {
   void told_what_is_stored(const wire::OpMsgView& message) { (void)stored_->read(message); }
   /// Relays the last reply if it needs no change.
   Action answer(const Step& step);
+  /// At every end, also without an answer: returns to their strategies the values, and releases the
+  /// reservations, of statements that the server never got, or of which it is certain that they
+  /// have stored nothing. All others may be stored.
+  void give_back() const;
   /// What becomes of the write if there are no values for `rule`.
   Action no_values_for(const Assignment& rule, const ids::Error& error, const Step& step);
 
@@ -122,6 +127,14 @@ class Batch {
 
  private:
   Next end_if_expired(const Step& step);
+
+  // What becomes of the statements.
+  void note_sent(const Step& step);
+  void note_refusal();
+  void note_fates(const WriteReply& reply);
+  void note_undone(std::int32_t statement);
+  void note_stop(bool is_undone, std::span<const std::int32_t> tail);
+  [[nodiscard]] bool was_replayed(std::int32_t statement) const;
 
   // Handling replies.
   Next take_failure(const wire::OpMsgView& message, std::int64_t code, const Step& step);
@@ -147,7 +160,6 @@ class Batch {
   // Reservations.
   void reserved(ids::Grant grant, const Step& step);
   void renewed_before_sending(const Step& step);
-  void release_unused() const;
 
   // Numbers of sequences.
   [[nodiscard]] std::size_t most_at_once() const;
@@ -170,7 +182,7 @@ class Batch {
   // A server that does not tell what it had executed before.
   [[nodiscard]] bool is_unsure() const;
   [[nodiscard]] bool is_unsure_insert() const;
-  [[nodiscard]] bool may_be_mixed_up(const WriteReply& reply, const Step& step) const;
+  [[nodiscard]] bool may_be_mixed_up(const WriteReply& reply) const;
   Next send_missing(const std::optional<std::vector<std::int32_t>>& executed, const Step& step);
   void begin_question(const Step& step);
   Action ask_which_are_executed(std::span<const std::int32_t> statements, const Step& step);
@@ -181,9 +193,6 @@ class Batch {
   Action finish(const Step& step, std::span<const Assigned> assigned);
   Action relay_failure(const Step& step);
   [[nodiscard]] std::vector<Assigned> report() const;
-  [[nodiscard]] bool is_unused(std::int32_t statement) const;
-  [[nodiscard]] bool all_denied() const;
-  void give_back_unused() const;
 
   [[nodiscard]] const Assignment& assignment(std::size_t given) const {
     return plan_[given_.given[given].assignment];
@@ -201,6 +210,13 @@ class Batch {
   std::optional<TurnStage> turns_;       // of sequences; nothing: there are none
   std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged
   BatchProgress progress_;
+  /// What is known of a statement with its present values.
+  enum class Fate : std::uint8_t {
+    unsent,
+    sent,    ///< it is stored, or nobody knows
+    undone,  ///< it has certainly stored nothing
+  };
+  std::vector<Fate> fates_;  // by statement
   RetryBudget budget_;
   Repeats repeats_;
   TakenValues taken_;

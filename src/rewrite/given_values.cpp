@@ -88,8 +88,8 @@ void give_back(const Plan& plan, const GivenValues& given,
   std::vector<std::vector<std::uint32_t>> values(plan.size());
   for (std::size_t at = 0; at < given.given.size(); ++at) {
     const Given& each = given.given[at];
-    const ids::Source* source = plan[each.assignment].source.get();
-    const bool lent = source == nullptr || source->lends();
+    const Assignment& its = plan[each.assignment];
+    const bool lent = !its.in_turn && (its.source == nullptr || its.source->lends());
     if (lent && is_unused(at)) values[each.assignment].push_back(each.value);
   }
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -502,11 +502,12 @@ bool stores_nothing(std::int64_t code) {
 }
 
 bool denies(Bytes error) {
-  // BadValue, FailedToParse, Unauthorized, TypeMismatch, PathNotViable, DollarPrefixedFieldName,
-  // InvalidIdField, EmptyFieldName, DottedFieldName, DocumentValidationFailure,
+  // BadValue, FailedToParse, Unauthorized, TypeMismatch, PathNotViable, ConflictingUpdateOperators,
+  // DollarPrefixedFieldName, InvalidIdField, NotSingleValueField, EmptyFieldName, DottedFieldName,
+  // ImmutableField, DocumentValidationFailure, CommandNotSupportedOnView, CollectionUUIDMismatch,
   // BSONObjectTooLarge, geo keys that cannot be extracted, documents that an update makes too large
-  static constexpr std::array<std::int64_t, 14> kRefusals = {
-      2, 9, 13, 14, 28, 52, 53, 56, 57, 121, 10334, 16755, 17419, 17420};
+  static constexpr std::array<std::int64_t, 19> kRefusals = {
+      2, 9, 13, 14, 28, 40, 52, 53, 54, 56, 57, 66, 121, 166, 361, 10334, 16755, 17419, 17420};
   const auto code = bson::find(error, "code");
   const auto number = code ? code->as_integer() : std::nullopt;
   if (number == kDuplicateKey) return bson::find(error, "keyPattern").has_value();

@@ -74,12 +74,7 @@ ReserveStage::ReserveStage(const WriteRequest& insert, const GivenValues& given,
   }
 }
 
-ReserveStage::~ReserveStage() {
-  for (Place& place : places_) {
-    if (!place.is_sent) drop(place);
-  }
-  release();
-}
+ReserveStage::~ReserveStage() = default;
 
 /// The server refuses a document that is too large, or has no `_id` that can be read: there is
 /// nothing to reserve.
@@ -214,18 +209,9 @@ RefusedDocument ReserveStage::refusal_of(const Place& place) const {
   return refusal;
 }
 
-void ReserveStage::sent(std::span<const std::int32_t> statements) {
-  auto at = places_.begin();
-  for (const std::int32_t statement : statements) {
-    at = std::lower_bound(at, places_.end(), statement,
-                          [](const Place& place, auto wanted) { return place.statement < wanted; });
-    for (; at != places_.end() && at->statement == statement; ++at) at->is_sent = true;
-  }
-}
-
 void ReserveStage::not_stored(const std::function<bool(std::int32_t)>& is_unstored) {
   for (Place& place : places_) {
-    if (place.is_sent && place.is_held && is_unstored(place.statement)) drop(place);
+    if (place.is_held && is_unstored(place.statement)) drop(place);
   }
   release();
 }

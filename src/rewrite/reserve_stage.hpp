@@ -27,7 +27,6 @@ class ReserveStage {
                std::span<const RefusedDocument> refused);
   ReserveStage(const ReserveStage&) = delete;
   ReserveStage& operator=(const ReserveStage&) = delete;
-  /// Releases the reservations of documents that were never sent.
   ~ReserveStage();
 
   /// The next request to the store, for the values of one rule, before these statements (ascending)
@@ -44,9 +43,8 @@ class ReserveStage {
   /// The error for a document whose generated values stay taken. It needs no reservation any more.
   [[nodiscard]] RefusedDocument give_up(const Collision& collision);
 
-  /// Event: these statements are on their way, so that their values may be stored.
-  void sent(std::span<const std::int32_t> statements);
-  /// Event: these statements, which were sent, have certainly stored nothing.
+  /// At the end: releases the reservations of these statements, which have certainly stored
+  /// nothing.
   void not_stored(const std::function<bool(std::int32_t statement)>& is_unstored);
 
  private:
@@ -57,7 +55,6 @@ class ReserveStage {
     std::optional<std::size_t> given_value;  // index in given_.given; nothing: reservation.value
     std::optional<std::size_t> given_id;     // the same for the document's _id
     bool is_held = false;                    // nobody else can get the value
-    bool is_sent = false;
     bool is_refused = false;
     ids::Reservation reservation{};
   };

@@ -217,16 +217,9 @@ void NumbersInTurn::sort_lines() {
 /// order, and its line.
 template <class Use>
 void NumbersInTurn::each_place(std::span<const std::int32_t> statements, const Use& use) const {
-  auto from = given_.given.begin();
-  for (const std::int32_t statement : statements) {
-    from = std::lower_bound(
-        from, given_.given.end(), statement,
-        [](const Given& given, std::int32_t wanted) { return given.statement < wanted; });
-    for (; from != given_.given.end() && from->statement == statement; ++from) {
-      const auto at = static_cast<std::size_t>(from - given_.given.begin());
-      if (places_[at] != kNone) use(at, places_[at]);
-    }
-  }
+  given_.each_of(statements, [&](std::size_t at) {
+    if (places_[at] != kNone) use(at, places_[at]);
+  });
 }
 
 void NumbersInTurn::count_places(std::span<const std::int32_t> statements) {

@@ -47,9 +47,8 @@ WriteExchange::WriteExchange(WriteRequest&& request, const Received& received,
       now_(started_) {}
 
 WriteExchange::~WriteExchange() {
-  // The client disconnected while the exchange was waiting for the store.
   try {
-    if (!sent_) take_back_all();
+    end();                           // a connection was lost meanwhile
   } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the values become a gap
   }
 }
@@ -88,22 +87,24 @@ Steps WriteExchange::write(Buffer* owner) {
 
 Action WriteExchange::go_on() {
   Action action = steps_.next();
+  const bool sends = std::holds_alternative<action::Send>(action);
+  const bool relays = std::holds_alternative<action::Relay>(action);
+  const bool replies = std::holds_alternative<action::Reply>(action);
   asks_server_ = std::holds_alternative<action::AskServer>(action);
-  if (sent_) return action;
-  if (std::holds_alternative<action::Send>(action)) {
-    count_assigned();
-    sent_ = true;
-    awaits_reply_ = acknowledged_;
-  } else if (std::holds_alternative<action::Relay>(action)) {
-    count_assigned();
-  } else if (std::holds_alternative<action::Reply>(action)) {
-    // Nothing will be sent.
-    take_back_all();
-    assigned_ = 0;
-    forwarded_.clear();
-    if (!acknowledged_) return action::Reply{};
-  }
-  return action;
+  if (sends) awaits_reply_ = acknowledged_;
+  // A batch of which nothing is sent yet asks whether it was executed before.
+  const bool asks = batch_ != nullptr && batch_->commands() == 0;
+  if ((relays || (sends && !asks)) && !std::exchange(sent_, true)) count_sent();
+  if (relays || replies || std::holds_alternative<action::Close>(action)) end();
+  if (!replies || sent_) return action;
+  assigned_ = 0;
+  forwarded_.clear();
+  return acknowledged_ ? action : action::Reply{};
+}
+
+/// The only one, whatever the write has come to.
+void WriteExchange::end() {
+  if (!std::exchange(ended_, true)) take_back();
 }
 
 // ---- events ------------------------------------------------------------------------------------
@@ -192,6 +193,7 @@ Action WriteExchange::resume(const Context& context, Workspace& workspace) {
 }
 
 Buffer WriteExchange::release(Workspace& workspace) {
+  end();
   steps_ = {};
   batch_.reset();
   workspace.give_back(std::move(given_));
@@ -344,7 +346,7 @@ std::optional<Action> WriteExchange::accept_right() {
   }
   rights_.shown(asked_, now_);
   if (rights_.next(write_, given_).assignment != nullptr) return std::nullopt;
-  take_back_all();
+  take_back();
   given_.clear();
   drawing_ = {};
   drawn_ = 0;
@@ -463,8 +465,11 @@ Action WriteExchange::fail(CommandError error) {
   return fail_request(write_.message.message(), std::move(error), *workspace_);
 }
 
-/// Returns all values to their strategies, because nothing has been sent with them.
-void WriteExchange::take_back_all() {
+/// Returns to their strategies the values that are certainly not stored: all of them if nothing has
+/// been sent. If the server has the whole write, and its reply shows no error, it has stored them.
+void WriteExchange::take_back() {
+  if (batch_ != nullptr) return batch_->give_back();
+  if (sent_) return;
   drawing_.take_back(given_);
   for (std::size_t i = 0; i < given_.values.size(); ++i) {
     const ids::Values& values = given_.values[i];
@@ -515,7 +520,7 @@ void WriteExchange::emit() {
 /// The collection turned out to be a view or a time-series collection, or to have no rule; or the
 /// server will refuse all documents.
 Action WriteExchange::send_unchanged() {
-  take_back_all();
+  take_back();
   given_.clear();
   batch_.reset();
   look_into_original();
@@ -523,7 +528,6 @@ Action WriteExchange::send_unchanged() {
   for (const Forwarded& each : forwarded_) each.count();
   note_time_series();
   sent_ = true;
-  awaits_reply_ = acknowledged_;
   message_.start(original_.view());
   message_.keep(0, original_.size());
   return action::Send{&message_, original()};
@@ -559,16 +563,13 @@ void WriteExchange::look_into_original() {
   write_ = write_.in(original_.view());
 }
 
-void WriteExchange::count_assigned() const {
-  for (const Forwarded& each : forwarded_) {
-    each.count();
-  }
+/// Once. A batch counts the values of each of its commands.
+void WriteExchange::count_sent() const {
+  for (const Forwarded& each : forwarded_) each.count();
+  if (batch_ != nullptr) return;
   for (std::size_t i = 0; i < write_.plan->size(); ++i) {
-    RuleOutcomes& outcomes = *(*write_.plan)[i].outcomes;
     const std::size_t values = given_.wanted.empty() ? assigned_ : given_.wanted[i];
-    outcomes.assigned += values;
-    if (values > 0) outcomes.last_assigned.store(now_.count(), std::memory_order_relaxed);
-    if (!acknowledged_) outcomes.unacknowledged += values;
+    (*write_.plan)[i].outcomes->sent(values, acknowledged_, now_);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -49,6 +50,17 @@ struct GivenValues {
 
   /// The values of this statement; empty if it gets none.
   [[nodiscard]] std::span<const Given> of(std::int32_t statement) const;
+  /// Calls `use` with the index in `given` of each value of these statements, which ascend.
+  template <class Use>
+  void each_of(std::span<const std::int32_t> statements, const Use& use) const {
+    auto from = given.begin();
+    for (const std::int32_t statement : statements) {
+      from = std::ranges::lower_bound(from, given.end(), statement, {}, &Given::statement);
+      for (; from != given.end() && from->statement == statement; ++from) {
+        use(static_cast<std::size_t>(from - given.begin()));
+      }
+    }
+  }
   [[nodiscard]] bool is_multi(std::int32_t statement) const {
     return !upserts.empty() && upserts[static_cast<std::size_t>(statement)].multi;
   }
@@ -77,7 +89,8 @@ void by_source(const Plan& plan, const GivenValues& given, std::size_t assignmen
                std::vector<std::uint32_t> which, const UseSource& use);
 
 /// Returns values that are stored nowhere to those strategies that take values back, so that they
-/// can serve other statements. `is_unused` is called with indexes of given.given.
+/// can serve other statements; not numbers without gaps, which return with their turns. `is_unused`
+/// is called with indexes of given.given.
 void give_back(const Plan& plan, const GivenValues& given,
                const std::function<bool(std::size_t)>& is_unused);
 

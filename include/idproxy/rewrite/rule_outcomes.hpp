@@ -103,7 +103,7 @@ class WaitingRequests {
 /// together they are not a snapshot.
 struct RuleOutcomes {
   using Counter = std::atomic<std::uint64_t>;
-  Counter assigned{0};   ///< values put into documents and upserts
+  Counter assigned{0};   ///< values sent in documents and upserts
   Counter resent{0};     ///< re-sends of documents with a fresh value
   Counter cured{0};      ///< documents stored thanks to a fresh value
   Counter given_up{0};   ///< duplicates of the rule's values that clients got
@@ -124,6 +124,14 @@ struct RuleOutcomes {
   std::atomic<bool> zero_logged{false};
   /// True once the log has said that a server left out documents without a word.
   std::atomic<bool> lost_logged{false};
+
+  /// Event: that many values go to the server for the first time. `now` is monotonic.
+  void sent(std::size_t values, bool acknowledged, std::chrono::nanoseconds now) {
+    if (values == 0) return;
+    assigned += values;
+    last_assigned.store(now.count(), std::memory_order_relaxed);
+    if (!acknowledged) unacknowledged += values;
+  }
 
   /// Event: a value of this rule has aborted a transaction. True if the client may be told to run
   /// it again; false if that has happened `most` times in a row, the first of them at most kRow

@@ -49,6 +49,7 @@ class WriteExchange final : public Conversation {
  private:
   Steps write(Buffer* owner);
   Action go_on();
+  void end();
   Action answered_by_server();
   void note_rights();
   void begin_event(const Context& context, Workspace& workspace);
@@ -77,7 +78,7 @@ class WriteExchange final : public Conversation {
   [[nodiscard]] std::optional<CommandError> fault_in_batch() const;
   Action no_values_for(const Assignment& assignment, const ids::Error& error);
   Action fail(CommandError error);
-  void take_back_all();
+  void take_back();
 
   // Sending.
   Action send();
@@ -87,7 +88,7 @@ class WriteExchange final : public Conversation {
   Action send_batch();
   [[nodiscard]] bool is_large_unordered() const;
   void look_into_original();
-  void count_assigned() const;
+  void count_sent() const;
 
   // After it.
   [[nodiscard]] bool is_relayed();
@@ -99,7 +100,8 @@ class WriteExchange final : public Conversation {
   const std::chrono::nanoseconds started_;  // when the write arrived, monotonic
   std::chrono::nanoseconds patient_since_;  // that, or when the client had shown its right
   std::chrono::nanoseconds since_;          // that, or when the last reply was read, monotonic
-  bool sent_ = false;
+  bool sent_ = false;                       // the write or a part of it, or it is relayed
+  bool ended_ = false;
   bool as_batch_ = false;             // needs numbers in turn, or reservations
   bool wants_results_ = false;        // of a bulkWrite: needs those of successes, too
   bool has_waited_ = false;           // the workspace has scanned other messages since

@@ -313,7 +313,7 @@ TEST_F(Store, TellsOfATransactionThatItsValueHasAborted) {
                texts_field("errorLabels", {"TransientTransactionError"}))
       .counts("assigned=2 transient=1")
       .play_once();
-  EXPECT_EQ(last->calls, "aborted by 2 of 1; ");
+  EXPECT_EQ(last->calls, "aborted by 2 of 1; back 1; ");
 }
 
 // ---- unused values ---------------------------------------------------------------------------
@@ -330,7 +330,7 @@ TEST_F(Store, GivesBackWhatIsStoredNowhere) {
       {"not valid", kUnordered, n(2) + write_errors({write_error(1, 121)}) + ok(), "back 2; "},
       {"a mongos has lost its shard", "", n(0) + write_errors({write_error(0, 6)}) + ok(), ""},
       {"one error among others does not deny it", kUnordered,
-       n(1) + write_errors({write_error(0, 91), foreign}) + ok(), ""},
+       n(1) + write_errors({write_error(0, 91), foreign}) + ok(), "back 2; "},
       {"a duplicate of who knows what", kUnordered,
        n(2) + write_errors({write_error(1, 11000)}) + ok(), ""},
       {"not after a replay", kUnordered + kTxnNumber,

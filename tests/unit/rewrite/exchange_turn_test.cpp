@@ -405,6 +405,24 @@ TEST_F(InTurn, GivesOtherValuesBackWhenTheClientLeaves) {
   EXPECT_EQ(turns->calls, "end; ");
 }
 
+/// It only asks whether the statements were executed before.
+TEST_F(InTurn, SendsNothingWithAQuestion) {
+  auto lending = std::make_shared<Lending>();
+  lending->at_hand = 2;
+  turns = std::make_shared<Turns>();
+  Rule lent = rule("shop.*", "code");
+  lent.strategy = shared_source<LendingSource>(lending);
+  ExchangeWorld world(rule_set_of(sequenced(), std::move(lent)), kRandomUuid);
+  const std::string options = kTxnNumber + int_field("maxTimeMS", 50);
+  EXPECT_EQ(world.request(client(Form::sequence, options, all(0, 2))), ActionKind::send);
+  EXPECT_TRUE(world.exchange->awaits_reply());
+  world.clock.advance(50ms);
+  EXPECT_EQ(world.reply_with(kNotExecuted), ActionKind::reply);
+  EXPECT_EQ(lending->calls, "back 1 2; ");
+  EXPECT_EQ(turns->calls, "");
+  EXPECT_EQ(world.counts(), "");
+}
+
 TEST_F(InTurn, TellsWhatItDoesNotKnow) {
   const struct {
     const char* name;

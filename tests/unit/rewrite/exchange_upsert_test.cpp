@@ -450,7 +450,7 @@ TEST_F(Lent, GoesBackIfADocumentWasFound) {
       {"refused behind the first", n(1) + write_errors({write_error(1, 121)}) + modified(1) + ok(),
        "back 1 2 3; "},
       {"an outcome that nobody knows",
-       n(1) + write_errors({write_error(1, 6)}) + modified(1) + ok(), ""},
+       n(1) + write_errors({write_error(1, 6)}) + modified(1) + ok(), "back 1; "},
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.name);

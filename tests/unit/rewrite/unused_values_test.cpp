@@ -33,7 +33,7 @@ TEST(UnusedValues, ReturnInTheirOrderToStrategiesThatTakeThemBack) {
 }
 
 TEST(UnusedValues, AreThoseOfStatementsWhoseErrorProvesIt) {
-  for (const std::int32_t code : {2, 13, 53, 121, 10334}) {
+  for (const std::int32_t code : {2, 13, 40, 53, 54, 66, 121, 166, 361, 10334}) {
     EXPECT_TRUE(denies(as_bytes(write_error(0, code)))) << code;
   }
   for (const std::int32_t code : {6, 50, 91, 189, 10107, 11602}) {

@@ -209,6 +209,7 @@ void Control::look_at_servers() {
   const net::ServerStatistics net = server_->statistics();
   if (phase_ == Phase::serving) servers_log_.update(net.listeners);
   recent_.sample(net, store_->statistics(), *reload_->rules().set, now());
+  refusals_.update(*reload_->rules().set, now());
   differences_.update(store_->proxies(), now());
   if (phase_ == Phase::serving && listeners_of(net) != introduced_) introduce();
 }
@@ -291,6 +292,7 @@ std::optional<Snapshot> Control::snapshot() const {
                   .reasons = reasons_of(*rules.set),
                   .unguarded = unguarded(rules),
                   .numbers = rules.watch->numbers(std::numeric_limits<std::size_t>::max()),
+                  .refused = refusals_.current(now()),
                   .run_out = run_out_.current(),
                   .outlooks = run_out_.outlooks(),
                   .proxies = store_->proxies(),
@@ -406,6 +408,7 @@ void Control::finished() {
   on_thread([this] {
     phase_ = Phase::draining;
     watchdog_.reset();
+    refusals_.finish(*reload_->rules().set, now());
     last_ = snapshot();
   });
 }

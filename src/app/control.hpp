@@ -15,6 +15,7 @@
 #include "app/proxy_differences.hpp"
 #include "app/readiness.hpp"
 #include "app/recent.hpp"
+#include "app/refusals.hpp"
 #include "app/reload.hpp"
 #include "app/run_out.hpp"
 #include "app/servers_log.hpp"
@@ -101,6 +102,7 @@ class Control {
   ReadinessLog readiness_log_;
   ServerLimitsLog server_limits_log_;
   RunOut run_out_;
+  Refusals refusals_;
   ServersLog servers_log_;
   ProxyDifferences differences_;
   std::vector<std::string> introduced_;  // the listeners that other proxies know of

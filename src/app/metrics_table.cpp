@@ -330,6 +330,8 @@ const Metric kMetrics[] = {
      "Duplicates in transactions that were reported to the client."},
     {Type::counter, "idproxy_rule_values_handed_out_total", of_outcomes<&Outcomes::handed_out>,
      "Values given to applications that asked for them with {idproxy: \"next\"}."},
+    {Type::counter, "idproxy_rule_writes_refused_total", of_outcomes<&Outcomes::refused>,
+     "Writes that need a value of the rule and that the proxy has answered with an error."},
     {Type::counter, "idproxy_rule_writes_not_permitted_total",
      of_outcomes<&Outcomes::not_permitted>,
      "Writes that the server refused because the client may not write there."},

@@ -35,6 +35,7 @@ class Problems {
     primary();
     store();
     for (std::size_t i = 0; i < snapshot_.rules->rules().size(); ++i) rule(i);
+    for (const Refusals::Refused& each : snapshot_.refused) refused(each);
     for (const auto& [rule, lacks] : snapshot_.unguarded) unguarded(rule, lacks);
     for (const RunOut::Warning& each : snapshot_.run_out) runs_out(each);
     limits();
@@ -117,6 +118,23 @@ class Problems {
   [[nodiscard]] std::string name_of_rule(std::size_t i) const {
     const rewrite::Rule& rule = snapshot_.rules->rules()[i];
     return "rule " + std::to_string(i) + " (" + rule.ns + ", " + rule.field + ")";
+  }
+
+  /// Of a rule that is not ready, that is said.
+  void refused(const Refusals::Refused& refused) {
+    const std::size_t i = refused.rule_index;
+    if (i >= snapshot_.rules->rules().size()) return;  // of those before a reload
+    const bool is_said = !snapshot_.reason_of(i).empty() || snapshot_.not_ready_of(i) > 0;
+    if (refused.holder == nullptr && is_said) return;
+    const rewrite::Rule& rule = snapshot_.rules->rules()[i];
+    const std::string where = has_wildcards(rule.ns) ? " in " + refused.ns : "";
+    add(Level::error, name_of_rule(i) + where + ": " + refused.text(),
+        refused.holder == nullptr
+            ? "writes_refused in the log has the reasons"
+            : "end that transaction, or have its application keep transactions short: the server "
+              "ends it after transactionLifetimeLimitSeconds (60 by default)",
+        refused.holder == nullptr ? kRefused : "strategies.md#gapless",
+        rule_subject(refused.ns, rule.field));
   }
 
   void unguarded(std::size_t i, const id_store::MissingIndex& lacks) {

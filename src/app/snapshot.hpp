@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/proxy_differences.hpp"
+#include "app/refusals.hpp"
 #include "app/reload.hpp"
 #include "app/run_out.hpp"
 #include "idproxy/id_store/known_proxy.hpp"
@@ -31,6 +32,7 @@ struct Snapshot {
   /// By rule: where values can be stored twice, though the rule demands no index.
   std::map<std::size_t, id_store::MissingIndex> unguarded;
   std::vector<ids::RuleNumbers> numbers;                 ///< of all collections of the rules
+  std::vector<Refusals::Refused> refused;                ///< writes of the last minute
   std::vector<RunOut::Warning> run_out;                  ///< which of them run out
   std::vector<std::optional<RunOut::Outlook>> outlooks;  ///< per rule: when its numbers end
   std::vector<id_store::KnownProxy> proxies;             ///< of the id store, this one included

@@ -249,6 +249,7 @@ class StatusWriter {
                      {"duplicates", outcomes.resent.load() + outcomes.given_up.load()},
                      {"resent", outcomes.resent.load()},
                      {"given_up", outcomes.given_up.load()},
+                     {"refused", outcomes.refused.load()},
                      {"forwarded", std::move(forwarded)},
                      {"driver_made_ids", outcomes.driver_made_logged.load()},
                      {"next", or_null(figures.next)},

@@ -204,19 +204,34 @@ void GaplessQueue::refuse_all(const Error& error, After& after) {
 
 std::optional<std::int64_t> GaplessQueue::last_of(const std::string& transaction) const {
   const std::scoped_lock lock(mutex_);
-  const std::int64_t* last = transactions_.find(transaction, clock_.monotonic());
-  return last != nullptr ? std::optional(*last) : std::nullopt;
+  const InTransaction* used = transactions_.find(transaction, clock_.monotonic());
+  return used != nullptr ? std::optional(used->last) : std::nullopt;
 }
 
-void GaplessQueue::note(const std::string& transaction, std::int64_t last) {
+void GaplessQueue::note(const TurnTaker& taker, std::int64_t last) {
   const Time now = clock_.monotonic();
   {
     const std::scoped_lock lock(mutex_);
-    transactions_.note(transaction, now) = last;
+    InTransaction& used = transactions_.note(taker.transaction, now);
+    used.last = last;
+    if (used.client == nullptr) {
+      used.client = std::make_shared<NumberHolder>(taker.connection, taker.application, now);
+    }
   }
   if (sequences_in_transactions_) {
-    sequences_in_transactions_->note(transaction, weak_from_this(), now);
+    sequences_in_transactions_->note(taker.transaction, weak_from_this(), now);
   }
+}
+
+std::shared_ptr<const NumberHolder> GaplessQueue::held_by(const std::string& transaction) const {
+  const std::scoped_lock lock(mutex_);
+  const Time now = clock_.monotonic();
+  if (!transaction.empty() && transactions_.find(transaction, now) != nullptr) return nullptr;
+  const InTransaction* first =
+      transactions_.first(now, [](const InTransaction& a, const InTransaction& b) {
+        return a.client->since < b.client->since;
+      });
+  return first == nullptr ? nullptr : first->client;
 }
 
 /// Does not affect a write that has the turn: the server tells it whether its numbers are taken.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "idproxy/base/printable.hpp"
 #include "idproxy/ids/number_format.hpp"
 
 namespace idproxy::ids {
@@ -14,8 +15,8 @@ class GaplessTurn final : public Turn {
   GaplessTurn(std::shared_ptr<GaplessQueue> queue, NumberFormat format, TurnTaker taker)
       : queue_(std::move(queue)),
         format_(std::move(format)),
-        transaction_(std::move(taker.transaction)),
-        ticket_(queue_->enter(taker.takes)) {}
+        taker_(std::move(taker)),
+        ticket_(queue_->enter(taker_.takes)) {}
   ~GaplessTurn() override;
 
   Draw next(std::size_t n, Values& out) override;
@@ -23,6 +24,9 @@ class GaplessTurn final : public Turn {
     return queue_->ask(ticket_, n, look_, transaction_, std::move(waiter));
   }
   [[nodiscard]] std::string why_waiting() const override;
+  [[nodiscard]] std::shared_ptr<const NumberHolder> held_by() const override {
+    return queue_->held_by(transaction_);
+  }
   void accept(Grant grant, Values& out) override { use(grant.take().front(), out); }
 
   void sent() override { is_open_ = true; }
@@ -41,7 +45,8 @@ class GaplessTurn final : public Turn {
 
   const std::shared_ptr<GaplessQueue> queue_;
   const NumberFormat format_;
-  const std::string transaction_;  // empty: none
+  const TurnTaker taker_;
+  const std::string& transaction_ = taker_.transaction;  // empty: none
   const std::uint64_t ticket_;
   GaplessLook look_ = GaplessLook::sure;  // how to find other numbers
   Int128 next_ = 0;                       // the lowest of the numbers that is not stored
@@ -93,7 +98,14 @@ void GaplessTurn::use(const Range& numbers, Values& out) {
   }
 }
 
+/// Clients see this too, so it names no connection.
 std::string GaplessTurn::why_waiting() const {
+  if (const auto holder = held_by()) {
+    return "the next number is held by an open transaction of " +
+           (holder->application.empty() ? "another client"
+                                        : "the application " + named(holder->application)) +
+           ", which has not ended in time";
+  }
   if (!queue_->statistics().next) return {};
   return "other writes that get numbers of this sequence are under way, one at a time, and have "
          "not ended in time";
@@ -108,7 +120,7 @@ void GaplessTurn::stored(std::size_t n, Durability durability) {
   } else if (n > 0) {
     is_durable_ = false;
   }
-  if (!transaction_.empty() && n > 0) queue_->note(transaction_, last());
+  if (!transaction_.empty() && n > 0) queue_->note(taker_, last());
 }
 
 class GaplessSource final : public Source {

@@ -55,6 +55,7 @@ ConnectionPair::ConnectionPair(IoThread& thread, FileDescriptor downstream,
       deadline_(*this),
       stall_(*this),
       timer_(thread.loop) {
+  memory_.connection = id_;
   auto engine = thread_.client_tls ? tls::Engine::accept(thread_.client_tls) : nullptr;
   downstream_.open(std::move(downstream), std::move(engine));
   handshaking_ = thread_.client_tls != nullptr;

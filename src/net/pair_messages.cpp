@@ -386,7 +386,9 @@ void ConnectionPair::act_on_request(const rewrite::Action& next, Bytes message, 
     throw std::logic_error("an exchange answered its request with an action for a reply");
   }
   if (patched == nullptr && !exchange_->is_hello()) thread_.cells[Counted::requests_relayed].add();
-  forwarded(exchange_->about, message);
+  RequestGate::Message about = exchange_->about;
+  about.may_wait = about.may_wait || exchange_->may_wait();
+  forwarded(about, message);
   if (patched != nullptr) return send(*patched);
   if (!exchange_->awaits_reply()) end_exchange();
   requests_.write(received);
@@ -470,7 +472,8 @@ void ConnectionPair::elapsed() {
   if (waits_ == Waits::for_store) {
     std::string reason = exchange_->asked->why_waiting();
     if (reason.empty()) reason = "the id store has not answered in time";
-    return answered(questions_, ids::Error{ids::Errc::unavailable, std::move(reason)});
+    return answered(questions_, ids::Error{ids::Errc::unavailable, std::move(reason), nullptr,
+                                           exchange_->asked->held_by()});
   }
   stop_waiting();
   act_on_reply(exchange_->resume(thread_.context, thread_.workspace), {});
@@ -513,7 +516,9 @@ void ConnectionPair::act_on_reply(const rewrite::Action& next, Bytes message) {
   }
   if (const auto* news = std::get_if<action::Learn>(&next)) return learn(*news->said);
   if (const auto* again = std::get_if<action::Send>(&next)) {
-    expect_reply(exchange_->about, exchange_->request_id());
+    RequestGate::Message about = exchange_->about;
+    about.may_wait = about.may_wait || exchange_->may_wait();
+    expect_reply(about, exchange_->request_id());
     return send(*again);
   }
   const auto* own = std::get_if<action::Reply>(&next);

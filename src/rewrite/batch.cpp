@@ -74,7 +74,7 @@ Batch::Batch(Contents contents, BatchSent sent)
       renewal_(plan_, given_, taken_),
       request_id_(client_request_id()) {
   const WriteKind kind = contents_.write.command.kind;
-  if (contents_.takes_turns) turns_.emplace(plan_, given_, *command_, kind);
+  if (contents_.takes_turns) turns_.emplace(plan_, given_, *command_, kind, contents_.memory);
   if (sent == BatchSent::whole) progress_.sent_whole();
   if (contents_.once) options_.reset();
   const bool may_be_repeated = kind == WriteKind::insert && options_ &&

@@ -63,6 +63,7 @@ class Batch {
     bool once;           ///< it is sent in one command, whose outcome nobody learns (w: 0)
     bool tells_retried;  ///< ConnectionMemory's, as the next one
     bool loses_writes;
+    const ConnectionMemory* memory;  ///< null: nothing is known of the client
   };
   Batch(Contents contents, BatchSent sent);
   Batch(const Batch&) = delete;  // its members refer to each other
@@ -100,6 +101,8 @@ class Batch {
   Next decide(const Step& step);
   /// True if none are.
   [[nodiscard]] bool is_done() const { return done_; }
+  /// As TurnStage's, of the command that was sent last.
+  [[nodiscard]] bool may_wait() const { return turns_ && turns_->may_wait(); }
 
   // ---- the client's answer
 

@@ -13,6 +13,19 @@ bool RuleOutcomes::may_run_again(std::chrono::nanoseconds now, std::uint32_t mos
   return true;
 }
 
+void RefusedWrites::add(Key key, std::shared_ptr<const ids::NumberHolder> holder) {
+  const std::scoped_lock lock(mutex_);
+  if (refused_.size() >= kMost && !refused_.contains(key)) key = {};
+  Refused& its = refused_[std::move(key)];
+  ++its.writes;
+  its.holder = std::move(holder);
+}
+
+RefusedWrites::All RefusedWrites::take() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(refused_, {});
+}
+
 WaitingRequests::Place::Place(WaitingRequests& all, std::chrono::nanoseconds since) : all_(all) {
   const std::scoped_lock lock(all_.mutex_);
   at_ = all_.since_.insert(since);

@@ -11,6 +11,7 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/guard_stage.hpp"
+#include "idproxy/rewrite/memory.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -21,12 +22,21 @@ std::string transaction_in(Bytes body) {
   return is_one ? transaction_of(body).value_or("") : std::string();
 }
 
+ids::TurnTaker taker_of(Bytes body, const ConnectionMemory* memory) {
+  ids::TurnTaker taker{.transaction = transaction_in(body)};
+  if (taker.transaction.empty() || memory == nullptr) return taker;
+  taker.connection = memory->connection;
+  if (memory->client != nullptr) taker.application = memory->client->application;
+  return taker;
+}
+
 }  // namespace
 
-TurnStage::TurnStage(const Plan& plan, GivenValues& given, const BatchKind& command, WriteKind kind)
+TurnStage::TurnStage(const Plan& plan, GivenValues& given, const BatchKind& command, WriteKind kind,
+                     const ConnectionMemory* memory)
     : command_(command),
       kind_(kind),
-      numbers_(plan, given, transaction_in(command.message().body())) {}
+      numbers_(plan, given, taker_of(command.message().body(), memory)) {}
 
 void TurnStage::told(std::optional<std::vector<std::int32_t>> executed) {
   executed_ = std::move(executed);
@@ -155,13 +165,12 @@ bool needs_turn(const Plan& plan, const GivenValues& given) {
   return false;
 }
 
-NumbersInTurn::NumbersInTurn(const Plan& plan, GivenValues& given, const std::string& transaction)
+NumbersInTurn::NumbersInTurn(const Plan& plan, GivenValues& given, ids::TurnTaker taker)
     : plan_(plan), given_(given), places_(given.given.size(), kNone) {
   find_lines();
   sort_lines();
-  const auto takes =
-      lines_.size() == 1 ? ids::TurnTaker::Takes::one : ids::TurnTaker::Takes::several;
-  for (Line& line : lines_) line.turn = line.sequence->turn({transaction, takes});
+  taker.takes = lines_.size() == 1 ? ids::TurnTaker::Takes::one : ids::TurnTaker::Takes::several;
+  for (Line& line : lines_) line.turn = line.sequence->turn(taker);
 }
 
 /// Finds the line of each place. The values that it gets come with the numbers. Several objects can
@@ -290,8 +299,11 @@ void NumbersInTurn::accept(ids::Grant grant) {
 void NumbersInTurn::send(std::span<const std::int32_t> statements) {
   count_places(statements);
   number(statements);
+  may_wait_ = false;
   for (Line& line : lines_) {
-    if (line.places > 0) line.turn->sent();
+    if (line.places == 0) continue;
+    line.turn->sent();
+    may_wait_ = may_wait_ || line.turn->held_by() != nullptr;
   }
 }
 

@@ -49,8 +49,8 @@ void append_fields_of_question(RandomSource& random, Buffer& out);
 /// command, and keeps them.
 class NumbersInTurn {
  public:
-  /// Borrows `plan` and `given`. `transaction`: see ids::TurnTaker.
-  NumbersInTurn(const Plan& plan, GivenValues& given, const std::string& transaction);
+  /// Borrows `plan` and `given`. The taker's `takes` does not matter.
+  NumbersInTurn(const Plan& plan, GivenValues& given, ids::TurnTaker taker);
 
   /// Draws numbers for these statements, which are all that are still to be sent, where there are
   /// none. Returns nothing once all are there. Each statement then has a value that is at least as
@@ -67,6 +67,9 @@ class NumbersInTurn {
   void stored(std::span<const std::int32_t> statements, ids::Durability durability);
   /// The rule of a number of a sequence that is taken; null if the collision is of other values.
   [[nodiscard]] const Assignment* sequence_in(const Collision& collision) const;
+  /// True if the server may answer what was sent only once a transaction of somebody else has
+  /// ended.
+  [[nodiscard]] bool may_wait() const { return may_wait_; }
   /// Event: the server says that numbers are taken.
   void taken(const Collision& collision);
   /// Event: it is not known which numbers are stored.
@@ -101,6 +104,7 @@ class NumbersInTurn {
   std::vector<std::uint32_t> places_;  // by GivenValues::given: index in lines_, or kNone
   bool is_counted_ = false;            // Line::places is of the statements to provide for
   std::size_t asked_ = 0;              // index in lines_
+  bool may_wait_ = false;
 };
 
 /// The numbers without gaps of one write, and the order in which it sends its statements because of
@@ -113,8 +117,9 @@ class NumbersInTurn {
 /// statements one by one until one is stored.
 class TurnStage {
  public:
-  /// Borrows its arguments. `command`: the client's.
-  TurnStage(const Plan& plan, GivenValues& given, const BatchKind& command, WriteKind kind);
+  /// Borrows its arguments but `memory`, which may be null. `command`: the client's.
+  TurnStage(const Plan& plan, GivenValues& given, const BatchKind& command, WriteKind kind,
+            const ConnectionMemory* memory);
 
   /// Event: the client may have sent this insert before.
   void may_be_repeated() { one_by_one_ = true; }
@@ -147,6 +152,7 @@ class TurnStage {
   void number(std::span<const std::int32_t> statements) { numbers_.number(statements); }
   /// Event: the statements are sent, and get the next numbers.
   void sent(std::span<const std::int32_t> statements) { numbers_.send(statements); }
+  [[nodiscard]] bool may_wait() const { return numbers_.may_wait(); }
 
   // ---- after it
 

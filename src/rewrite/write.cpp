@@ -168,6 +168,7 @@ std::optional<CommandError> fault_of_encryption(const WriteRequest& write,
 CommandError no_values(const wire::OpMsgView& write, const Assignment& assignment,
                        const ids::Error& error) {
   const bool passes = error.code == ids::Errc::unavailable;
+  assignment.outcomes->refuse(assignment.ns, error.reason, error.holder);
   return {code_of(error.code), no_value_text(assignment, error),
           passes ? retry_label(write) : std::string_view{}};
 }

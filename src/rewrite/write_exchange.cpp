@@ -458,10 +458,19 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
 
 Action WriteExchange::no_values_for(const Assignment& assignment, const ids::Error& error) {
   if (batch_ != nullptr) return batch_->no_values_for(assignment, error, step());
-  return fail(no_values(write_.message, assignment, error));
+  return fail_request(write_.message.message(), no_values(write_.message, assignment, error),
+                      *workspace_);
 }
 
+/// The request itself is the reason: it counts for one of the rules.
 Action WriteExchange::fail(CommandError error) {
+  constexpr std::string_view kOurs = "mongo-idproxy: ";
+  std::string_view reason = error.message;
+  if (reason.starts_with(kOurs)) reason.remove_prefix(kOurs.size());
+  const Assignment& rule = write_.plan->front();
+  // Who has not logged in would be refused by the server, too.
+  const bool counts = memory_ == nullptr || !memory_->is_stranger();
+  if (counts) rule.outcomes->refuse(rule.ns, std::string(reason));
   return fail_request(write_.message.message(), std::move(error), *workspace_);
 }
 
@@ -610,9 +619,13 @@ void WriteExchange::open_batch(BatchSent sent) {
       Batch::Contents{write_, started_, patient_since_, given_, guards_ ? &*guards_ : nullptr,
                       std::move(refused_), statements_, takes_turns(), !acknowledged_,
                       memory_ == nullptr || memory_->tells_retried(),
-                      memory_ != nullptr && memory_->loses_writes()},
+                      memory_ != nullptr && memory_->loses_writes(), memory_},
       sent);
   begin_step();
+}
+
+bool WriteExchange::may_wait() const {
+  return batch_ != nullptr && batch_->may_wait();
 }
 
 std::int32_t WriteExchange::request_id() const {

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pymongo import WriteConcern
+from pymongo.errors import OperationFailure
 
 from support.admin import LISTEN, Admin
 from support.mongod import Mongod
@@ -139,3 +143,64 @@ class TestCounterThatSomebodyRemoved:
             proxy.stop()
             assert bool(proxy.find_events("counter_backwards")) != is_first
             replica_set.client.idproxy.uniqueIdentifierCounter.delete_one({"_id": f"{ns}.n"})
+
+
+HELD = "the next number is held by an open transaction of the application hanging-job, which has not ended in time"
+
+
+class TestRefusedInserts:
+    """Each is in the log: one line a minute for each rule, namespace and reason."""
+
+    def test_of_a_transaction_that_holds_a_number(self, replica_set: Mongod, incident, coll: str):
+        its = incident([{"ns": f"{coll}.bills", "field": "n", "strategy": "gapless", "unique_index": "create"}])
+        with its.proxy.client(appname="shop", retryWrites=False) as client, \
+                its.proxy.client(appname="hanging-job") as other:
+            bills = client[coll].bills
+            bills.insert_one({})
+            with other.start_session() as session:
+                session.start_transaction()
+                other[coll].bills.insert_one({}, session=session)
+                begun = time.monotonic()
+                # The first gets the number, and waits in the server for the end of the transaction.
+                first = threading.Thread(target=bills.insert_one, args=({"first": 1},))
+                first.start()
+                eventually(lambda: list(replica_set.client.admin.aggregate([
+                    {"$currentOp": {}}, {"$match": {"ns": f"{coll}.bills", "op": "insert"}}])), 5)
+                errors = []
+                for _ in range(2):
+                    with pytest.raises(OperationFailure) as refused:
+                        bills.insert_one({})
+                    errors.append(refused.value)
+                (held,) = within(SOON, lambda: its.wrong("inserts refused"), "wrong")
+                assert all(each.code == 6 and HELD in str(each) for each in errors), errors
+                (who,) = [each for each in its.status()["clients"]["list"]
+                          if each["application"] == "hanging-job" and each["transactions"]]
+                told = re.fullmatch(
+                    rf"rule 0 \({coll}\.bills, n\): 2 inserts refused; the number is held by a transaction of "
+                    rf"connection (\d+) \(hanging-job\), for (\d+) s", held["text"])
+                assert told and int(told[1]) == who["id"] and held["level"] == "error", held
+                assert abs(int(told[2]) - (time.monotonic() - begun)) < 2
+                assert its.says(f"transaction of connection {who['id']} (hanging-job)")
+                eventually(lambda: time.monotonic() - begun > 6, 10)
+                server = [each["text"] for each in its.status()["wrong"] if each["text"].startswith("server ")]
+                assert not server and not its.proxy.find_events("server_slow"), "it is healthy"
+                session.abort_transaction()
+                first.join()
+        (said,) = its.proxy.find_events("writes_refused")[:1]
+        assert said["level"] == "warning" and said["reason"] == HELD and said["ns"] == f"{coll}.bills"
+        assert (said["held_by_connection"], said["held_by_application"]) == (who["id"], "hanging-job")
+        assert sum(each["writes"] for each in its.proxy.find_events("writes_refused")) <= 2
+        assert its.admin.metrics()("idproxy_rule_writes_refused_total", rule="0") == 2
+
+    def test_that_nobody_waits_for(self, replica_set: Mongod, incident, coll: str):
+        """With {w: 0}, no client sees the error."""
+        its = incident([{"ns": f"{coll}.bills", "field": "n", "strategy": "gapless", "unique_index": "create"}])
+        with its.proxy.client() as client:
+            client[coll].bills.insert_one({})
+            for _ in range(3):
+                client[coll].get_collection("bills", write_concern=WriteConcern(w=0)).insert_one({})
+            (wrong,) = within(SOON, lambda: its.wrong("3 inserts refused"), "wrong")
+            assert "{w: 0} does not tell which numbers are stored" in wrong["text"]
+        assert its.proxy.wait_event("writes_refused", 5)["reason"] in wrong["text"]
+        its.proxy.stop()
+        assert sum(each["writes"] for each in its.proxy.find_events("writes_refused")) == 3

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <boost/system/result.hpp>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -14,11 +16,20 @@ enum class Errc {
   unguarded,      ///< as exhausted: the unique index that the rule demands is not there
 };
 
+/// The open transaction of a client that has used the next number of a sequence without gaps.
+struct NumberHolder {
+  std::uint64_t connection = 0;      ///< its id in the log
+  std::string application{};         ///< as the client says; empty: it does not
+  std::chrono::nanoseconds since{};  ///< its first number; monotonic
+};
+
 struct Error {
   Errc code{};
   std::string reason;  ///< for the client and the log; never contains a document's value
   /// The reason with its commands apart, if it has any; shared, since each that waits gets it.
   std::shared_ptr<const Advice> advice{};
+  /// Null: no transaction is the reason.
+  std::shared_ptr<const NumberHolder> holder{};
 };
 
 template <class T>

@@ -101,8 +101,12 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
 
   /// The last number that the transaction has used; nothing if it has used none.
   [[nodiscard]] std::optional<std::int64_t> last_of(const std::string& transaction) const;
-  /// The transaction has used the numbers up to `last`.
-  void note(const std::string& transaction, std::int64_t last);
+  /// The transaction of this client has used the numbers up to `last`.
+  void note(const TurnTaker& taker, std::int64_t last);
+  /// Whose open transaction has used the next number, and not this `transaction`; null: nobody's.
+  /// Then the write that has the turn waits in the server for its end, and all others wait for
+  /// that.
+  [[nodiscard]] std::shared_ptr<const NumberHolder> held_by(const std::string& transaction) const;
   /// The transaction has been committed or aborted, or perhaps. It may have stored numbers without
   /// having had the turn.
   void transaction_ended(const std::string& transaction);
@@ -176,9 +180,13 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   std::optional<std::uint64_t> wants_;    // how many other numbers the holder waits for
   GaplessLook look_ = GaplessLook::sure;  // for the holder
   std::deque<Waiting> queue_;
-  WaitList waiters_;                             // of the writes in queue_, and of the holder
-  std::set<std::uint64_t> have_others_;          // tickets of writes that take several turns
-  OpenTransactions<std::int64_t> transactions_;  // the last number of each
+  WaitList waiters_;                     // of the writes in queue_, and of the holder
+  std::set<std::uint64_t> have_others_;  // tickets of writes that take several turns
+  struct InTransaction {
+    std::int64_t last = 0;  // number
+    std::shared_ptr<const NumberHolder> client;
+  };
+  OpenTransactions<InTransaction> transactions_;
 
   State state_ = State::idle;
   GaplessJob job_{};              // of State::asking

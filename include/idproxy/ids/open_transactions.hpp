@@ -46,6 +46,17 @@ class OpenTransactions {
     if (ended.empty()) return std::nullopt;
     return std::move(ended.mapped().used);
   }
+  /// What the first of those that may still be open has used, in the order of `less`; null: there
+  /// is none. Valid until the next note() or end().
+  template <class Less>
+  [[nodiscard]] const Used* first(Time now, const Less& less) const {
+    const Used* first = nullptr;
+    for (const auto& [transaction, open] : open_) {
+      if (now - open.at >= kKept) continue;
+      if (first == nullptr || less(open.used, *first)) first = &open.used;
+    }
+    return first;
+  }
   [[nodiscard]] std::size_t size() const { return open_.size(); }
   /// True if it knows of one that may still be open.
   [[nodiscard]] bool any(Time now) const {

@@ -41,6 +41,8 @@ class StoreSource {
   [[nodiscard]] virtual std::chrono::nanoseconds patience() const { return kPatience; }
   /// The store's reason for the delay, for people; empty if none is known.
   [[nodiscard]] virtual std::string why_waiting() const { return {}; }
+  /// The transaction of somebody else that the caller waits for; null: none is known.
+  [[nodiscard]] virtual std::shared_ptr<const NumberHolder> held_by() const { return nullptr; }
   /// Appends the granted values to `out`.
   virtual void accept(Grant /*grant*/, Values& /*out*/) {}
   /// After an error, or without an answer in time: appends the `n` values in another way. Returns
@@ -97,6 +99,9 @@ struct TurnTaker {
   /// It takes the turns of other sequences, too.
   enum class Takes { one, several };
   Takes takes = Takes::one;
+  /// The client, for people.
+  std::uint64_t connection = 0;
+  std::string application{};
 };
 
 /// The circumstances in which the server found a value to be taken.

@@ -84,6 +84,9 @@ class Exchange {
   /// store; else empty.
   [[nodiscard]] Bytes original() const { return what_->original(); }
   [[nodiscard]] bool awaits_reply() const { return what_->awaits_reply(); }
+  /// After Send: true if the server may hold its reply back until a transaction of another client
+  /// has ended.
+  [[nodiscard]] bool may_wait() const { return write_ && write_->may_wait(); }
   /// True from AskServer until its reply.
   [[nodiscard]] bool asks_server() const { return what_->asks_server(); }
   /// True if the client waits for an answer.

@@ -115,6 +115,7 @@ struct ClientDescription {
 
 /// State that the exchanges of one client's connection share, one after the other. Not thread-safe.
 struct ConnectionMemory {
+  std::uint64_t connection = 0;  ///< its id in the log
   Rights rights;
   /// The server's maxWireVersion, as its last reply to hello had it; 0: it is not known.
   std::int32_t wire_version = 0;

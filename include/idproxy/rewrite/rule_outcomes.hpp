@@ -6,12 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "idproxy/ids/error.hpp"
 
 namespace idproxy::rewrite {
 
@@ -73,6 +76,31 @@ class RareLines {
   std::map<Key, Line> lines_;
 };
 
+/// The writes of one rule that the proxy has refused, until somebody takes them. Thread-safe.
+class RefusedWrites {
+ public:
+  /// A client can name any number of collections. Those beyond count as of "".
+  static constexpr std::size_t kMost = 1000;
+  struct Key {
+    std::string ns;
+    std::string reason;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  struct Refused {
+    std::uint64_t writes = 0;
+    std::shared_ptr<const ids::NumberHolder> holder{};  ///< of the last one; null: no transaction
+  };
+  using All = std::map<Key, Refused>;
+
+  void add(Key key, std::shared_ptr<const ids::NumberHolder> holder);
+  /// Those since the last call.
+  [[nodiscard]] All take();
+
+ private:
+  std::mutex mutex_;  // guards refused_
+  All refused_;
+};
+
 /// The requests that wait for a value of one rule, or for their turn. Thread-safe.
 class WaitingRequests {
  public:
@@ -112,11 +140,13 @@ struct RuleOutcomes {
   Counter surfaced{0};   ///< duplicates of the rule's values, in transactions, that clients got
   Counter unacknowledged{0};  ///< values in documents of unacknowledged writes (w: 0)
   Counter handed_out{0};      ///< values given to applications that asked for them
+  Counter refused{0};         ///< writes that the proxy itself has answered with an error
   Counter not_permitted{0};   ///< writes of clients that may not write there, as the server says
   std::atomic<std::int64_t> last_assigned{0};        ///< when; monotonic, in ns; 0: never
   std::array<Counter, kForwardReasons> forwarded{};  ///< upserts without a value, by ForwardReason
   RareLines forwarded_log{std::chrono::hours(1)};    ///< by namespace and reason
   RareLines not_permitted_log{std::chrono::minutes(1)};  ///< by user and namespace
+  RefusedWrites refusals;                                ///< the same, for the log
   WaitingRequests waiting;
   /// True once the log has said that all documents of an insert had an _id from their driver.
   std::atomic<bool> driver_made_logged{false};
@@ -131,6 +161,13 @@ struct RuleOutcomes {
     assigned += values;
     last_assigned.store(now.count(), std::memory_order_relaxed);
     if (!acknowledged) unacknowledged += values;
+  }
+
+  /// Event: the proxy refuses a write into `ns`.
+  void refuse(std::string ns, std::string reason,
+              std::shared_ptr<const ids::NumberHolder> holder = nullptr) {
+    ++refused;
+    refusals.add({std::move(ns), std::move(reason)}, std::move(holder));
   }
 
   /// Event: a value of this rule has aborted a transaction. True if the client may be told to run

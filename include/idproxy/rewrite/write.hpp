@@ -115,6 +115,7 @@ struct ScanResult {
                                                               const GivenValues& given);
 
 /// The error with which a whole command fails if it cannot get its values.
+/// Counts the write as refused.
 [[nodiscard]] CommandError no_values(const wire::OpMsgView& write, const Assignment& assignment,
                                      const ids::Error& error);
 /// The text of that error.

@@ -45,6 +45,7 @@ class WriteExchange final : public Conversation {
   [[nodiscard]] const Assignment* leaves_zero() const { return leaves_zero_; }
   [[nodiscard]] std::optional<GivenUp> given_up() const;
   [[nodiscard]] const Assignment* lost_writes() const;
+  [[nodiscard]] bool may_wait() const;
 
  private:
   Steps write(Buffer* owner);

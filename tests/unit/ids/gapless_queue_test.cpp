@@ -68,7 +68,7 @@ class SequenceScript {
   }
   /// The end of a transaction that may have stored numbers.
   std::string forget() {
-    queue->note("its own", 1);
+    queue->note({.transaction = "its own"}, 1);
     queue->transaction_ended("its own");
     return events();
   }

@@ -40,7 +40,7 @@ class Lines : public ::testing::Test {
     given.values.resize(1);
     plan = Plan(
         {{&the_rule, &outcomes, 0, {"number"}, "shop.orders", nullptr, several_sequences(), true}});
-    numbers = std::make_unique<NumbersInTurn>(plan, given, "");
+    numbers = std::make_unique<NumbersInTurn>(plan, given, ids::TurnTaker{});
   }
   /// The numbers of all documents.
   [[nodiscard]] std::vector<std::int64_t> shown() const {
@@ -141,7 +141,7 @@ TEST_F(Lines, TakeOneTurnOfASequenceWithTwoObjects) {
   sequences["c"]->name = "a";
   numbers.reset();
   given.sequences[0].of_value = {0, 1, 2};
-  numbers = std::make_unique<NumbersInTurn>(plan, given, "");
+  numbers = std::make_unique<NumbersInTurn>(plan, given, ids::TurnTaker{});
   EXPECT_FALSE(numbers->provide(all));
   numbers->send(all);
   EXPECT_EQ(shown(), (std::vector<std::int64_t>{1, 1, 2}));

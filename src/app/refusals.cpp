@@ -44,7 +44,10 @@ void Refusals::finish(const rewrite::RuleSet& rules, Time now) {
 void Refusals::collect(const rewrite::RuleSet& rules, Time now) {
   for (std::size_t i = 0; i < rules.rules().size(); ++i) {
     for (auto& [key, refused] : rules.outcomes(i).refusals.take()) {
-      Entry& entry = entries_[{i, key.ns, key.reason}];
+      Key its{i, key.ns, key.reason};
+      if (entries_.size() >= rewrite::RefusedWrites::kMost && !entries_.contains(its))
+        its = {i, "", ""};
+      Entry& entry = entries_[std::move(its)];
       entry.writes += refused.writes;
       entry.unsaid += refused.writes;
       entry.holder = std::move(refused.holder);

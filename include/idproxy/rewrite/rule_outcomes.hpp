@@ -146,7 +146,7 @@ struct RuleOutcomes {
   std::array<Counter, kForwardReasons> forwarded{};  ///< upserts without a value, by ForwardReason
   RareLines forwarded_log{std::chrono::hours(1)};    ///< by namespace and reason
   RareLines not_permitted_log{std::chrono::minutes(1)};  ///< by user and namespace
-  RefusedWrites refusals;                                ///< the same, for the log
+  RefusedWrites refusals;                                ///< of `refused`, for the log
   WaitingRequests waiting;
   /// True once the log has said that all documents of an insert had an _id from their driver.
   std::atomic<bool> driver_made_logged{false};

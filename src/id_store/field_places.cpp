@@ -20,9 +20,9 @@ using Access = FieldPlace::Access;
 
 constexpr std::chrono::seconds kLookLimit{5};
 
-/// The best index through which to read the field: the scope in front, no condition if possible,
-/// and few key fields. In scopes that a collation calls equal, its unique index takes each number
-/// once, so that they are read together; other strings are better read byte by byte.
+/// The best index through which to read the field: a unique one with a collation, which forbids
+/// most, as it does; else the scope in front, no condition if possible, and few key fields, and
+/// byte by byte.
 const Index* best_of(const std::vector<Index>& indexes, const UniqueField& field) {
   const std::vector<std::string>& scope = field.repeats.scope;
   // One that begins with the scope has nothing else in between.
@@ -30,8 +30,9 @@ const Index* best_of(const std::vector<Index>& indexes, const UniqueField& field
     const auto its = std::ranges::find(index.keys, field.name, &Index::Key::field);
     const auto scoped = static_cast<std::size_t>(its - index.keys.begin());
     const bool is_collated = !index.collation.empty();
-    const bool unites = is_collated && !scope.empty() && guards(index, field);
-    return std::tuple(!unites, scope.size() - scoped, is_collated,
+    const bool compares = !scope.empty() || field.type == ValueType::string;
+    const bool forbids_most = is_collated && compares && guards(index, field);
+    return std::tuple(!forbids_most, scope.size() - scoped, is_collated,
                       index.partial.kind != Index::Partial::Kind::none, index.keys.size());
   };
   const Index* best = nullptr;

@@ -81,8 +81,10 @@ mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const
                          TextOrder order) {
   const std::string begin = format.prefix + (is_negative(which) ? "-" : "");
   const std::string width = std::to_string(width_of(format));
+  const bool may_differ = order == TextOrder::of_collation && !is_negative(which);
   // The number of digits distinguishes the classes: wide texts have more, without leading zeros.
-  const std::string digits = is_wide(which) ? "[1-9][0-9]{" + width + ",}" : "[0-9]{" + width + "}";
+  std::string digits = is_wide(which) ? "[1-9][0-9]{" + width + ",}" : "[0-9]{" + width + "}";
+  if (may_differ && !is_wide(which)) digits = "[0-9]+";  // numericOrdering takes no zeros for some
   TextRange range = within;
   if (order == TextOrder::of_collation && !is_wide(which)) {
     const TextRange all = range_of(which, format);
@@ -95,7 +97,6 @@ mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const
   } else if (order == TextOrder::of_bytes) {
     texts.add("$lt", begin + ":");  // ':' follows '9'
   }
-  const bool may_differ = order == TextOrder::of_collation && which == TextClass::positive;
   const Pattern pattern = may_differ ? pattern_of_digits : escaped_for_regex;
   return texts.add("$regex",
                    "^" + pattern(begin) + digits + pattern_behind(format, pattern) + "\\z");
@@ -118,6 +119,10 @@ constexpr std::size_t kPage = 1000;
 constexpr std::size_t kMostPages =
     200;  // per job; if all their numbers are taken, the next job continues
 constexpr std::size_t kEnoughPages = 10;  // after these, a shorter run is enough
+// Where the documents that were read do not tell enough, so many times as many are read, up to
+// these.
+constexpr std::size_t kMoreDocuments = 8;
+constexpr std::size_t kMostDocuments = 1'000'000;
 constexpr std::chrono::milliseconds kIndexLimit{5000};
 constexpr std::chrono::milliseconds kPatternLimit{30'000};  // reads all texts of the index
 constexpr std::chrono::milliseconds kLeastLimit{1};         // 0 would be none
@@ -145,29 +150,40 @@ std::string digits_in(std::string_view text) {
   return digits;
 }
 
-/// The number in a text that a collation calls equal to one of the format, by its digits. As long
-/// as it is there, the index takes no other text with this number.
+/// The number in a text that a collation may call equal to one of the format, by its digits; with
+/// numericOrdering, zeros in front of them do not count.
 std::optional<std::int64_t> number_in_equal(std::string_view text, const NumberFormat& format) {
   const std::string digits = digits_in(text);
   const std::size_t before = digits_in(format.prefix).size();
   const std::size_t behind = digits_in(format.suffix).size() + ids::width_of(format.check);
   if (digits.size() <= before + behind) return std::nullopt;
   std::int64_t number = 0;
+  const char* begin = digits.data() + before;
   const char* end = digits.data() + digits.size() - behind;
-  const auto [stop, error] = std::from_chars(digits.data() + before, end, number);
-  const bool is_equal =
-      error == std::errc() && digits_in(ids::number_text(number, format)) == digits;
+  const auto [stop, error] = std::from_chars(begin, end, number);
+  if (error != std::errc()) return std::nullopt;
+  const std::string own = digits_in(ids::number_text(number, format));
+  const auto is_at_end = [&](std::string_view part) { return own.ends_with(part); };
+  const bool is_equal = own.starts_with(digits.substr(0, before)) && is_at_end({end, behind}) &&
+                        own.find(std::to_string(number), before) != std::string::npos;
   return is_equal ? std::optional(number) : std::nullopt;
 }
 
-std::optional<std::int64_t> number_of(const bson::Element& element, const FieldPlace& place) {
+/// A number in a field.
+struct Stored {
+  std::int64_t number;
+  bool is_certain;  ///< false: perhaps a collation calls the text equal to that of the number
+};
+
+std::optional<Stored> number_of(const bson::Element& element, const FieldPlace& place) {
   const CounterField& field = *place.field;
-  if (!is_text(field)) return floor_of(element);
-  const auto number = ids::read_number(element.type, element.value, field.format);
-  const bool may_differ =
-      order_in(place) == TextOrder::of_collation && field.format.pattern.empty();
-  if (number || !may_differ || element.type != bson::Type::string) return number;
-  return number_in_equal(element.text(), field.format);
+  const auto number = is_text(field) ? ids::read_number(element.type, element.value, field.format)
+                                     : floor_of(element);
+  if (number) return Stored{*number, true};
+  const bool may_differ = is_text(field) && order_in(place) == TextOrder::of_collation &&
+                          field.format.pattern.empty() && element.type == bson::Type::string;
+  const auto its = may_differ ? number_in_equal(element.text(), field.format) : std::nullopt;
+  return its ? std::optional(Stored{*its, false}) : std::nullopt;
 }
 
 /// All values at a path, including those in arrays, as an index sees them.
@@ -195,29 +211,41 @@ void add_elements(Bytes document, std::string_view path, std::vector<bson::Eleme
   }
 }
 
-std::vector<std::int64_t> numbers_in(Bytes document, const FieldPlace& place) {
+std::vector<Stored> numbers_in(Bytes document, const FieldPlace& place) {
   std::vector<bson::Element> elements;
   add_elements(document, place.field->field, elements);
-  std::vector<std::int64_t> numbers;
+  std::vector<Stored> numbers;
   for (const bson::Element& element : elements) {
     if (const auto number = number_of(element, place)) numbers.push_back(*number);
   }
   return numbers;
 }
 
-bool holds_one_number(Bytes document, const FieldPlace& place) {
+/// The number of a document whose field is none of an array.
+std::optional<Stored> only_number_in(Bytes document, const FieldPlace& place) {
   const auto element = find_path(document, place.field->field);
-  return element && number_of(*element, place);
+  return element ? number_of(*element, place) : std::nullopt;
 }
 
 /// {$regexFind: {input: "$field", regex: pattern}}. An array that holds a matching text is matched,
 /// too; $regexFind would fail with it.
-Document find_in_text(const std::string& field, const std::string& pattern) {
+Document find_in_text(const std::string& field, const std::string& pattern, bool any_case) {
   const std::string path = "$" + field;
   const Document is_one =
       Document().add("$eq", Array().push(Document().add("$type", path)).push("string"));
   const Document text = Document().add("$cond", Array().push(is_one).push(path).push(""));
-  return Document().add("$regexFind", Document().add("input", text).add("regex", pattern));
+  return Document().add(
+      "$regexFind",
+      Document().add("input", text).add("regex", pattern).add("options", any_case ? "i" : ""));
+}
+
+/// True if the collation calls "a" and "A" equal.
+bool ignores_case(const FieldPlace& place) {
+  if (place.collation.empty()) return false;
+  const auto strength = bson::find(as_bytes(place.collation), "strength");
+  const auto level = bson::find(as_bytes(place.collation), "caseLevel");
+  const bool has_case = level && level->type == bson::Type::boolean && level->value[0] != 0;
+  return strength && strength->as_integer().value_or(3) < 3 && !has_case;
 }
 
 /// The command that reads the `count` numbers furthest ahead, up to the counter's max, from texts
@@ -228,9 +256,10 @@ Document numbers_in_varying_texts(const FieldPlace& place, const Numbers& number
   constexpr std::int64_t kNone = INT64_MIN;  // stands for a text that is no number
   const NumberFormat& format = place.field->format;
   const bool by_bytes = order_in(place) == TextOrder::of_bytes;
-  const Document texts =
+  Document texts =
       Document().add("$gte", by_bytes ? format.prefix : "").add("$regex", format.pattern);
-  const Document found = find_in_text(place.field->field, format.pattern);
+  if (ignores_case(place)) texts.add("$options", "i");
+  const Document found = find_in_text(place.field->field, format.pattern, ignores_case(place));
   // The first group of what has been found, as a number.
   const Document digits = Document().add("$arrayElemAt", Array().push("$f.captures").push(0));
   const Document number = Document().add(
@@ -361,32 +390,36 @@ Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
 
 /// The numbers within a bracket, up to the counter's max; `order` sorts the furthest to the front.
 /// Reads on until `count` documents held a single number: an array sorts by an element that may lie
-/// outside of the bracket, and so hides numbers that sort behind it.
+/// outside of the bracket, and so hides numbers that sort behind it; and texts with the digits of a
+/// number may be other texts.
 Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& place,
                                                           const Document& bracket,
                                                           std::int32_t order, std::size_t count) {
-  std::vector<std::int64_t> numbers;
-  std::size_t seen = 0;
-  std::size_t single = 0;
-  const auto use = [&](Bytes document) {
-    ++seen;
-    if (holds_one_number(document, place)) ++single;
-    for (const std::int64_t number : numbers_in(document, place)) {
-      if (!numbers_.is_beyond_max(number)) numbers.push_back(number);
-    }
-    return single < count;
-  };
   const Document command = find_in(place, bracket, limit_of(place))
                                .add("sort", Document().add(place.field->field, order));
-  const auto limit = static_cast<std::int32_t>(count);
-  Reply reply = read(place, Document(command).add("limit", limit), use);
-  if (reply.ok() && seen == count && single < count) {
-    numbers.clear();
-    single = 0;
-    reply = read(place, command, use);
+  for (std::size_t limit = count;; limit *= kMoreDocuments) {
+    std::vector<std::int64_t> numbers;
+    std::vector<std::int64_t> uncertain;
+    std::vector<Stored> single;
+    std::size_t seen = 0;
+    const auto use = [&](Bytes document) {
+      ++seen;
+      if (const auto only = only_number_in(document, place)) single.push_back(*only);
+      for (const auto [number, is_certain] : numbers_in(document, place)) {
+        if (!numbers_.is_beyond_max(number)) (is_certain ? numbers : uncertain).push_back(number);
+      }
+      return true;
+    };
+    const Reply reply =
+        read(place, Document(command).add("limit", static_cast<std::int32_t>(limit)), use);
+    if (!reply.ok()) return failure(place, reply);
+    const auto equal = taken(uncertain);
+    if (!equal) return equal.error();
+    numbers.insert(numbers.end(), equal->begin(), equal->end());
+    const auto known = static_cast<std::size_t>(std::ranges::count_if(
+        single, [&](Stored each) { return each.is_certain || equal->contains(each.number); }));
+    if (seen < limit || known >= count || limit >= kMostDocuments) return numbers;
   }
-  if (!reply.ok()) return failure(place, reply);
-  return numbers;
 }
 
 /// Without the bracket, strings and ObjectIds would sort behind all numbers. Numbers beyond the
@@ -450,17 +483,26 @@ Outcome<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t
 /// must skip many texts of other widths. Not linearizable, which takes a tenth of a second: the
 /// answer says how to look, not what is there.
 Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
+  std::vector<std::int64_t> uncertain;
+  std::size_t seen = 0;
   bool holds = false;
   const Document texts = texts_of(which, place.field->format, {}, order_in(place));
-  const Document command = find_in(place, texts, limit_of(place)).add("limit", 1);
-  const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes) {
-    holds = true;
-    return false;
+  const auto most = static_cast<std::int32_t>(order_in(place) == TextOrder::of_bytes ? 1 : kPage);
+  const Document command = find_in(place, texts, limit_of(place)).add("limit", most);
+  const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes document) {
+    ++seen;
+    const std::vector<Stored> found = numbers_in(document, place);
+    for (const Stored& each : found) uncertain.push_back(each.number);
+    holds = found.empty() || std::ranges::any_of(found, &Stored::is_certain);
+    return !holds;
   });
   const bool is_scan = place.access == FieldPlace::Access::scan;
   if (!is_scan && reply.refused(mongo::kMaxTimeExpired)) return true;
   if (!reply.ok()) return failure(place, reply);
-  return holds;
+  if (holds || seen == kPage) return true;
+  const auto equal = taken(uncertain);
+  if (!equal) return equal.error();
+  return !equal->empty();
 }
 
 Document FieldNumbers::texts_up_to_max(TextClass which, const FieldPlace& place) const {
@@ -486,16 +528,19 @@ std::vector<std::int64_t> FieldNumbers::page(std::int64_t from) const {
 
 Outcome<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t> numbers) {
   std::set<std::int64_t> taken;
-  for (const FieldPlace& place : places_->all) {
-    if (place.access == FieldPlace::Access::nothing) continue;
-    const Document among = Document().add("$in", values_of(numbers, *place.field));
-    const Reply reply =
-        client_.read_all(place.ns.db, find_in(place, among, limit_of(place)), [&](Bytes document) {
-          const auto found = numbers_in(document, place);
-          taken.insert(found.begin(), found.end());
-          return true;
-        });
-    if (!reply.ok()) return failure(place, reply);
+  for (std::span<const std::int64_t> rest(numbers); !rest.empty();) {
+    const auto some = rest.first(std::min(rest.size(), kPage));
+    rest = rest.subspan(some.size());
+    for (const FieldPlace& place : places_->all) {
+      if (place.access == FieldPlace::Access::nothing) continue;
+      const Document among = Document().add("$in", values_of(some, *place.field));
+      const Document command = find_in(place, among, limit_of(place));
+      const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes document) {
+        for (const Stored& each : numbers_in(document, place)) taken.insert(each.number);
+        return true;
+      });
+      if (!reply.ok()) return failure(place, reply);
+    }
   }
   return taken;
 }
@@ -513,15 +558,11 @@ std::vector<std::int64_t> FieldNumbers::numbers_of(std::span<const ids::Range> r
 
 Outcome<std::vector<ids::Range>> FieldNumbers::taken_among(std::span<const ids::Range> numbers) {
   std::vector<ids::Range> found;
-  const std::vector<std::int64_t> all = numbers_of(numbers);
-  for (std::span<const std::int64_t> rest(all); !rest.empty();) {
-    const auto candidates = rest.first(std::min(rest.size(), kPage));
-    rest = rest.subspan(candidates.size());
-    const auto stored = taken(candidates);
-    if (!stored) return stored.error();
-    for (const std::int64_t number : candidates) {
-      if (stored->contains(number)) found.push_back({number, 1});
-    }
+  const std::vector<std::int64_t> candidates = numbers_of(numbers);
+  const auto stored = taken(candidates);
+  if (!stored) return stored.error();
+  for (const std::int64_t number : candidates) {
+    if (stored->contains(number)) found.push_back({number, 1});
   }
   return found;
 }

@@ -9,6 +9,8 @@ namespace {
 
 // mongod takes about as long to store this many documents as one more command costs.
 constexpr std::size_t kSmallestTail = 100;
+// No batch has more statements.
+constexpr std::size_t kLargestTail = 100'000;
 
 }  // namespace
 
@@ -64,7 +66,7 @@ void BatchProgress::limit_tail(std::optional<std::size_t> failed) {
   if (failed) {
     tail_ = std::max({kSmallestTail, 2 * *failed, tail_.value_or(out_.size()) / 2});
   } else if (tail_) {
-    *tail_ *= 2;
+    *tail_ = std::min(2 * *tail_, kLargestTail);
   }
 }
 

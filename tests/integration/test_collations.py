@@ -91,7 +91,11 @@ def make(server: Mongod, ns: str, scope: list[str], collation: Any, index: Any,
         made.insert_many([{"n": value, "tenant": "a"} for value in values])
 
 
-RULES = [{"ns": f"{db}.*", "field": "n", **rule} for db, (rule, _) in STRATEGIES.items()]
+RULES = [{"ns": f"{db}.*", "field": "n", **rule} for db, (rule, _) in STRATEGIES.items()] + [
+    {"ns": "short.*", "field": "n", "strategy": "counter", "output": "string",
+     "format": {"prefix": "A-", "pad": 2}},
+    {"ns": "lettered.*", "field": "n", "strategy": "counter", "output": "string",
+     "template": "R{yyyy}/{counter:06}"}]
 
 
 def fill(proxy: Proxy, ns: str, count: int, tenant: str = "a") -> list[Any]:
@@ -184,8 +188,44 @@ class TestManyTexts:
             assert numbers(replica_set.client, f"{db}.{coll}")[self.MANY:] == [
                 text(n) for n in range(self.MANY + 1, self.MANY + 4)]
 
-    @pytest.mark.parametrize("locale", ["ar", "cs", "da", "es@collation=traditional", "fr_CA", "hr",
-                                        "hu", "ja", "ko", "sk", "sv", "th", "zh@collation=stroke"])
+    @pytest.mark.parametrize("db", ["text", "gapless"])
+    def test_texts_without_their_zeros(self, replica_set, replica_proxy, coll, db):
+        make(replica_set, f"{db}.{coll}", [], NUMERIC, {},
+             [f"A-{n}" for n in range(1, self.MANY + 1)])
+        assert not fill(replica_proxy, f"{db}.{coll}", 3)
+        assert numbers(replica_set.client, f"{db}.{coll}")[self.MANY:] == [
+            text(n) for n in range(self.MANY + 1, self.MANY + 4)]
+
+    @pytest.mark.parametrize("db", ["text", "gapless"])
+    def test_the_index_that_forbids_most_counts(self, replica_set, replica_proxy, coll, db):
+        make(replica_set, f"{db}.{coll}", [], None, ANY_CASE,
+             [f"a-{n:06}" for n in range(1, self.MANY + 1)])
+        replica_set.client[db][coll].create_index("n", name="by_bytes")
+        assert not fill(replica_proxy, f"{db}.{coll}", 3)
+        assert len(set(numbers(replica_set.client, f"{db}.{coll}"))) == self.MANY + 3
+
+    @pytest.mark.parametrize("db, stored", [
+        ("short", [f"a-{n:02}" for n in range(1, 500)]),
+        ("lettered", [f"r{YEAR}/{n:06}" for n in range(1, 500)])])
+    def test_texts_whose_order_is_not_that_of_their_numbers(self, replica_set, replica_proxy, coll,
+                                                            db, stored):
+        make(replica_set, f"{db}.{coll}", [], ANY_CASE, {}, stored)
+        assert not fill(replica_proxy, f"{db}.{coll}", 3)
+        assert len(set(numbers(replica_set.client, f"{db}.{coll}"))) == len(stored) + 3
+
+    @pytest.mark.parametrize("db", ["text", "gapless"])
+    @pytest.mark.parametrize("collation", [ANY_CASE, GERMAN, NUMERIC, NO_SIGNS])
+    def test_other_texts_with_the_digits_of_a_number(self, replica_set, replica_proxy, coll, db,
+                                                     collation):
+        """Such as those of amended invoices: what the index does not call equal is no number."""
+        others = [*(f"A-{n:06}b" for n in range(900, 1000)), "A-000950/1", "B-000970"]
+        make(replica_set, f"{db}.{coll}", [], collation, {},
+             [*(text(n) for n in range(1, STORED + 1)), *others])
+        assert not fill(replica_proxy, f"{db}.{coll}", NEW)
+        found = sorted(set(numbers(replica_set.client, f"{db}.{coll}")) - set(others))
+        assert found == [text(n) for n in range(1, STORED + NEW + 1)]
+
+    @pytest.mark.parametrize("locale", ["ar", "da", "hu", "ja", "th", "zh@collation=stroke"])
     def test_digits_have_their_order_in_every_locale(self, replica_set, replica_proxy, coll, locale):
         ns = f"gapless.{coll}"
         make(replica_set, ns, [], None, {"locale": locale},

@@ -117,6 +117,19 @@ TEST(BatchProgress, LimitsTheTail) {
   EXPECT_EQ(progress.out().size(), 200U);
 }
 
+/// However often it is doubled.
+TEST(BatchProgress, LimitsTheTailToNothingNever) {
+  BatchProgress progress(200, Stops::at_errors);
+  progress.send(1);
+  progress.answered(0);
+  progress.repeat(vector_of(progress.tail()));
+  for (int i = 0; i < 200; ++i) {
+    progress.send(1);
+    ASSERT_EQ(progress.out().size(), 1U) << i;
+    progress.answered({});
+  }
+}
+
 TEST(BatchProgress, JoinsWhatIsLeftToTheCommandThatIsOut) {
   BatchProgress progress(4, Stops::never);
   progress.send(2);

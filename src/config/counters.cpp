@@ -47,9 +47,9 @@ void check_sequences(const ids::SequenceOptions& sequences, const std::string& f
   }
 }
 
-/// True if both use the same document. Documents of one collection with the same key can differ
-/// only in their filters.
-bool same_document(const About& one, const About& other) {
+/// True if both use the same field of the same document. Documents of one collection with the same
+/// key can differ only in their filters.
+bool same_counter(const About& one, const About& other) {
   const ids::CounterPlace& a = one.counter->place;
   const ids::CounterPlace& b = other.counter->place;
   const auto kind = [](const ids::SequenceOptions& each) {
@@ -57,7 +57,9 @@ bool same_document(const About& one, const About& other) {
   };
   if (kind(one.sequences) != kind(other.sequences)) return false;
   const bool told_apart = a.key_field == b.key_field && a.filter != b.filter;
-  return std::tie(a.db, a.collection, a.key) == std::tie(b.db, b.collection, b.key) && !told_apart;
+  return std::tie(a.db, a.collection, a.key, a.value_field) ==
+             std::tie(b.db, b.collection, b.key, b.value_field) &&
+         !told_apart;
 }
 
 bool agree(const About& a, const About& b) {
@@ -139,7 +141,7 @@ bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
   if (a->ranges && b->ranges) return check_shared_ranges(*a, path, *b, reader);
   if (a->ranges) return check_counter_in_ranges(*a->ranges, b->counter->place, path, reader);
   if (b->ranges) return check_counter_in_ranges(*b->ranges, a->counter->place, path, reader);
-  if (!same_document(*a, *b)) return false;
+  if (!same_counter(*a, *b)) return false;
   const std::string document =
       "the counter document '" + shown(b->counter->place.key) + "' of " + path;
   if (!agree(*a, *b)) {

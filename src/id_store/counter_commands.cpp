@@ -96,22 +96,30 @@ Commands grant(const std::string& user, const std::string& source, const std::st
 
 namespace {
 
-Document mark_of(const ids::CounterPlace& place) {
-  const Document id =
-      Document().add("collection", place.collection).add("query", identity_of(place));
-  return Document().add("_id", id);
+Document earlier_mark_id(const ids::CounterPlace& place) {
+  return Document().add("collection", place.collection).add("query", identity_of(place));
+}
+
+Document mark_id(const ids::CounterPlace& place) {
+  Document id = earlier_mark_id(place);
+  if (place.value_field != kUnnamedInMarks) id.add("field", place.value_field);
+  return id;
 }
 
 }  // namespace
 
-Document find_mark(const ids::CounterPlace& place) {
-  return Document().add("find", kMarks).add("filter", mark_of(place)).add("limit", 1);
+Document find_mark(const ids::CounterPlace& place, bool document_exists) {
+  Array ids;
+  ids.push(mark_id(place));
+  if (!document_exists) ids.push(earlier_mark_id(place));
+  const Document filter = Document().add("_id", Document().add("$in", ids));
+  return Document().add("find", kMarks).add("filter", filter).add("limit", 1);
 }
 
 Document write_mark(const ids::CounterPlace& place) {
   const Document update =
       Document()
-          .add("q", mark_of(place))
+          .add("q", Document().add("_id", mark_id(place)))
           .add("u", Document().add("$setOnInsert", Document().add("used", true)))
           .add("upsert", true);
   return Document().add("update", kMarks).add("updates", Array().push(update));

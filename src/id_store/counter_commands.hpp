@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "idproxy/base/typed_command.hpp"
 #include "idproxy/id_store/mongo.hpp"
@@ -59,12 +60,16 @@ namespace idproxy::id_store {
 [[nodiscard]] mongo::Document new_range(const ids::CounterPlace& place,
                                         const ids::RangeState& range);
 
-// Marks: documents {_id: {collection, query: {key_field: key, …filter}}} in a collection beside the
-// counter's own. A mark says that numbers of the counter may have been given out, so that a counter
-// that is missing was lost.
+// Marks: documents {_id: {collection, query: {key_field: key, …filter}, field: value_field}} in a
+// collection beside the counter's own. A mark says that numbers of the counter may have been given
+// out, so that a counter that is missing was lost.
 
-/// Finds the counter's mark.
-[[nodiscard]] mongo::Document find_mark(const ids::CounterPlace& place);
+/// The value_field that marks leave out. Those of release 0.2 leave out every one.
+inline constexpr std::string_view kUnnamedInMarks = "COUNT";
+
+/// Finds the counter's mark. One of release 0.2 may be that of another counter in the same
+/// document: it counts only while there is no such document.
+[[nodiscard]] mongo::Document find_mark(const ids::CounterPlace& place, bool document_exists);
 
 /// Writes the mark unless it is there.
 [[nodiscard]] mongo::Document write_mark(const ids::CounterPlace& place);

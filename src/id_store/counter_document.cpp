@@ -113,7 +113,7 @@ Outcome<CounterDocument::Checked> CounterDocument::check(Run& run, Demand demand
     if (!needed) return needed.error();
     if (*needed) return Checked{.reads_all = true};
   }
-  const auto created = first_of_new(run);
+  const auto created = first_of_new(run, found->exists);
   if (!created) return created.error();
   if (demand == Demand::none) return Checked{created->first, created->by_scan};
   if (const Attempt failure = create_at(run, found->exists, *created)) return *failure;

@@ -177,12 +177,12 @@ class CounterDocument {
     bool by_scan = false;
     bool was_used = false;  ///< somebody had numbers of the counter, which has gone
   };
-  [[nodiscard]] Outcome<NewCounter> first_of_new(Run& run);
+  [[nodiscard]] Outcome<NewCounter> first_of_new(Run& run, bool exists);
   void make_index(Run& run) const;
   Attempt create_at(Run& run, bool exists, const NewCounter& created);
   [[nodiscard]] Outcome<bool> needs_scan(Run& run) const;
   [[nodiscard]] Outcome<FieldNumbers::Look> look_for_new(Run& run, FieldNumbers& stored);
-  [[nodiscard]] Outcome<bool> was_given_out(Run& run) const;
+  [[nodiscard]] Outcome<bool> was_given_out(Run& run, bool exists) const;
   [[nodiscard]] Outcome<void> mark(Run& run);
   [[nodiscard]] Outcome<NewCounter> first_free_of_new(FieldNumbers& stored, NewCounter created,
                                                       std::uint64_t count);

@@ -115,9 +115,9 @@ Outcome<FieldNumbers::Look> CounterDocument::look_for_new(Run& run, FieldNumbers
 
 /// The first number of a new counter: past `start`, all stored numbers, and all numbers that this
 /// process was ever given. A counter that existed before was lost, and other proxies may hold
-/// numbers of it.
-Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run) {
-  const auto was_used = was_given_out(run);
+/// numbers of it. `exists`: its document does, without a value.
+Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run, bool exists) {
+  const auto was_used = was_given_out(run, exists);
   if (!was_used) return was_used.error();
   FieldNumbers stored(run.client, spec_, run.fields);
   auto look = look_for_new(run, stored);
@@ -156,7 +156,7 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_free_of_new(FieldNum
 }
 
 CounterDocument::Attempt CounterDocument::create(Run& run, bool exists) {
-  const auto created = first_of_new(run);
+  const auto created = first_of_new(run, exists);
   if (!created) return created.error();
   return create_at(run, exists, *created);
 }
@@ -204,10 +204,11 @@ CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
 // Proxies of release 0.1 write no marks. A counter that they use gets its mark from the first newer
 // proxy.
 
-Outcome<bool> CounterDocument::was_given_out(Run& run) const {
+Outcome<bool> CounterDocument::was_given_out(Run& run, bool exists) const {
   if (marked_ || run.job.lost || run.job.beyond) return true;
   bool found = false;
-  const Reply reply = run.client.read_all(spec_.place.db, find_mark(spec_.place), [&](Bytes) {
+  const Document look = find_mark(spec_.place, exists);
+  const Reply reply = run.client.read_all(spec_.place.db, look, [&](Bytes) {
     found = true;
     return false;
   });

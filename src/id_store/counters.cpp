@@ -39,11 +39,11 @@ Obstacle not_checked() {
   return {{ids::Errc::unavailable, "the counter has not been checked yet"}, true};
 }
 
-/// Two specs with the same name share one document.
+/// Two specs with the same name share one counter.
 std::string name_of(const ids::CounterPlace& place) {
   std::string name(1, "tdf"[static_cast<std::size_t>(place.key_is)]);
-  for (const std::string* part :
-       {&place.db, &place.collection, &place.key_field, &place.key, &place.filter}) {
+  for (const std::string* part : {&place.db, &place.collection, &place.key_field, &place.key,
+                                  &place.value_field, &place.filter}) {
     name += std::to_string(part->size()) + ":" + *part;
   }
   return name;

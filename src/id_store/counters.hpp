@@ -68,8 +68,8 @@ class Counters {
   /// the first rule's spec and all fields.
   ///
   /// If the first spec of a newer watch differs from the one before, the counter adopts it and
-  /// keeps the numbers that it holds (BlockCache::change). If the step, the value's field or its
-  /// meaning differs, the held numbers do not fit: the counter begins anew, as after a restart, and
+  /// keeps the numbers that it holds (BlockCache::change). If the step or the value's meaning
+  /// differs, the held numbers do not fit: the counter begins anew, as after a restart, and
   /// gives the numbers back, or loses them if its document has moved on. If nothing differs, an
   /// exhausted counter asks again, because the operator may have removed the cause.
   [[nodiscard]] std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& spec,

@@ -161,10 +161,10 @@ bson::Element id_of(const std::string& document) {
   return bson::find(as_bytes(document), "_id").value_or(bson::Element{});
 }
 
-/// Which document it is.
+/// Which document it is, and which field of that.
 std::string identity_text(const StoredCounter& counter) {
   const CounterPlace& place = counter.spec.place;
-  std::string text = counter.ns() + '\0';
+  std::string text = counter.ns() + '\0' + place.value_field + '\0';
   if (counter.exists()) return text.append(as_text(id_of(counter.document).value));
   return text.append(place.filter).append(place.key);
 }

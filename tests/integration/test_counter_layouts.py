@@ -148,6 +148,25 @@ class TestLayouts:
         assert found == [{"model": "Order", "field": name, "count": 4} for name in ("a", "b")]
 
 
+    @pytest.mark.parametrize("apart", [False, True], ids=["one file", "a proxy each"])
+    def test_two_in_one_document(self, server, start_proxy, apart):
+        """Each continues or begins by itself, also where no unique index guards its field."""
+        server.client.drop_database("forum")
+        server.client["forum"]["objects"].insert_one({"_key": "global", "nextUid": 5})
+        rules = [{"ns": f"forum.{name}", "field": "n", "strategy": "counter", "store": {
+            "db": "forum", "collection": "objects", "layout": "custom", "key_field": "_key",
+            "key": "global", "value_field": field, "value_is": "last"}}
+            for name, field in (("users", "nextUid"), ("topics", "nextTid"))]
+        files = [rules[:1], rules[1:]] if apart else [rules]
+        proxies = [start_proxy(configuration(server, each)) for each in files]
+        for proxy, name in ((proxies[0], "users"), (proxies[-1], "topics")):
+            assert insert(proxy, f"forum.{name}", 3)["n"] == 3
+        assert numbers(server.client, "forum.users") == [6, 7, 8]
+        assert numbers(server.client, "forum.topics") == [1, 2, 3]
+        (found,) = server.client["forum"]["objects"].find()
+        assert found["nextUid"] >= 8 and found["nextTid"] >= 3
+
+
 class TestMakingOne:
     """No document: the counter begins behind what the collection already has."""
 

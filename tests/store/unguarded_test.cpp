@@ -74,12 +74,34 @@ TEST_F(UnguardedTest, WithAUniqueIndexALostCounterGoesOnRightBehindWhatIsStored)
 TEST_F(UnguardedTest, ACounterThatIsThereIsMarkedWithItsFirstNumbers) {
   counter("10");
   EXPECT_EQ(allocate(10), allocated(10, 10));
-  EXPECT_EQ(
-      database.all("idproxyCounterMarks"),
-      R"({ "_id" : { "collection" : "counters", "query" : { "_id" : "c" } }, "used" : true })");
+  EXPECT_EQ(database.all("idproxyCounterMarks"),
+            R"({ "_id" : { "collection" : "counters", "query" : { "_id" : "c" }, "field" : "V" }, )"
+            R"("used" : true })");
   const std::uint64_t sent = metrics.round_trips.sent;
   EXPECT_EQ(allocate(10), allocated(20, 10));
   EXPECT_EQ(metrics.round_trips.sent, sent + 1);
+}
+
+/// Release 0.2 wrote no fields: its mark may be that of the other counter.
+TEST_F(UnguardedTest, AMarkWithoutAFieldIsForADocumentThatIsMissing) {
+  mark();
+  plain_index();
+  database.insert("counters", R"({"_id": "c", "other": 5})");
+  EXPECT_EQ(allocate(10), allocated(1, 10));
+  EXPECT_EQ(value(), 11);
+  database.write(json(R"({"update": "counters", "updates": [
+      {"q": {"_id": "c"}, "u": {"$unset": {"V": 1}}}]})"));
+  document.reset();
+  EXPECT_EQ(allocate(10), allocated(1 + kCertain, 10));
+}
+
+/// As release 0.2 did.
+TEST_F(UnguardedTest, AMarkLeavesOutTheFieldOfTheUsualLayout) {
+  spec.place.value_field = "COUNT";
+  mark();
+  plain_index();
+  EXPECT_EQ(allocate(10), allocated(1 + kCertain, 10));
+  EXPECT_THAT(database.all("idproxyCounterMarks"), Not(HasSubstr("COUNT")));
 }
 
 /// As during a step-down.

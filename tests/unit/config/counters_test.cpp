@@ -228,11 +228,30 @@ TEST(Counters, OneDocumentIsUsedInOneWay) {
               ElementsAre("3:25: error: rules[1].strategy: uses the counter document 'n' of "
                           "rules[0], but not with the same layout, step and output"));
   EXPECT_THAT(faults("store: {key: n}, output: string"), testing::SizeIs(1));
-  EXPECT_THAT(faults("name: n, store: {layout: counters-seq, collection: uniqueIdentifierCounter}"),
+  const auto custom = [](const std::string& keys) {
+    return "name: n, store: {layout: custom, collection: uniqueIdentifierCounter, " + keys + "}";
+  };
+  EXPECT_THAT(faults(custom("key_field: _id, value_field: COUNT, value_is: last")),
+              testing::SizeIs(1));
+  EXPECT_THAT(faults(custom("key_field: k, value_field: COUNT, value_is: next")),
               testing::SizeIs(1));
   EXPECT_THAT(faults("name: n, block: {size: 10}"),
               ElementsAre(HasSubstr("3:25: warning: rules[1].strategy: shares the counter document "
                                     "'n' of rules[0], but not its start, max, block")));
+}
+
+TEST(Counters, OneDocumentHasACounterInEachField) {
+  const auto rule = [](const std::string& field, const std::string& keys) {
+    return "  - {ns: f." + field + ", field: n, strategy: counter, store: {layout: custom, " +
+           "collection: objects, key_field: _key, key: global, value_is: last, value_field: " +
+           field + "}" + keys + "}\n";
+  };
+  EXPECT_THAT(findings_of("rules:\n" + rule("nextUid", "") + rule("nextTid", ", step: 2")),
+              IsEmpty());
+  EXPECT_THAT(findings_of("rules:\n  - {ns: a.b, field: x, strategy: counter, name: n}\n"
+                          "  - {ns: a.c, field: x, strategy: counter, name: n, store: "
+                          "{layout: counters-seq, collection: uniqueIdentifierCounter}}\n"),
+              IsEmpty());
 }
 
 TEST(Counters, TheNameOfACollectionsOwnCounterIsKnown) {

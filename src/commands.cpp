@@ -40,7 +40,8 @@ constexpr const char* kStatusFooter =
     "            77 file unreadable, 78 the file does not say where to ask\n";
 
 constexpr const char* kWaitUsage =
-    "Usage: mongo-idproxy wait [--max DURATION] [--config FILE | --admin HOST:PORT]\n";
+    "Usage: mongo-idproxy wait [--max DURATION] [--json]\n"
+    "                          [--config FILE | --admin HOST:PORT]\n";
 
 constexpr const char* kWaitFooter =
     "A proxy is ready once it serves, and each rule without wildcards gives values.\n"
@@ -54,7 +55,7 @@ constexpr const char* kWaitFooter =
     "            where to ask\n";
 
 constexpr const char* kReloadUsage =
-    "Usage: mongo-idproxy reload [--config FILE] [--admin HOST:PORT]\n";
+    "Usage: mongo-idproxy reload [--json] [--config FILE] [--admin HOST:PORT]\n";
 
 constexpr const char* kReloadFooter =
     "It checks the file, sends the proxy SIGHUP if there is no error, waits up to\n"
@@ -68,11 +69,12 @@ constexpr const char* kReloadFooter =
     "            process is not to be seen from here, 70 internal error, 77 it is\n"
     "            another user's, or file unreadable, 78 configuration\n";
 
-constexpr const char* kCheckUsage = "Usage: mongo-idproxy check [--connect] [--config FILE]\n";
+constexpr const char* kCheckUsage =
+    "Usage: mongo-idproxy check [--connect] [--json] [--config FILE]\n";
 
 constexpr const char* kCheckFooter =
     "The same as --check-config. It prints all errors and warnings with their lines,\n"
-    "opens no listener and writes nothing.\n"
+    "opens no listener and writes nothing. --connect takes ten seconds at most.\n"
     "\n"
     "Examples:   mongo-idproxy check\n"
     "            mongo-idproxy check --connect --config proxy.yaml\n"
@@ -282,19 +284,22 @@ void add_wait_options(CLI::App& options, Asked& asked) {
   };
   options.add_option_function<std::string>("--max", read, "How long to wait; 30s if not given")
       ->option_text("DURATION");
+  options.add_flag("--json", asked.wait.as_json, "Print JSON");
   add_config(options, asked);
   add_admin(options, asked);
 }
 
 void add_reload_options(CLI::App& options, Asked& asked) {
+  options.add_flag("--json", asked.reload.as_json, "Print JSON");
   add_config(options, asked);
   add_admin(options, asked);
 }
 
 void add_check_options(CLI::App& options, Asked& asked) {
   options.add_flag_callback(
-      "--connect", [&asked] { asked.check_with = app::CheckWith::servers; },
+      "--connect", [&asked] { asked.check.with = app::CheckWith::servers; },
       "Also ask the servers whether each rule is ready");
+  options.add_flag("--json", asked.check.as_json, "Print JSON");
   add_config(options, asked);
 }
 
@@ -404,7 +409,8 @@ ExitCode run_reload(Asked& asked, const Syntax&) {
 }
 
 ExitCode run_check(Asked& asked, const Syntax&) {
-  return app::check_config(asked.config, asked.check_with);
+  asked.check.file = asked.config;
+  return app::check_config(asked.check);
 }
 
 ExitCode run_config(Asked& asked, const Syntax&) {

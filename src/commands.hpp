@@ -15,7 +15,7 @@ namespace idproxy {
 /// What a command line asks for. The options of each command fill in their part.
 struct Asked {
   std::string config;  ///< --config, of the program and of each command; empty: not given
-  app::CheckWith check_with = app::CheckWith::file;
+  app::CheckRequest check;
   app::DoctorRequest doctor;
   app::BackfillRequest backfill;
   app::VerifyRequest verify;

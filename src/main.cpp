@@ -103,7 +103,8 @@ class CommandLine {
     }
     if (has_command || check_config_) outlive_reloads();
     if (has_command) return found->command->run(asked_, syntax());
-    if (check_config_) return idproxy::app::check_config(asked_.config, asked_.check_with);
+    asked_.check.file = asked_.config;
+    if (check_config_) return idproxy::app::check_config(asked_.check);
     return idproxy::app::serve(asked_.config, std::string(idproxy::app::version()));
   }
 
@@ -124,7 +125,7 @@ class CommandLine {
                                        "Check the configuration, print all errors and\n"
                                        "warnings, and exit");
     app_.add_flag_callback(
-            "--connect", [this] { asked_.check_with = CheckWith::servers; },
+            "--connect", [this] { asked_.check.with = CheckWith::servers; },
             "With --check-config: also ask the servers\nwhether each rule is ready")
         ->needs(check)
         ->option_text(" ");

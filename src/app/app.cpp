@@ -2,16 +2,19 @@
 
 #include <malloc.h>
 
+#include <boost/json/object.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "app/config_file.hpp"
 #include "app/connected_check.hpp"
 #include "app/control.hpp"
+#include "app/json_view.hpp"
 #include "app/process.hpp"
 #include "app/reload.hpp"
 #include "idproxy/base/printable.hpp"
@@ -103,6 +106,18 @@ std::string whole_path(const std::string& file) {
   return error ? file : path.lexically_normal().string();
 }
 
+boost::json::array findings_json(const ConfigFile& opened, const std::string& file) {
+  boost::json::array all;
+  for (const Finding& each : opened.loaded.findings) {
+    const bool is_error = each.severity == Finding::Severity::error;
+    all.push_back({{"level", is_error ? "error" : "warning"},
+                   {"line", each.place.line},
+                   {"column", each.place.column},
+                   {"text", each.text(file)}});
+  }
+  return all;
+}
+
 /// Serves until a signal ends it.
 ExitCode run(Reload::Start start, const std::string& version, Control& control) {
   id_store::Store store(start.config.id_store, process_sources().clock);
@@ -132,19 +147,30 @@ ExitCode run(Reload::Start start, const std::string& version, Control& control) 
 
 }  // namespace
 
-ExitCode check_config(const std::string& file, CheckWith with) {
-  auto opened = ConfigFile::open(file);
+ExitCode check_config(const CheckRequest& request) {
+  auto opened = ConfigFile::open(request.file);
   if (!opened) return opened.error();
   config::Loaded& loaded = opened->loaded;
   opened->look_at_mode();
-  opened->print_findings(std::cout);
-  if (!loaded.ok()) return ExitCode::config;
   const std::size_t count = loaded.config.rules.size();
-  std::cout << printable(file) << ": ok, " << count << (count == 1 ? " rule\n" : " rules\n");
-  if (with == CheckWith::file) return ExitCode::ok;
-  const auto upstream_uri = opened->find_servers(std::cout);
-  if (!upstream_uri) return upstream_uri.error();
-  return check_connected(std::move(loaded.config), *upstream_uri, std::cout);
+  boost::json::object json{{"file", request.file}};
+  std::ostringstream unseen;
+  std::ostream& out = request.as_json ? static_cast<std::ostream&>(unseen) : std::cout;
+  const auto end = [&](ExitCode code) {
+    json["findings"] = findings_json(*opened, request.file);
+    if (request.as_json) std::cout << json_line(json);
+    return code;
+  };
+  opened->print_findings(out);
+  json["ok"] = loaded.ok();
+  if (!loaded.ok()) return end(ExitCode::config);
+  out << printable(request.file) << ": ok, " << count << (count == 1 ? " rule\n" : " rules\n");
+  if (request.with == CheckWith::file) return end(ExitCode::ok);
+  const auto upstream_uri = opened->find_servers(out);
+  if (!upstream_uri) return end(upstream_uri.error());
+  json["findings"] = findings_json(*opened, request.file);
+  return check_connected(std::move(loaded.config), *upstream_uri, std::cout,
+                         request.as_json ? &json : nullptr);
 }
 
 ExitCode serve(const std::string& file, const std::string& version) {

@@ -65,7 +65,7 @@ RunningProxy ask_proxy(const std::string& file, const config::Config& config) {
   if (!admin) return {{}, "admin.listen cannot be used"};
   FetchLimits limits;
   limits.time = kProxyWithin;
-  auto status = fetch_status(*admin, {}, limits);
+  auto status = fetch_status(*admin, "?rules=all", limits);
   if (status && ::geteuid() == 0) {  // others may not see whose process it is
     const auto process = ProxyProcess::find(pid_of(*status), status->from);
     if (!process) return {{}, process.error().why, admin->text()};

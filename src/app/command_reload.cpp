@@ -1,3 +1,5 @@
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 #include <chrono>
 #include <filesystem>
 #include <iostream>
@@ -6,6 +8,7 @@
 
 #include "app/admin_process.hpp"
 #include "app/config_file.hpp"
+#include "app/json_view.hpp"
 #include "app/status_client.hpp"
 #include "app/terminal.hpp"
 #include "idproxy/app/app.hpp"
@@ -46,22 +49,29 @@ bool is_same_process(const StatusDocument& one, const StatusDocument& other) {
   return pid_of(one) == pid_of(other) && started(one) == started(other);
 }
 
-ExitCode print_outcome(const StatusDocument& document) {
+ExitCode print_outcome(const StatusDocument& document, bool as_json) {
   const JsonView last = document.view()["configuration"]["last_reload"];
+  const std::string text = last["text"].text();
+  const bool is_refused = last["applied"].is_false();
+  boost::json::array findings;
   for (const JsonView& each : last["findings"].items()) {
     std::cerr << printable(each.text()) << '\n';
+    findings.emplace_back(each.text());
   }
-  const std::string text = last["text"].text();
-  if (last["applied"].is_false()) {
-    return end_with(ExitCode::config, "the proxy keeps its configuration: " + text);
+  if (as_json) {
+    std::cout << json_line(boost::json::object{{"reloaded", !is_refused},
+                                               {is_refused ? "reason" : "changed", text},
+                                               {"findings", std::move(findings)}});
   }
+  if (is_refused) return end_with(ExitCode::config, "the proxy keeps its configuration: " + text);
+  if (as_json) return ExitCode::ok;
   std::cout << "reloaded: " << (text.empty() ? "nothing has changed" : printable(text)) << '\n';
   return ExitCode::ok;
 }
 
 /// Of the first reload that follows `before`. Whoever asked for it, it has begun after that, since
 /// the proxy makes no document while it reloads, and so has read the file that we mean.
-ExitCode await_reload(const net::Endpoint& admin, const StatusDocument& before) {
+ExitCode await_reload(const net::Endpoint& admin, const StatusDocument& before, bool as_json) {
   const auto until = SteadyClock::now() + kReloadWithin;
   FetchLimits limits;
   limits.time = kAnswerWithin;
@@ -73,7 +83,8 @@ ExitCode await_reload(const net::Endpoint& admin, const StatusDocument& before) 
       return end_with(ExitCode::unavailable,
                       "the proxy has been started again meanwhile: it has read its file then");
     }
-    if (document && number_of(*document) > number_of(before)) return print_outcome(*document);
+    if (document && number_of(*document) > number_of(before))
+      return print_outcome(*document, as_json);
     failure = document ? std::nullopt : std::optional(document.error());
   }
   if (failure) return print_no_answer(admin, *failure);
@@ -103,7 +114,7 @@ ExitCode reload(const ReloadRequest& request) {
   if (code != ExitCode::ok) return code;
   const auto sent = process->signal_reload();
   if (!sent) return print_refusal(sent.error());
-  return await_reload(*admin, *document);
+  return await_reload(*admin, *document, request.as_json);
 }
 
 }  // namespace idproxy::app

@@ -35,8 +35,10 @@ bool has_tables(const StatusRequest& request) {
 }
 
 std::string query_of(const StatusRequest& request) {
-  if (request.application.empty()) return {};
-  return "?clients=app:" + percent_encoded(request.application);
+  std::string query = request.rules ? "?rules=all" : "";
+  if (request.application.empty()) return query;
+  query += query.empty() ? "?" : "&";
+  return query + "clients=app:" + percent_encoded(request.application);
 }
 
 std::string text_of(const StatusRequest& request, const StatusDocument& document,

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <boost/json/object.hpp>
 #include <chrono>
 #include <iostream>
 #include <thread>
 
+#include "app/json_view.hpp"
 #include "app/status_client.hpp"
 #include "app/wait_reason.hpp"
 #include "idproxy/app/app.hpp"
@@ -33,15 +35,26 @@ std::string ask(const net::Endpoint& admin, SteadyClock::time_point until) {
 ExitCode wait(const WaitRequest& request) {
   const auto admin = find_admin(request.proxy);
   if (!admin) return admin.error();
-  const auto until = SteadyClock::now() + request.most;
+  const auto begun = SteadyClock::now();
+  const auto until = begun + request.most;
+  const auto print_json = [&](const std::string& reason) {
+    const std::chrono::duration<double> waited = SteadyClock::now() - begun;
+    std::cout << json_line(boost::json::object{
+        {"ready", reason.empty()},
+        {"admin", admin->text()},
+        {"reason", reason.empty() ? boost::json::value(nullptr) : boost::json::value(reason)},
+        {"waited", waited.count()}});
+  };
   std::string said;
   while (true) {
     const std::string reason = printable(ask(*admin, until));
+    const bool is_over = reason.empty() || SteadyClock::now() + kAskEvery >= until;
+    if (is_over && request.as_json) print_json(reason);
     if (reason.empty()) {
-      std::cout << "the proxy at " << admin->text() << " is ready\n";
+      if (!request.as_json) std::cout << "the proxy at " << admin->text() << " is ready\n";
       return ExitCode::ok;
     }
-    if (SteadyClock::now() + kAskEvery >= until) {
+    if (is_over) {
       std::cerr << "mongo-idproxy: not ready after " << duration_text(request.most) << ": "
                 << reason << '\n';
       return ExitCode::unavailable;

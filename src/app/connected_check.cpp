@@ -1,10 +1,9 @@
 #include "app/connected_check.hpp"
 
-#include <mongoc/mongoc.h>
-
 #include <algorithm>
-#include <array>
 #include <boost/algorithm/string/join.hpp>
+#include <boost/json/array.hpp>
+#include <boost/json/value_from.hpp>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -13,15 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include "app/json_view.hpp"
 #include "app/process.hpp"
 #include "app/readiness.hpp"
 #include "app/reload.hpp"
 #include "app/terminal.hpp"
 #include "app/value_text.hpp"
 #include "idproxy/base/glob.hpp"
-#include "idproxy/base/owned.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/server_release.hpp"
-#include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/server_hello.hpp"
 #include "idproxy/id_store/store.hpp"
 
@@ -30,36 +29,16 @@ namespace {
 
 using id_store::ServerHello;
 
-constexpr std::chrono::seconds kCheckTimeout{10};
-constexpr std::chrono::seconds kCheckStopTimeout{2};
-constexpr std::chrono::seconds kConnectWithin{3};
-constexpr std::int32_t kConnectMs = 3000;
+using SteadyClock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
 
-/// The servers of a connection string, as they describe themselves.
-struct ServerCheck {
-  struct Server {
-    std::string address;
-    std::string state;    ///< "primary", "standalone" …; empty: it does not answer
-    std::string version;  ///< "MongoDB 6.0.5", or "MongoDB 6.0" if it says no more; or empty
-  };
-  std::vector<Server> servers;  ///< those of the string, and further members of their set
-  std::string fault;            ///< what is wrong with them; empty: one can be used
-};
-
-/// The state in the words of the proxy's status; libmongoc's names are those of the drivers'
-/// specification.
-std::string state_of(std::string_view type) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kStates{
-      {{"RSPrimary", "primary"},
-       {"RSSecondary", "secondary"},
-       {"RSArbiter", "arbiter"},
-       {"Standalone", "standalone"},
-       {"Mongos", "mongos"}}};
-  for (const auto& [name, state] : kStates) {
-    if (type == name) return std::string(state);
-  }
-  return type == "Unknown" ? "" : "answers";
-}
+// All of it ends within ten seconds, whatever does not answer: servers, their members and the
+// store's servers take these times and half a second more each.
+constexpr auto kAllWithin = 9500ms;
+constexpr auto kConnectWithin = 2500ms;
+constexpr auto kOthersWithin = 1500ms;
+constexpr auto kLookAtLeast = 1000ms;
+constexpr auto kStoreStopWithin = 400ms;
 
 /// "a member of the replica set rs0"
 std::string set_of(const ServerHello& server) {
@@ -68,79 +47,8 @@ std::string set_of(const ServerHello& server) {
          boost::algorithm::join(server.members, ",") + ")";
 }
 
-std::int32_t wire_version_of(const mongoc_server_description_t* server) {
-  const bson_t* reply = mongoc_server_description_hello_response(server);
-  const auto said = bson::find({bson_get_data(reply), reply->len}, "maxWireVersion");
-  return said ? static_cast<std::int32_t>(said->as_integer().value_or(0)) : 0;
-}
-
-/// libmongoc lists only servers that answered; those of the string must be there too.
-std::vector<ServerCheck::Server> servers_of(const mongoc_client_t* client) {
-  std::vector<ServerCheck::Server> servers;
-  std::size_t count = 0;
-  mongoc_server_description_t** all = mongoc_client_get_server_descriptions(client, &count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto* host = mongoc_server_description_host(all[i]);
-    servers.push_back({static_cast<const char*>(host->host_and_port),
-                       state_of(mongoc_server_description_type(all[i])),
-                       server_release::name_of(wire_version_of(all[i]))});
-  }
-  mongoc_server_descriptions_destroy_all(all, count);
-  const auto* host = mongoc_uri_get_hosts(mongoc_client_get_uri(client));
-  for (; host != nullptr; host = host->next) {
-    const std::string address = static_cast<const char*>(host->host_and_port);
-    const bool is_listed =
-        std::ranges::find(servers, address, &ServerCheck::Server::address) != servers.end();
-    if (!is_listed) servers.push_back({address, "", ""});
-  }
-  return servers;
-}
-
-/// Adds what the servers said of themselves: libmongoc ignores those of another set than the string
-/// names, as if they did not answer, and only buildInfo says versions exactly.
-void add_hellos(const std::string& uri, const std::vector<ServerHello>& each, ServerCheck& check) {
-  const std::string expected = id_store::replica_set_of(uri);
-  std::string first;
-  for (const ServerHello& server : each) {
-    const std::string fault = id_store::set_name_fault(server, expected, "upstream.uri");
-    if (first.empty()) first = fault;
-    const auto row =
-        std::ranges::find(check.servers, server.address, &ServerCheck::Server::address);
-    if (row == check.servers.end()) continue;
-    if (!fault.empty()) row->state = set_of(server);
-    if (!server.version.empty()) row->version = "MongoDB " + server.version;
-  }
-  if (!first.empty()) check.fault = first;
-}
-
 bool answers(const ServerHello& server) {
   return server.fault.empty();
-}
-
-/// Sends hello to the servers of `uri`, which config has checked, without logging in. `each`: what
-/// its servers said of themselves. Blocks for a few seconds at most.
-ServerCheck ask_servers(const std::string& uri, const std::vector<ServerHello>& each) {
-  mongoc_init();
-  mongoc_log_set_handler(nullptr, nullptr);  // its messages may contain secrets
-  const Owned<mongoc_uri_t, mongoc_uri_destroy> parsed(mongoc_uri_new(uri.c_str()));
-  if (!parsed) std::abort();  // checked by config
-  mongoc_uri_set_option_as_int32(parsed.get(), MONGOC_URI_CONNECTTIMEOUTMS, kConnectMs);
-  mongoc_uri_set_option_as_int32(parsed.get(), MONGOC_URI_SERVERSELECTIONTIMEOUTMS, kConnectMs);
-  bson_error_t error{};
-  const Owned<mongoc_client_t, mongoc_client_destroy> client(
-      mongoc_client_new_from_uri_with_error(parsed.get(), &error));
-  ServerCheck check;
-  if (client) {
-    // Any member will do. Without a pool, libmongoc asks all servers once, in this thread.
-    const Owned<mongoc_read_prefs_t, mongoc_read_prefs_destroy> any(
-        mongoc_read_prefs_new(MONGOC_READ_NEAREST));
-    const Owned<mongoc_server_description_t, mongoc_server_description_destroy> found(
-        mongoc_client_select_server(client.get(), false, any.get(), &error));
-    check.servers = servers_of(client.get());
-    if (!found) check.fault = static_cast<const char*>(error.message);
-  }
-  add_hellos(uri, each, check);
-  return check;
 }
 
 /// A table of any texts, whose columns are as wide as their longest cell.
@@ -177,75 +85,177 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// False if something is wrong with them, or with where the id store is. `each`: what the servers
-/// of `uri` say of themselves.
-bool print_servers(const std::string& uri, const std::vector<ServerHello>& each,
-                   const id_store::Options& store, std::ostream& out) {
-  const ServerCheck check = ask_servers(uri, each);
-  out << "\nServers\n";
-  Table table(out);
-  for (const auto& [address, state, version] : check.servers) {
-    std::vector<std::string> cells{address, state.empty() ? "does not answer" : state};
-    if (!version.empty()) cells.push_back(version);
-    table.add(std::move(cells));
+/// What the servers of the connection string, further members of their sets and the store's servers
+/// say.
+struct ServersChecked {
+  struct Server {
+    std::string address;
+    std::string state;    ///< "primary", "does not answer", or which set it is a member of
+    std::string version;  ///< "MongoDB 6.0.5", or "MongoDB 6.0" if it says no more; or empty
+    std::string fault;    ///< why it does not answer
+  };
+  std::vector<Server> servers;
+  std::vector<std::string> faults;  ///< empty: one can be used, and the store is there
+  std::int32_t oldest = 0;          ///< the wire version of the oldest that answers
+  bool in_time = true;
+};
+
+struct RuleChecked {
+  std::size_t index;
+  std::string ns, field, strategy;
+  std::string reason;  ///< why it is not ready; empty: it is, as far as is known
+  bool with_first_insert = false;
+  std::string sample{};
+  std::vector<std::string> notes{};
+};
+
+struct RulesChecked {
+  std::vector<RuleChecked> rules;
+  std::string store_fault;
+  [[nodiscard]] std::size_t not_ready() const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(rules, [](const RuleChecked& each) { return !each.reason.empty(); }));
   }
-  table.print();
-  if (!check.fault.empty()) out << "  " << printable(check.fault) << '\n';
-  if (store.uri_key == "upstream.uri") return check.fault.empty();
-  const std::string fault =
-      store_fault(each, id_store::ask_each(store.uri, kConnectWithin), store.uri_key);
-  if (!fault.empty()) out << "  " << printable(fault) << '\n';
-  return check.fault.empty() && fault.empty();
+};
+
+ServersChecked::Server row_of(const ServerHello& server, const std::string& set_fault) {
+  if (!answers(server)) return {server.address, "does not answer", "", server.fault};
+  return {server.address, set_fault.empty() ? server.state : set_of(server),
+          server.version.empty() ? server_release::name_of(server.wire_version)
+                                 : "MongoDB " + server.version,
+          ""};
 }
 
-/// Returns how many rules are not ready. `wire_version`: of the oldest server.
-std::size_t print_rules(const RulesInForce& rules, std::int32_t wire_version, std::ostream& out) {
-  const std::vector<rewrite::Rule>& all = rules.set->rules();
+/// One that has answered by another name, too.
+bool is_listed_twice(const ServerHello& server, const std::vector<ServerHello>& all) {
+  return answers(server) && std::ranges::any_of(all, [&](const ServerHello& other) {
+           return other.me == server.address && other.address != server.address;
+         });
+}
+
+ServersChecked ask_servers(const std::string& uri, const id_store::Options& store) {
+  const auto each = id_store::ask_each_and_members(uri, kConnectWithin, kOthersWithin);
+  const std::string expected = id_store::replica_set_of(uri);
+  ServersChecked checked;
+  std::string set_fault;
+  for (const ServerHello& server : each) {
+    const std::string fault = id_store::set_name_fault(server, expected, "upstream.uri");
+    if (set_fault.empty()) set_fault = fault;
+    if (!is_listed_twice(server, each)) checked.servers.push_back(row_of(server, fault));
+    checked.in_time = checked.in_time && server.in_time;
+  }
+  if (!set_fault.empty()) checked.faults.push_back(set_fault);
+  if (std::ranges::none_of(each, answers)) checked.faults.emplace_back("no server answers");
+  checked.oldest = oldest_of(each);
+  if (store.uri_key == "upstream.uri") return checked;
+  const auto its = id_store::ask_each(store.uri, kOthersWithin);
+  for (const ServerHello& server : its) checked.in_time = checked.in_time && server.in_time;
+  std::string fault = store_fault(each, its, store.uri_key);
+  if (!fault.empty()) checked.faults.push_back(std::move(fault));
+  return checked;
+}
+
+void print(const ServersChecked& checked, std::ostream& out) {
+  out << "\nServers\n";
+  Table table(out);
+  for (const auto& [address, state, version, fault] : checked.servers) {
+    std::vector<std::string> cells{address, state};
+    if (!version.empty()) cells.push_back(version);
+    table.add(std::move(cells));
+    if (!fault.empty()) table.add_note(fault);
+  }
+  table.print();
+  for (const std::string& each : checked.faults) out << "  " << printable(each) << '\n';
+}
+
+RulesChecked checked_of(const RulesInForce& rules, std::int32_t wire_version) {
+  RulesChecked checked;
   const auto reasons = reasons_of(*rules.set);
   const auto numbers = rules.watch->numbers(1);
   const auto lack_index = rules.watch->lack_index();
-  std::size_t not_ready = 0;
-  Table table(out);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const rewrite::Rule& rule = all[i];
-    std::vector<std::string> cells{std::to_string(i), rule.ns, rule.field, rule.strategy_name};
-    if (!reasons[i].empty()) {
-      ++not_ready;
-      cells.emplace_back("NOT READY");
-      table.add(std::move(cells));
-      table.add_note(reasons[i]);
-      continue;
-    }
-    cells.emplace_back(has_wildcards(rule.ns) ? "checked with the first insert into each collection"
-                                              : "ready");
-    std::string sample = sample_of(rule, i, numbers);
-    if (!sample.empty()) cells.push_back(std::move(sample));
-    table.add(std::move(cells));
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    const rewrite::Rule& rule = rules.set->rules()[i];
+    RuleChecked& row = checked.rules.emplace_back(
+        RuleChecked{i, rule.ns, rule.field, rule.strategy_name, reasons[i]});
+    if (!row.reason.empty()) continue;
+    row.with_first_insert = has_wildcards(rule.ns);
+    row.sample = sample_of(rule, i, numbers);
     if (const auto lacks = lack_index.find(i); lacks != lack_index.end()) {
-      table.add_note(note_on_index(rule, lacks->second.commands));
+      row.notes.push_back(note_on_index(rule, lacks->second.commands));
     }
     if (std::string note = note_on_limits(rule, wire_version); !note.empty()) {
-      table.add_note(std::move(note));
+      row.notes.push_back(std::move(note));
     }
   }
-  out << "\nRules\n";
-  table.print();
-  return not_ready;
+  return checked;
 }
 
-/// Asks the id store. Returns how many rules are not ready.
-std::size_t check_rules(config::Config config, std::int32_t wire_version, std::ostream& out) {
-  id_store::Store store(config.id_store, process_sources().clock);
-  RulesInForce rules = make_rules(std::move(config.rules), config.id_store.db, store);
-  rules.watch->await_first_look(kCheckTimeout);
-  const std::size_t not_ready = print_rules(rules, wire_version, out);
-  if (const auto why = rules.watch->why_down()) {
-    out << "\nThe id store (" << config.id_store.uri_key << ") " << printable(*why) << '\n';
+void print(const RulesChecked& checked, std::ostream& out) {
+  out << "\nRules\n";
+  Table table(out);
+  for (const RuleChecked& each : checked.rules) {
+    std::vector<std::string> cells{std::to_string(each.index), each.ns, each.field, each.strategy};
+    cells.emplace_back(!each.reason.empty() ? "NOT READY"
+                       : each.with_first_insert
+                           ? "checked with the first insert into each collection"
+                           : "ready");
+    if (!each.sample.empty()) cells.push_back(each.sample);
+    table.add(std::move(cells));
+    if (!each.reason.empty()) table.add_note(each.reason);
+    for (const std::string& note : each.notes) table.add_note(note);
   }
-  if (store.stop(kCheckStopTimeout)) return not_ready;
-  // A thread still waits for a server, and the store must not be destroyed.
+  table.print();
+  if (!checked.store_fault.empty()) out << '\n' << printable(checked.store_fault) << '\n';
+  const std::size_t not_ready = checked.not_ready();
+  if (not_ready == 0) return;
+  out << '\n'
+      << not_ready << " of " << checked.rules.size()
+      << (checked.rules.size() == 1 ? " rule" : " rules") << (not_ready == 1 ? " is" : " are")
+      << " not ready\n";
+}
+
+boost::json::value texts(const std::vector<std::string>& all) {
+  return boost::json::value_from(all);
+}
+
+boost::json::value or_null(const std::string& text) {
+  return text.empty() ? boost::json::value(nullptr) : boost::json::value(text);
+}
+
+void add_to(boost::json::object& out, const ServersChecked& checked) {
+  boost::json::array servers;
+  for (const auto& [address, state, version, fault] : checked.servers) {
+    servers.push_back({{"address", address},
+                       {"state", state},
+                       {"version", or_null(version)},
+                       {"fault", or_null(fault)}});
+  }
+  out["servers"] = std::move(servers);
+  out["servers_wrong"] = texts(checked.faults);
+}
+
+void add_to(boost::json::object& out, const RulesChecked& checked) {
+  boost::json::array rules;
+  for (const RuleChecked& each : checked.rules) {
+    rules.push_back({{"rule", each.index},
+                     {"ns", each.ns},
+                     {"field", each.field},
+                     {"strategy", each.strategy},
+                     {"ready", each.reason.empty()},
+                     {"reason", or_null(each.reason)},
+                     {"checked_with_first_insert", each.with_first_insert},
+                     {"sample", or_null(each.sample)},
+                     {"notes", texts(each.notes)}});
+  }
+  out["rules"] = std::move(rules);
+  out["store_wrong"] = or_null(checked.store_fault);
+}
+
+/// What is said is the end of it: a thread may still wait for a server or the name service, and
+/// keep the store from being destroyed.
+[[noreturn]] void leave(std::ostream& out, ExitCode code) {
   out.flush();
-  std::_Exit(static_cast<int>(ExitCode::unavailable));
+  std::_Exit(static_cast<int>(code));
 }
 
 }  // namespace
@@ -265,19 +275,37 @@ std::string store_fault(const std::vector<ServerHello>& upstream,
          uri_key + ", or remove it";
 }
 
-ExitCode check_connected(config::Config config, const std::string& upstream_uri,
-                         std::ostream& out) {
-  const auto each = id_store::ask_each(upstream_uri, kConnectWithin);
-  const bool is_there = print_servers(upstream_uri, each, config.id_store, out);
-  const std::size_t count = config.rules.size();
-  const std::size_t not_ready =
-      count == 0 ? 0 : check_rules(only_looking(std::move(config)), oldest_of(each), out);
-  if (not_ready > 0) {
-    out << '\n'
-        << not_ready << " of " << count << (count == 1 ? " rule" : " rules")
-        << (not_ready == 1 ? " is" : " are") << " not ready\n";
+ExitCode check_connected(config::Config config, const std::string& upstream_uri, std::ostream& out,
+                         boost::json::object* json) {
+  const auto until = SteadyClock::now() + kAllWithin;
+  const ServersChecked servers = ask_servers(upstream_uri, config.id_store);
+  if (json != nullptr) add_to(*json, servers);
+  if (json == nullptr) print(servers, out);
+  const bool all_well = servers.faults.empty();
+  const auto end = [&](std::size_t not_ready) {
+    const ExitCode code = all_well && not_ready == 0 ? ExitCode::ok : ExitCode::unavailable;
+    if (json != nullptr) out << json_line(*json);
+    return code;
+  };
+  if (config.rules.empty()) {
+    const ExitCode code = end(0);
+    if (!servers.in_time) leave(out, code);
+    return code;
   }
-  return is_there && not_ready == 0 ? ExitCode::ok : ExitCode::unavailable;
+  config = only_looking(std::move(config));
+  id_store::Store store(config.id_store, process_sources().clock);
+  RulesInForce rules = make_rules(std::move(config.rules), config.id_store.db, store);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
+  rules.watch->await_first_look(std::max<std::chrono::milliseconds>(left, kLookAtLeast));
+  RulesChecked checked = checked_of(rules, servers.oldest);
+  if (const auto why = rules.watch->why_down()) {
+    checked.store_fault = "The id store (" + config.id_store.uri_key + ") " + *why;
+  }
+  if (json != nullptr) add_to(*json, checked);
+  if (json == nullptr) print(checked, out);
+  const ExitCode code = end(checked.not_ready());
+  if (!store.stop(kStoreStopWithin) || !servers.in_time || !all_well) leave(out, code);
+  return code;
 }
 
 }  // namespace idproxy::app

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -15,8 +16,9 @@ namespace idproxy::app {
 /// nothing, and uses up no number of a counter. Takes about ten seconds at most, and may end the
 /// process if a server hangs. Returns ok if all is ready, else unavailable. `config` must have been
 /// accepted, and `upstream_uri` is its upstream.uri, or the mongodb:// string that it resolves to.
+/// `json`: prints that instead, with all this added; null: text.
 [[nodiscard]] ExitCode check_connected(config::Config config, const std::string& upstream_uri,
-                                       std::ostream& out);
+                                       std::ostream& out, boost::json::object* json);
 
 /// Returns the error if an id store with a connection string of its own (in `uri_key`) is not in
 /// the servers of upstream.uri. Empty: it is, or no server answers.

@@ -17,10 +17,15 @@
 #include <boost/beast/http/write.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/system/system_error.hpp>
+#include <chrono>
+#include <cstdint>
 #include <exception>
+#include <future>
 #include <iostream>
 #include <optional>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "app/config_file.hpp"
 #include "app/terminal.hpp"
@@ -42,21 +47,44 @@ constexpr const char* kStranger = "what answers there is no mongo-idproxy, or an
 
 /// What has gone wrong so far, if anything: the step is named in the failure.
 struct Answer {
-  std::string step = "look up";
+  std::string step = "connect";
   asio::ip::tcp::endpoint from{};
   std::optional<http::response<http::string_body>> response;
 };
 
+using Addresses = std::vector<asio::ip::tcp::endpoint>;
+
+/// The addresses of a host, or why there is none.
+boost::system::result<Addresses, std::string> look_up(const std::string& host, std::uint16_t port) {
+  asio::io_context io;
+  boost::system::error_code error;
+  const auto found = asio::ip::tcp::resolver(io).resolve(host, std::to_string(port), error);
+  if (error) return "look up: " + error.message();
+  return Addresses(found.begin(), found.end());
+}
+
+/// The same, in time: the name service may be silent, and cannot be interrupted. Its thread is left
+/// behind then.
+boost::system::result<Addresses, std::string> find(const net::Endpoint& admin,
+                                                   std::chrono::milliseconds limit) {
+  boost::system::error_code error;
+  const auto address = asio::ip::make_address(admin.host, error);
+  if (!error) return Addresses{{address, admin.port}};
+  std::packaged_task<boost::system::result<Addresses, std::string>()> task(
+      [host = admin.host, port = admin.port] { return look_up(host, port); });
+  auto found = task.get_future();
+  std::thread(std::move(task)).detach();
+  if (found.wait_for(limit) == std::future_status::ready) return found.get();
+  return "the name service has not told the address of " + admin.host + " within " +
+         duration_text(limit);
+}
+
 /// Throws boost::system::system_error.
-asio::awaitable<void> exchange(const net::Endpoint& admin, std::string target, FetchLimits limits,
-                               Answer& answer) {
+asio::awaitable<void> exchange(const net::Endpoint& admin, Addresses addresses, std::string target,
+                               FetchLimits limits, Answer& answer) {
   auto executor = co_await asio::this_coro::executor;
-  asio::ip::tcp::resolver resolver(executor);
-  const auto addresses =
-      co_await resolver.async_resolve(admin.host, std::to_string(admin.port), asio::use_awaitable);
   beast::tcp_stream stream(executor);
   stream.expires_after(limits.time);
-  answer.step = "connect";
   answer.from = co_await stream.async_connect(addresses, asio::use_awaitable);
   answer.step = "send";
   http::request<http::empty_body> request(http::verb::get, target, kHttp11);
@@ -83,14 +111,20 @@ std::string reason_of(const std::string& step, const boost::system::error_code& 
 /// Runs the exchange to its end, or until the time is over. Returns the failure's reason, or "".
 std::string run(const net::Endpoint& admin, const std::string& target, FetchLimits limits,
                 Answer& answer) {
+  if (target.find("rules=") != std::string::npos) limits.body_bytes *= 8;
+  const auto until = std::chrono::steady_clock::now() + limits.time;
+  auto addresses = find(admin, limits.time);
+  if (!addresses) return addresses.error();
+  const auto left = until - std::chrono::steady_clock::now();
   asio::io_context io(1);
   std::exception_ptr failure;
   bool has_ended = false;
-  asio::co_spawn(io, exchange(admin, target, limits, answer), [&](std::exception_ptr thrown) {
-    failure = std::move(thrown);
-    has_ended = true;
-  });
-  io.run_for(limits.time);
+  asio::co_spawn(io, exchange(admin, *std::move(addresses), target, limits, answer),
+                 [&](std::exception_ptr thrown) {
+                   failure = std::move(thrown);
+                   has_ended = true;
+                 });
+  io.run_for(left);
   if (!has_ended) return reason_of(answer.step, beast::error::timeout, limits);
   try {
     if (failure) std::rethrow_exception(failure);

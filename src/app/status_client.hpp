@@ -19,7 +19,8 @@ namespace idproxy::app {
 /// Bounds on what is asked of whatever listens at admin.listen.
 struct FetchLimits {
   std::chrono::milliseconds time{5000};  ///< from the look-up of the name to the last byte
-  std::size_t body_bytes = std::size_t{8} << 20;
+  std::size_t body_bytes = std::size_t{8}
+                           << 20;  ///< eight times that where all rules are asked for
 };
 
 /// Why there is no document: "connect: Connection refused".

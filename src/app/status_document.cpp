@@ -203,12 +203,13 @@ class StatusWriter {
   [[nodiscard]] std::vector<std::size_t> chosen_rules() const {
     std::vector<std::size_t> chosen(snapshot_.rules->rules().size());
     std::iota(chosen.begin(), chosen.end(), std::size_t{0});
-    if (query_.only_failing_rules) {
+    if (query_.rules == StatusQuery::Rules::failing) {
       std::erase_if(chosen, [&](std::size_t i) {
         return !fails(i) && warning_of(i) == nullptr && snapshot_.unguarded_of(i) == nullptr;
       });
     }
-    if (chosen.size() <= kMostRules) return chosen;
+    const bool are_asked_for = query_.rules != StatusQuery::Rules::some;
+    if (are_asked_for || chosen.size() <= kMostRules) return chosen;
     const auto rank = [&](std::size_t i) {
       return std::tuple(!fails(i), warning_of(i) == nullptr, snapshot_.unguarded_of(i) == nullptr,
                         end_of(i), ~snapshot_.rules->outcomes(i).assigned.load());
@@ -382,7 +383,8 @@ StatusQuery StatusQuery::parse(std::string_view query) {
     if (!query.empty()) query.remove_prefix(1);
     constexpr std::string_view kApplication = "clients=app:";
     if (part.starts_with(kApplication)) parsed.application = part.substr(kApplication.size());
-    if (part == "rules=failing") parsed.only_failing_rules = true;
+    if (part == "rules=failing") parsed.rules = StatusQuery::Rules::failing;
+    if (part == "rules=all") parsed.rules = StatusQuery::Rules::all;
   }
   return parsed;
 }

@@ -15,11 +15,11 @@
 
 namespace idproxy::app {
 
-/// What a viewer wants to see, from the query of the request: `clients=app:NAME`, `rules=failing`.
-/// Anything else in it is ignored.
+/// What a viewer wants to see, from the query of the request: `clients=app:NAME`, `rules=failing`,
+/// `rules=all`. Anything else in it is ignored.
 struct StatusQuery {
   std::optional<std::string> application{};
-  bool only_failing_rules = false;
+  enum class Rules { some, failing, all } rules = Rules::some;
 
   [[nodiscard]] static StatusQuery parse(std::string_view query);
 };
@@ -38,7 +38,8 @@ struct StatusSources {
 
 /// The document of /status.json, as docs/status.md describes it. Has no value of a document, no
 /// password and no text of a command. Lists no more than 1,000 clients that a query asks for, else
-/// 50, and 100 rules: those that give no values, those that end first, then the busiest.
+/// 50, and all rules that a query asks for, else 100: those that give no values, those that end
+/// first, then the busiest.
 /// `snapshot`: null before the proxy serves.
 [[nodiscard]] boost::json::object status_document(const StatusSources& sources,
                                                   const Snapshot* snapshot, const Recent& recent,

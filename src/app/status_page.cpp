@@ -555,7 +555,7 @@ class Page {
     const Rows shown = document_["rules"].items();
     const double all = document_["rules_total"].number().value_or(0);
     out_ += "<p class=\"note\">";
-    if (query_.only_failing_rules) {
+    if (query_.rules == StatusQuery::Rules::failing) {
       out_ += "Only rules that fail or run out. " + link("/#rules", "Show all");
     } else {
       if (static_cast<double>(shown.size()) < all) {

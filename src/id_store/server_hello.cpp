@@ -1,8 +1,14 @@
 #include "idproxy/id_store/server_hello.hpp"
 
 #include <algorithm>
-#include <future>
+#include <condition_variable>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <set>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include "id_store/library.hpp"
 #include "idproxy/base/owned.hpp"
@@ -10,9 +16,12 @@
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/observability/threads.hpp"
 
 namespace idproxy::id_store {
 namespace {
+
+constexpr const char* kWithoutSet = "without a set";
 
 using WallTime = std::chrono::sys_time<std::chrono::milliseconds>;
 
@@ -22,7 +31,7 @@ WallTime now() {
 
 /// The parts of a connection string that a connection to one of its servers needs.
 struct StringParts {
-  std::vector<std::string_view> hosts;
+  std::vector<std::string> hosts;
   std::string tls_options;  // "tls=true&tlsCAFile=…"
 };
 
@@ -42,7 +51,7 @@ StringParts parts_of(std::string_view uri) {
   const std::size_t slash = std::min(uri.find('/'), uri.size());
   std::string_view hosts = uri.substr(0, slash);
   hosts.remove_prefix(hosts.rfind('@') + 1);  // 0 without one
-  split(hosts, ',', [&](std::string_view host) { parts.hosts.push_back(host); });
+  split(hosts, ',', [&](std::string_view host) { parts.hosts.emplace_back(host); });
   const std::size_t options = std::min(uri.find('?', slash), uri.size());
   split(uri.substr(std::min(options + 1, uri.size())), '&', [&](std::string_view option) {
     const std::string name = ascii_lower(option);
@@ -67,7 +76,7 @@ std::string state_of(Bytes reply, const ServerHello& server) {
     return field && field->as_integer().value_or(0) != 0;
   };
   if (server.is_mongos) return "mongos";
-  if (has("isreplicaset")) return "without a set";
+  if (has("isreplicaset")) return kWithoutSet;
   if (server.set_name.empty()) return "standalone";
   // "ismaster" answers those who asked with the old name of hello.
   if (has("isWritablePrimary") || has("ismaster")) {
@@ -95,6 +104,7 @@ void read(Bytes reply, ServerHello& server) {
         field->key == "hosts" || field->key == "passives" || field->key == "arbiters";
     if (lists && field->type == bson::Type::array) read_members(*field, server);
     if (is_text && field->key == "setName") server.set_name = field->text();
+    if (is_text && field->key == "me") server.me = ascii_lower(field->text());
     if (is_text && field->key == "primary") server.primary = ascii_lower(field->text());
     if (field->key == "maxWireVersion") {
       server.wire_version = static_cast<std::int32_t>(field->as_integer().value_or(0));
@@ -158,6 +168,47 @@ ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::mi
   return server;
 }
 
+/// What the threads of one question share; some may outlive whoever waits.
+struct Asked {
+  explicit Asked(StringParts its) : parts(std::move(its)), missing(parts.hosts.size()) {}
+
+  void add(std::size_t place, ServerHello hello) {
+    const std::scoped_lock lock(mutex);
+    said[place] = std::move(hello);
+    if (--missing == 0) complete.notify_one();
+  }
+
+  const StringParts parts;
+  std::mutex mutex;  // guards the others
+  std::condition_variable complete;
+  std::vector<ServerHello> said;
+  std::size_t missing;
+};
+
+/// The name service and a TLS handshake can take longer than libmongoc is told.
+constexpr std::chrono::milliseconds kBeyondLimit{500};
+
+std::vector<ServerHello> ask_all(const StringParts& parts, std::chrono::milliseconds limit) {
+  const auto asked = std::make_shared<Asked>(parts);
+  for (const std::string& host : asked->parts.hosts) {
+    asked->said.push_back({.address = host, .fault = "no answer in time", .in_time = false});
+  }
+  for (std::size_t i = 0; i < parts.hosts.size(); ++i) {
+    std::thread thread;
+    const bool asks = threads::start(thread, [asked, i, limit] {
+      asked->add(i, ask(asked->parts.hosts[i], asked->parts, limit));
+    });
+    if (asks) {
+      thread.detach();
+    } else {
+      asked->add(i, {.address = parts.hosts[i], .fault = threads::kRefused});
+    }
+  }
+  std::unique_lock lock(asked->mutex);
+  asked->complete.wait_for(lock, limit + kBeyondLimit, [&] { return asked->missing == 0; });
+  return asked->said;
+}
+
 bool have_one_in_common(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::ranges::any_of(
       a, [&](const std::string& each) { return std::ranges::find(b, each) != b.end(); });
@@ -167,16 +218,24 @@ bool have_one_in_common(const std::vector<std::string>& a, const std::vector<std
 
 std::vector<ServerHello> ask_each(const std::string& uri, std::chrono::milliseconds limit) {
   mongo::open_library();
-  const StringParts parts = parts_of(uri);
-  std::vector<std::future<ServerHello>> asked;
-  asked.reserve(parts.hosts.size());
-  for (const std::string_view host : parts.hosts) {
-    asked.push_back(
-        std::async(std::launch::async, [&parts, host, limit] { return ask(host, parts, limit); }));
+  return ask_all(parts_of(uri), limit);
+}
+
+std::vector<ServerHello> ask_each_and_members(const std::string& uri,
+                                              std::chrono::milliseconds limit,
+                                              std::chrono::milliseconds of_members) {
+  mongo::open_library();
+  StringParts parts = parts_of(uri);
+  std::vector<ServerHello> said = ask_all(parts, limit);
+  std::set<std::string> asked;
+  for (const ServerHello& each : said) asked.insert(ascii_lower(each.address));
+  parts.hosts.clear();
+  for (const ServerHello& each : said) {
+    for (const std::string& member : each.members) {
+      if (asked.insert(member).second) parts.hosts.push_back(member);
+    }
   }
-  std::vector<ServerHello> said;
-  said.reserve(asked.size());
-  for (auto& each : asked) said.push_back(each.get());
+  std::ranges::move(ask_all(parts, of_members), std::back_inserter(said));
   return said;
 }
 
@@ -189,6 +248,7 @@ std::string replica_set_of(const std::string& uri) {
 std::string set_name_fault(const ServerHello& server, const std::string& expected,
                            const std::string& uri_key) {
   if (!server.fault.empty() || expected.empty() || server.set_name == expected) return {};
+  if (server.state == kWithoutSet) return server.address + ": " + std::string(kNotInitiated);
   const std::string set =
       server.set_name.empty() ? "no replica set" : "the replica set " + named(server.set_name);
   return server.address + " is a member of " + set + ", but " + uri_key +

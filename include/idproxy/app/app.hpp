@@ -14,7 +14,7 @@ namespace idproxy::app {
 
 /// Prints every error and warning about the file, and what the servers say, to standard output.
 /// Opens no listener and writes nothing.
-[[nodiscard]] ExitCode check_config(const std::string& file, CheckWith with);
+[[nodiscard]] ExitCode check_config(const CheckRequest& request);
 
 /// Prints every key of the configuration with its value, its default and where it comes from, or
 /// the JSON Schema of all configurations.

@@ -31,6 +31,13 @@ enum class CheckWith {
   servers,  ///< also the servers: whether they answer, and whether each rule is ready
 };
 
+/// A check of a configuration.
+struct CheckRequest {
+  std::string file;
+  CheckWith with = CheckWith::file;
+  bool as_json = false;
+};
+
 /// An examination of all that a proxy depends on.
 struct DoctorRequest {
   std::string file;  ///< the configuration
@@ -78,11 +85,13 @@ struct StatusRequest {
 struct WaitRequest {
   AdminOptions proxy;
   std::chrono::milliseconds most{30'000};
+  bool as_json = false;
 };
 
 /// A reload of a running proxy's configuration.
 struct ReloadRequest {
   AdminOptions proxy;
+  bool as_json = false;
 };
 
 /// What to do with the counters of the configuration's rules.

@@ -25,6 +25,9 @@ namespace idproxy {
 /// What to do about a connection string with another replicaSet than `found`, the name that a
 /// server says; empty: the server is in none. Behind a colon.
 [[nodiscard]] std::string remedy_for_set(std::string_view found);
+/// Of a server that was started for a replica set and is a member of none yet.
+inline constexpr std::string_view kNotInitiated =
+    "it waits to be a member of its replica set: rs.initiate() has not been run";
 
 /// "a, b or c".
 [[nodiscard]] std::string listed(std::span<const std::string_view> words,

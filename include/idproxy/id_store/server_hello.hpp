@@ -13,6 +13,8 @@ namespace idproxy::id_store {
 struct ServerHello {
   std::string address{};               ///< "host:port"
   std::string fault{};                 ///< why it does not answer; empty: it does
+  bool in_time = true;                 ///< false: a thread is left that waits for its answer
+  std::string me{};                    ///< its name in its set; empty: none
   std::string set_name{};              ///< empty: it is a member of no replica set
   std::vector<std::string> members{};  ///< of the set, in lower case
   std::string process_id{};            ///< 12 bytes; empty before 4.4
@@ -29,9 +31,14 @@ struct ServerHello {
 };
 
 /// Sends hello and buildInfo to each server of `uri`, which config has checked, all at the same
-/// time and without logging in. `limit`: for a connection.
+/// time and without logging in. `limit`: for a connection; takes half a second more at most,
+/// however long the name service does.
 [[nodiscard]] std::vector<ServerHello> ask_each(const std::string& uri,
                                                 std::chrono::milliseconds limit);
+/// The same, and then the members of their sets by all further names: those lead libmongoc to them.
+[[nodiscard]] std::vector<ServerHello> ask_each_and_members(const std::string& uri,
+                                                            std::chrono::milliseconds limit,
+                                                            std::chrono::milliseconds of_members);
 
 /// The replica set that the string names; empty: none.
 [[nodiscard]] std::string replica_set_of(const std::string& uri);

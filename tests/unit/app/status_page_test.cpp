@@ -107,7 +107,7 @@ TEST_F(StatusPageTest, ShowsRulesThatFailAndThoseThatEnd) {
   EXPECT_EQ(worst(), Problem::Level::error);
 
   snapshot.reasons[0].clear();
-  query.only_failing_rules = true;
+  query.rules = StatusQuery::Rules::failing;
   EXPECT_EQ(document().at("rules").as_array().size(), 1U);
   EXPECT_EQ(worst(), Problem::Level::warning);
 }
@@ -210,8 +210,9 @@ TEST(StatusQuery, ReadsWhatItKnows) {
   EXPECT_EQ(StatusQuery::parse("").application, std::nullopt);
   EXPECT_EQ(StatusQuery::parse("clients=app:my%20shop").application, "my shop");
   EXPECT_EQ(StatusQuery::parse("x=1&clients=app:a+b&rules=failing").application, "a b");
-  EXPECT_TRUE(StatusQuery::parse("x=1&clients=app:a+b&rules=failing").only_failing_rules);
-  EXPECT_FALSE(StatusQuery::parse("rules=failing2").only_failing_rules);
+  EXPECT_EQ(StatusQuery::parse("x=1&clients=app:a+b&rules=failing").rules,
+            StatusQuery::Rules::failing);
+  EXPECT_EQ(StatusQuery::parse("rules=failing2").rules, StatusQuery::Rules::some);
   EXPECT_EQ(StatusQuery::parse("clients=app:%").application, "%");
   EXPECT_EQ(StatusQuery::parse("clients=app:%4").application, "%4");
 }

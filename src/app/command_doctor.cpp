@@ -188,9 +188,14 @@ class Doctor {
   }
 
   [[nodiscard]] ExaminedFile examined() const {
-    if (!opened_.loaded.ok()) return {report_.file, {}};
+    ExaminedFile file{report_.file, {}};
+    for (const auto& [name, state] : opened_.loaded.files) file.named.push_back(name);
+    if (!opened_.loaded.ok()) return file;
     const rewrite::RuleSet rules(config().rules, config().id_store.db);
-    return {report_.file, rules_hash(rules)};
+    file.rules_hash = rules_hash(rules);
+    for (const rewrite::Rule& each : config().rules) file.namespaces.push_back(each.ns);
+    file.deserted = deserted_places(config());
+    return file;
   }
 
   void add_proxy() {

@@ -119,7 +119,12 @@ struct RulesChecked {
 };
 
 ServersChecked::Server row_of(const ServerHello& server, const std::string& set_fault) {
-  if (!answers(server)) return {server.address, "does not answer", "", server.fault};
+  if (!answers(server)) {
+    const char* state = server.wants_tls   ? "wants TLS"
+                        : server.is_silent ? "accepts connections, and does not answer"
+                                           : "does not answer";
+    return {server.address, state, "", server.fault};
+  }
   return {server.address, set_fault.empty() ? server.state : set_of(server),
           server.version.empty() ? server_release::name_of(server.wire_version)
                                  : "MongoDB " + server.version,

@@ -15,6 +15,7 @@
 #include <future>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "app/metrics_table.hpp"
@@ -217,10 +218,13 @@ void Control::look_at_servers() {
 /// Tells the proxies on other hosts what this one is now.
 void Control::introduce() {
   introduced_ = listeners_of(server_->statistics());
+  std::set<std::string> namespaces;
+  for (const rewrite::Rule& each : reload_->rules().set->rules()) namespaces.insert(each.ns);
   store_->introduce({.host = host_name(),
                      .version = version_,
                      .listeners = introduced_,
-                     .rules_hash = rules_hash(*reload_->rules().set)});
+                     .rules_hash = rules_hash(*reload_->rules().set),
+                     .namespaces = {namespaces.begin(), namespaces.end()}});
 }
 
 void Control::tell_readiness() {

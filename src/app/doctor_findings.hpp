@@ -42,9 +42,11 @@ inline constexpr Diagnosis kCertificateNotYetValid{"certificate-not-yet-valid", 
 inline constexpr Diagnosis kPortInUse{"port-in-use", kError};
 inline constexpr Diagnosis kAddressUnavailable{"address-unavailable", kError};
 inline constexpr Diagnosis kDescriptorsTooFew{"descriptors-too-few", kWarning};
+inline constexpr Diagnosis kDescriptorsOfShell{"descriptors-of-shell", kNote};
 
 // The servers.
 inline constexpr Diagnosis kServerUnreachable{"server-unreachable", kError};
+inline constexpr Diagnosis kServerSilent{"server-silent", kError};
 inline constexpr Diagnosis kServerNameUnknown{"server-name-unknown", kError};
 inline constexpr Diagnosis kServerTlsFails{"server-tls-fails", kError};
 inline constexpr Diagnosis kServerTooOld{"server-too-old", kError};
@@ -76,6 +78,7 @@ inline constexpr Diagnosis kNumbersRunOut{"numbers-run-out", kWarning};
 inline constexpr Diagnosis kProxyUnknown{"proxy-unknown", kError};
 inline constexpr Diagnosis kProxyReadsOtherFile{"proxy-reads-other-file", kWarning};
 inline constexpr Diagnosis kConfigNotLoaded{"config-not-loaded", kWarning};
+inline constexpr Diagnosis kFileNotLoaded{"file-not-loaded", kError};
 inline constexpr Diagnosis kProxyNotReady{"proxy-not-ready", kError};
 inline constexpr Diagnosis kProxyError{"proxy-error", kError};
 inline constexpr Diagnosis kProxyWarning{"proxy-warning", kWarning};
@@ -85,6 +88,7 @@ inline constexpr Diagnosis kDriverSendsId{"driver-sends-id", kWarning};
 inline constexpr Diagnosis kProxiesDisagree{"proxies-disagree", kWarning};
 inline constexpr Diagnosis kProxyVersionsDiffer{"proxy-versions-differ", kWarning};
 inline constexpr Diagnosis kProxySilent{"proxy-silent", kNote};
+inline constexpr Diagnosis kProxyGone{"proxy-gone", kError};
 
 /// A part of the examination took too long.
 inline constexpr Diagnosis kNoAnswerInTime{"no-answer-in-time", kError};

@@ -296,6 +296,15 @@ DoctorCheck check_ports(const config::Config& config, const JsonView& proxy) {
   return check;
 }
 
+std::vector<std::string> deserted_places(const config::Config& config) {
+  std::vector<std::string> deserted;
+  for (const net::Route& each : config.net.routes) {
+    const bool is_known = each.listen.port != 0 || !each.listen.unix_path.empty();
+    if (is_known && !fault_of(each.listen)) deserted.push_back(each.listen.text());
+  }
+  return deserted;
+}
+
 DoctorCheck check_descriptors(const config::Config& config, const JsonView& proxy) {
   DoctorCheck check{"descriptors"};
   const std::uint64_t needed = needed_descriptors(config.net);
@@ -314,15 +323,21 @@ DoctorCheck check_descriptors(const config::Config& config, const JsonView& prox
                (permitted == 1 ? " client" : " clients");
   if (permitted >= wanted) return check;
   const std::string number = std::to_string(needed);
-  check.add(
-      diagnosis::kDescriptorsTooFew, "listen.max_connections",
-      std::string(proxy.is_object() ? "the running proxy has" : "a process of this user gets") +
-          " file descriptors for " + std::to_string(permitted) + " clients, and " +
-          std::to_string(wanted) + " may connect, which takes " + number +
-          ": in the unit, LimitNOFILE=" + number + " below [Service]",
-      Commands()
-          .shell({"ulimit", "-n", number})
-          .shell({"sudo", "systemctl", "edit", "mongo-idproxy"}));
+  const std::string figures = " file descriptors for " + std::to_string(permitted) +
+                              " clients, and " + std::to_string(wanted) +
+                              " may connect, which takes " + number;
+  if (!proxy.is_object()) {
+    check.add(
+        diagnosis::kDescriptorsOfShell, "listen.max_connections",
+        "a process of this shell gets" + figures +
+            ": a proxy that is started here lowers its limit; the unit has a limit of its own",
+        Commands().shell({"ulimit", "-n", number}));
+    return check;
+  }
+  check.add(diagnosis::kDescriptorsTooFew, "listen.max_connections",
+            "the running proxy has" + figures + ": in the unit, LimitNOFILE=" + number +
+                " below [Service]",
+            Commands().shell({"sudo", "systemctl", "edit", "mongo-idproxy"}));
   return check;
 }
 

@@ -22,6 +22,9 @@ namespace idproxy::app {
 /// runs, which may hold these places; of nothing: none answers.
 [[nodiscard]] DoctorCheck check_ports(const config::Config& config, const JsonView& proxy);
 
+/// The places of clients of upstream.uri's servers at which nobody listens now.
+[[nodiscard]] std::vector<std::string> deserted_places(const config::Config& config);
+
 /// Whether there are enough file descriptors for listen.max_connections.
 [[nodiscard]] DoctorCheck check_descriptors(const config::Config& config, const JsonView& proxy);
 

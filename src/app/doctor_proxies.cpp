@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "app/process.hpp"
 #include "app/progress.hpp"
+#include "app/proxy_differences.hpp"
 #include "app/wait_reason.hpp"
 #include "idproxy/app/version.hpp"
 #include "idproxy/base/glob.hpp"
@@ -34,11 +36,28 @@ std::optional<ForwardReason> reason_named(std::string_view name) {
   return std::nullopt;
 }
 
-/// What the running proxy may say of the same subject in words of its own.
-constexpr std::array kRepeated{&diagnosis::kServerUnreachable, &diagnosis::kServerTlsFails,
-                               &diagnosis::kServerTooOld,      &diagnosis::kSetNotInitiated,
-                               &diagnosis::kMemberNotReady,    &diagnosis::kRuleNotReady,
-                               &diagnosis::kNumbersRunOut};
+/// What the running proxy says under a name, and what the doctor says of the same cause.
+struct Same {
+  const Diagnosis& of_proxy;
+  const Diagnosis& found;
+};
+constexpr std::array kSame{
+    Same{diagnosis::kServerUnreachable, diagnosis::kServerUnreachable},
+    Same{diagnosis::kServerUnreachable, diagnosis::kServerNameUnknown},
+    Same{diagnosis::kServerUnreachable, diagnosis::kServerTlsFails},
+    Same{diagnosis::kServerUnreachable, diagnosis::kServerSilent},
+    Same{diagnosis::kServerUnreachable, diagnosis::kServerTooOld},
+    Same{diagnosis::kServerUnreachable, diagnosis::kSetNotInitiated},
+    Same{diagnosis::kServerUnreachable, diagnosis::kMemberNotReady},
+    Same{diagnosis::kRuleNotReady, diagnosis::kRuleNotReady},
+    Same{diagnosis::kIndexMissing, diagnosis::kIndexMissing},
+    Same{diagnosis::kNumbersRunOut, diagnosis::kNumbersRunOut},
+    Same{diagnosis::kCertificateExpired, diagnosis::kCertificateExpired},
+    Same{diagnosis::kCertificateExpires, diagnosis::kCertificateExpires},
+    Same{diagnosis::kCertificateExpires, diagnosis::kCertificateExpired},
+    Same{diagnosis::kProxiesDisagree, diagnosis::kProxiesDisagree},
+    Same{diagnosis::kProxyVersionsDiffer, diagnosis::kProxyVersionsDiffer},
+};
 
 /// It stores documents by another command than an upsert.
 bool is_past_the_rules(ForwardReason reason) {
@@ -70,6 +89,7 @@ class ProxyCheck {
     check_.what = "version " + status_["version"].text() + ", " + status_["phase"].text() +
                   (pid ? ", pid " + std::to_string(static_cast<std::int64_t>(*pid)) : "");
     look_at_file();
+    look_at_named_files();
     look_at_version();
     for (const JsonView& rule : status_["rules"].items()) look_at_rule(rule);
     look_at_what_is_wrong(others);
@@ -143,14 +163,15 @@ class ProxyCheck {
     return Commands().shell(std::move(words));
   }
 
-  /// The proxy repeats what the other checks have found from here. Only those that name servers and
-  /// rules as the configuration does: the names of others are for anybody to choose.
-  static bool is_found(const std::string& subject, bool is_error,
+  /// The proxy repeats what the other checks have found from here: the same kind of thing of the
+  /// same subject. Of several subjects together it names none.
+  static bool is_found(std::string_view id, const std::string& subject,
                        const std::vector<const DoctorCheck*>& others) {
     const auto repeats = [&](const DoctorFinding& each) {
-      return each.subject == subject && (!is_error || each.diagnosis.level == diagnosis::kError) &&
-             std::ranges::any_of(kRepeated, [&](const Diagnosis* known) {
-               return std::string_view(known->id) == each.diagnosis.id;
+      return (subject.empty() || each.subject == subject) &&
+             std::ranges::any_of(kSame, [&](const Same& same) {
+               return id == same.of_proxy.id &&
+                      std::string_view(same.found.id) == each.diagnosis.id;
              });
     };
     return std::ranges::any_of(others, [&](const DoctorCheck* check) {
@@ -158,16 +179,40 @@ class ProxyCheck {
     });
   }
 
+  /// The proxy uses what it has read.
+  void look_at_named_files() {
+    const double read = status_["configuration"]["read"].number().value_or(0);
+    for (const std::string& name : file_.named) {
+      const auto changed = changed_at(name);
+      if (name == file_.name || !changed || static_cast<double>(*changed) <= read) continue;
+      stale_.insert(name);
+      std::string text =
+          "the file has changed since the running proxy read it, which goes on with "
+          "what was in it before";
+      for (const JsonView& each : status_["wrong"].items()) {
+        if (is_of_certificate(each) && each["subject"].text() == name) {
+          text += ": " + each["text"].text();
+        }
+      }
+      check_.add(
+          diagnosis::kFileNotLoaded, name, text,
+          Commands().shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(file_.name)}));
+    }
+  }
+
+  static bool is_of_certificate(const JsonView& problem) {
+    const std::string id = problem["id"].text();
+    return id == diagnosis::kCertificateExpired.id || id == diagnosis::kCertificateExpires.id;
+  }
+
   void look_at_what_is_wrong(const std::vector<const DoctorCheck*>& others) {
     for (const JsonView& each : status_["wrong"].items()) {
-      const std::string text = each["text"].text();
-      // Their dates, and the other proxies, have checks of their own.
-      const bool has_check = text.starts_with("the certificate ") ||
-                             each["link"].text() == "operations.md#several-proxies";
+      const std::string subject = each["subject"].text();
+      const bool is_said = is_of_certificate(each) && stale_.contains(subject);
+      if (is_said || is_found(each["id"].text(), subject, others)) continue;
       const bool is_error = each["level"].text() == "error";
-      if (has_check || is_found(each["subject"].text(), is_error, others)) continue;
       check_.add(is_error ? diagnosis::kProxyError : diagnosis::kProxyWarning, "the running proxy",
-                 text + ": " + each["remedy"].text(), own("status"));
+                 each["text"].text() + ": " + each["remedy"].text(), own("status"));
     }
   }
 
@@ -178,7 +223,8 @@ class ProxyCheck {
            std::ranges::all_of(rules, [&](const JsonView& each) {
              const std::string ns = each["ns"].text();
              return !each["ready"].is_false() || has_wildcards(ns) ||
-                    is_found(rule_subject(ns, each["field"].text()), true, others);
+                    is_found(diagnosis::kRuleNotReady.id, rule_subject(ns, each["field"].text()),
+                             others);
            });
   }
 
@@ -195,6 +241,7 @@ class ProxyCheck {
   const JsonView& status_;
   const ExaminedFile& file_;
   DoctorCheck check_{"proxy"};
+  std::set<std::string> stale_;  // files that have changed since the proxy read them
 };
 
 /// The first listener of the proxy that `status` is of.
@@ -220,7 +267,20 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
   for (const KnownProxy& each : proxies) {
     const bool is_own = !own.empty() && each.host == host && !each.listeners.empty() &&
                         each.listeners.front() == own;
+    const bool is_here =
+        each.host == host && !each.listeners.empty() &&
+        std::ranges::find(file.deserted, each.listeners.front()) != file.deserted.end();
     check.what += (check.what.empty() ? "" : ", ") + name_of_proxy(each);
+    if (is_here) {
+      check.add(diagnosis::kProxyGone, each.listeners.front(),
+                "a proxy said " + seconds_text(each.unseen) +
+                    " ago that it listens here, and nobody does: it has been killed, or has "
+                    "crashed, and clients are refused",
+                Commands()
+                    .shell({"systemctl", "status", "mongo-idproxy"})
+                    .shell({"journalctl", "--unit=mongo-idproxy", "--lines=50"}));
+      continue;
+    }
     if (each.unseen > kSilentAfter) {
       check.add(diagnosis::kProxySilent, name_of_proxy(each),
                 "the proxy last said " + seconds_text(each.unseen) +
@@ -228,7 +288,7 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
                 is_own ? Commands().shell({"systemctl", "status", "mongo-idproxy"}) : Commands());
     }
     if (is_own) continue;
-    if (each.rules_hash != file.rules_hash) {
+    if (each.rules_hash != file.rules_hash && share_collections(each.namespaces, file.namespaces)) {
       check.add(diagnosis::kProxiesDisagree, name_of_proxy(each),
                 "the proxy has other rules than " + file.name +
                     ": one field may get values of two kinds; if it is one of yours, give it the "

@@ -15,7 +15,10 @@ namespace idproxy::app {
 /// The configuration that is examined.
 struct ExaminedFile {
   std::string name;
-  std::string rules_hash;  ///< of its rules
+  std::string rules_hash;                 ///< of its rules
+  std::vector<std::string> namespaces{};  ///< of its rules, globs
+  std::vector<std::string> named{};       ///< the files that it names: certificates, secrets
+  std::vector<std::string> deserted{};    ///< where its proxy should listen, and nobody does
 };
 
 /// The running proxy of this host, by its document of /status.json. `others`: what the other checks

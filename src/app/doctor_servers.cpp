@@ -117,6 +117,10 @@ class ServersCheck {
 
   void unreachable(const ServerHello& server, const std::string& uri) {
     const std::string reason = reason_in(server.fault);
+    if (server.wants_tls) {
+      return check_.add(diagnosis::kServerTlsFails, server.address, reason,
+                        Commands().shell({"sudoedit", as_path(file_)}));
+    }
     const auto has = [&](std::string_view part) { return reason.find(part) != std::string::npos; };
     const std::string host = host_of(server.address);
     const bool is_host = is_host_name(host);
@@ -137,6 +141,19 @@ class ServersCheck {
       if (is_host) commands.shell(std::move(words));
       return check_.add(diagnosis::kServerTlsFails, server.address, "TLS fails: " + reason,
                         std::move(commands));
+    }
+    if (server.is_silent) {
+      if (is_host) {
+        commands
+            .shell({"ssh", "--", host, "ps", "-C", "mongod", "-o", "pid,stat,wchan:20,etime,args"})
+            .shell({"ssh", "--", host, "uptime"});
+      }
+      return check_.add(
+          diagnosis::kServerSilent, server.address,
+          "the server accepts connections, and does not answer: somebody has stopped "
+          "its process (stat T; kill -CONT lets it go on), it waits for its disk (stat "
+          "D), or its host is overloaded",
+          std::move(commands));
     }
     if (is_host) {
       commands.shell({"nc", "-vz", "-w", "3", host, port_of(server.address)})
@@ -315,13 +332,13 @@ class ServersCheck {
 
   std::string summary() const {
     std::string text;
+    std::set<std::string> named;
     for (const auto* all : {&said_.upstream, &said_.store}) {
       for (const ServerHello& each : *all) {
-        const std::string one =
-            each.address +
-            (has_answered(each) ? " " + each.state + " " + each.version : " no answer");
-        if (text.find(each.address) != std::string::npos) continue;
-        text += (text.empty() ? "" : ", ") + one;
+        if (!named.insert(each.address).second) continue;
+        text += (text.empty() ? "" : ", ") + each.address;
+        text += has_answered(each) ? " " + each.state : " no answer";
+        if (!each.version.empty()) text += " " + each.version;
       }
     }
     return text;

@@ -53,16 +53,16 @@ class Problems {
 
  private:
   void add(Level level, std::string text, std::string remedy, std::string page,
-           std::string subject = {}) {
+           std::string subject = {}, std::string_view id = {}) {
     found_.push_back(
-        {level, std::move(text), std::move(remedy), std::move(page), std::move(subject)});
+        {level, std::move(text), std::move(remedy), std::move(page), std::move(subject), id});
   }
 
   void server(const net::ServerStatistics::Listener& server) {
     if (!server.up) {
       add(Level::error, "server " + server.server + " cannot be reached: " + server.fault,
-          "see whether mongod runs there and a firewall lets this host in", kServers,
-          server.server);
+          "see whether mongod runs there and a firewall lets this host in", kServers, server.server,
+          diagnosis::kServerUnreachable.id);
     } else if (is_slow(server)) {
       add(Level::error,
           "server " + server.server + " has not answered a request for " +
@@ -106,7 +106,7 @@ class Problems {
     if (!reason.empty()) {
       add(Level::error, name + " is not ready: " + reason,
           "inserts that need one get an error until that is mended", kRefused,
-          rule_subject(rule.ns, rule.field));
+          rule_subject(rule.ns, rule.field), diagnosis::kRuleNotReady.id);
     } else if (not_ready > 0) {
       add(Level::error,
           name + " gives no values in " + std::to_string(not_ready) +
@@ -144,7 +144,7 @@ class Problems {
     if (others > 0) where += " and " + std::to_string(others) + " more";
     add(Level::warning, name_of_rule(i) + ": " + id_store::kNoUniqueIndex + where + lacks.why_not,
         "make one: " + lacks.commands.text(), "duplicates.md#the-unique-index",
-        rule_subject(lacks.ns, rule.field));
+        rule_subject(lacks.ns, rule.field), diagnosis::kIndexMissing.id);
   }
 
   void runs_out(const RunOut::Warning& warning) {
@@ -153,7 +153,8 @@ class Problems {
     add(Level::warning,
         name_of_rule(warning.rule_index) + ": " + warning.text() +
             (names ? "" : " in one of its collections"),
-        std::string(warning.way_out()), kRefused, rule_subject(rule.ns, rule.field));
+        std::string(warning.way_out()), kRefused, rule_subject(rule.ns, rule.field),
+        diagnosis::kNumbersRunOut.id);
   }
 
   void limits() {
@@ -184,13 +185,15 @@ class Problems {
     if (!rules.empty()) {
       add(Level::warning,
           in_words(rules) + (rules.size() == 1 ? " has" : " have") + " other rules than this proxy",
-          "give all proxies of this id store the same rules, and reload them", kProxiesPage);
+          "give all proxies of this id store the same rules, and reload them", kProxiesPage, {},
+          diagnosis::kProxiesDisagree.id);
     }
     if (!versions.empty()) {
       add(Level::warning,
           in_words(versions) + (versions.size() == 1 ? " has" : " have") +
               " another version than this proxy",
-          "install the same version on all hosts", kProxiesPage);
+          "install the same version on all hosts", kProxiesPage, {},
+          diagnosis::kProxyVersionsDiffer.id);
     }
   }
 
@@ -203,7 +206,8 @@ class Problems {
               (has ? " has expired"
                    : " expires in " +
                          seconds_text(std::chrono::nanoseconds(each.not_after - now_))),
-          "renew " + each.file + " and reload", "tls-and-logins.md#renewing-certificates");
+          "renew " + each.file + " and reload", "tls-and-logins.md#renewing-certificates",
+          each.file, (has ? diagnosis::kCertificateExpired : diagnosis::kCertificateExpires).id);
     }
   }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/health.hpp"
@@ -17,6 +18,8 @@ struct Problem {
   std::string page;    ///< where the documentation says more: "troubleshooting.md#it-hangs"
   /// As `doctor` names it, a server or "shop.orders, number"; empty: none that it looks at.
   std::string subject;
+  /// What it is, as Diagnosis::id where `doctor` finds the same; empty: it finds nothing like it.
+  std::string_view id;
 };
 
 /// Everything that is wrong, the worst first.

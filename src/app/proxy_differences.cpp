@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "idproxy/base/glob.hpp"
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::app {
@@ -21,15 +22,24 @@ std::string name_of(const KnownProxy& proxy, const Proxies& all) {
   return proxy.host + " (" + proxy.listeners.front() + ")";
 }
 
-/// Those that differ from this proxy in `member`.
-std::vector<std::string> different(const Proxies& all, std::string KnownProxy::* member) {
+/// Those of which `differs` from this proxy is true.
+template <class Differs>
+std::vector<std::string> different(const Proxies& all, const Differs& differs) {
   std::vector<std::string> names;
   const auto self = std::ranges::find(all, true, &KnownProxy::self);
   if (self == all.end()) return names;
   for (const KnownProxy& each : all) {
-    if (each.*member != (*self).*member) names.push_back(name_of(each, all));
+    if (differs(each, *self)) names.push_back(name_of(each, all));
   }
   return names;
+}
+
+bool have_other_rules(const KnownProxy& a, const KnownProxy& b) {
+  return a.rules_hash != b.rules_hash && share_collections(a.namespaces, b.namespaces);
+}
+
+bool have_other_versions(const KnownProxy& a, const KnownProxy& b) {
+  return a.version != b.version;
 }
 
 /// Which of the names have been among those that differ for long.
@@ -50,8 +60,8 @@ std::vector<std::string> lasting(const std::vector<std::string>& names, Since& s
 }  // namespace
 
 void ProxyDifferences::update(const Proxies& proxies, std::chrono::nanoseconds now) {
-  Found found{lasting(different(proxies, &KnownProxy::rules_hash), rules_, now),
-              lasting(different(proxies, &KnownProxy::version), versions_, now)};
+  Found found{lasting(different(proxies, have_other_rules), rules_, now),
+              lasting(different(proxies, have_other_versions), versions_, now)};
   if (found == current_) return;
   current_ = std::move(found);
   if (current_ == Found{}) return;
@@ -59,6 +69,13 @@ void ProxyDifferences::update(const Proxies& proxies, std::chrono::nanoseconds n
              "proxies of the same id store have had other rules, or another version, than this one "
              "for two minutes",
              {{"rules", in_words(current_.rules)}, {"versions", in_words(current_.versions)}});
+}
+
+bool share_collections(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return a.empty() || b.empty() || std::ranges::any_of(a, [&](const std::string& one) {
+           return std::ranges::any_of(
+               b, [&](const std::string& other) { return globs_overlap(one, other); });
+         });
 }
 
 std::string in_words(const std::vector<std::string>& proxies) {

@@ -9,8 +9,9 @@
 
 namespace idproxy::app {
 
-/// Notices proxies of the same id store that have other rules than this one, or another version:
-/// they may give one field values of two kinds. Logs each change (proxies_differ). One thread.
+/// Notices proxies of the same id store that have other rules than this one for the same
+/// collections, or another version: they may give one field values of two kinds. Logs each change
+/// (proxies_differ). One thread.
 class ProxyDifferences {
  public:
   /// How long a difference has to last: while a new configuration, or a new version, goes from host
@@ -34,6 +35,10 @@ class ProxyDifferences {
   Since versions_;
   Found current_;
 };
+
+/// True unless the rules for these namespaces, globs, are known to have no collection in common.
+[[nodiscard]] bool share_collections(const std::vector<std::string>& a,
+                                     const std::vector<std::string>& b);
 
 /// "app2, app3 and 5 more"
 [[nodiscard]] std::string in_words(const std::vector<std::string>& proxies);

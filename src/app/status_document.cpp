@@ -107,7 +107,8 @@ class StatusWriter {
                         {"text", text(problem.text)},
                         {"remedy", text(problem.remedy)},
                         {"link", problem.page},
-                        {"subject", text_or_null(problem.subject)}};
+                        {"subject", text_or_null(problem.subject)},
+                        {"id", text_or_null(std::string(problem.id))}};
   }
 
   json::value configuration() const {

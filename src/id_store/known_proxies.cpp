@@ -19,12 +19,12 @@ std::optional<std::string> text_of(Bytes document, std::string_view field) {
   return std::string(text.substr(0, KnownProxies::kMostTextBytes));
 }
 
-std::vector<std::string> texts_of(Bytes document, std::string_view field) {
+std::vector<std::string> texts_of(Bytes document, std::string_view field, std::size_t most) {
   std::vector<std::string> texts;
   const auto array = bson::find(document, field);
   if (!array || array->type != bson::Type::array) return texts;
   bson::Elements each(array->value);
-  while (texts.size() < KnownProxies::kMostListeners) {
+  while (texts.size() < most) {
     const auto element = each.next();
     if (!element) break;
     if (element->type != bson::Type::string) continue;
@@ -63,7 +63,8 @@ void KnownProxies::add(Bytes document) {
   KnownProxy proxy;
   proxy.host = *std::move(host);
   proxy.version = *std::move(version);
-  proxy.listeners = texts_of(document, "listeners");
+  proxy.listeners = texts_of(document, "listeners", kMostListeners);
+  proxy.namespaces = texts_of(document, "namespaces", kMostNamespaces);
   proxy.rules_hash = *std::move(rules_hash);
   proxy.age = *age;
   proxy.unseen = *unseen;

@@ -21,7 +21,7 @@ namespace idproxy::id_store {
 ///
 ///   proxies: {_id: <proxy_id()>, process: ObjectId, host: "app1", version: "0.1.0",
 ///             listeners: ["127.0.0.1:27117", …], rules_hash: "0123456789ab",
-///             since: <date>, seen: <date>}
+///             namespaces: ["shop.*", …], since: <date>, seen: <date>}
 ///
 /// Dates are of the server's clock, and are compared with each other only, so that hosts whose
 /// clocks are wrong agree. A value.
@@ -32,6 +32,7 @@ class KnownProxies {
   static constexpr std::int32_t kMost = 200;
   static constexpr std::size_t kMostListeners = 16;
   static constexpr std::size_t kMostTextBytes = 255;  // of a host's name
+  static constexpr std::size_t kMostNamespaces = 100;
 
   /// None.
   KnownProxies() = default;

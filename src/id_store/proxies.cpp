@@ -56,6 +56,7 @@ Document find_command() {
   for (const char* each : {"host", "version", "rules_hash", "since", "seen"}) fields.add(each, 1);
   const auto most = static_cast<std::int32_t>(KnownProxies::kMostListeners);
   fields.add("listeners", Document().add("$slice", most));
+  fields.add("namespaces", 1);
   return Document()
       .add("find", kProxies)
       .add("sort", Document().add("seen", -1))
@@ -162,6 +163,14 @@ Reply Proxies::write(mongo::Client& client, const ProxyDescription& self) const 
   const std::string id = proxy_id(self);
   Array listeners;
   for (const std::string& each : self.listeners) listeners.push(each);
+  Array namespaces;  // all or none
+  const bool are_few = self.namespaces.size() <= KnownProxies::kMostNamespaces &&
+                       std::ranges::all_of(self.namespaces, [](const std::string& each) {
+                         return each.size() <= KnownProxies::kMostTextBytes;
+                       });
+  for (const std::string& each : are_few ? self.namespaces : std::vector<std::string>()) {
+    namespaces.push(each);
+  }
   const Document whole =
       Document()
           .add("_id", literal(id))
@@ -170,6 +179,7 @@ Reply Proxies::write(mongo::Client& client, const ProxyDescription& self) const 
           .add("version", literal(self.version))
           .add("listeners", Document().add("$literal", listeners))
           .add("rules_hash", literal(self.rules_hash))
+          .add("namespaces", Document().add("$literal", namespaces))
           .add("since", before_now(clock_.monotonic() - started_))
           .add("seen", "$$NOW");
   return client.write_to_primary(

@@ -1,5 +1,8 @@
 #include "idproxy/id_store/server_hello.hpp"
 
+#include <netdb.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <iterator>
@@ -22,6 +25,7 @@ namespace idproxy::id_store {
 namespace {
 
 constexpr const char* kWithoutSet = "without a set";
+constexpr std::chrono::seconds kAcceptsWithin{1};
 
 using WallTime = std::chrono::sys_time<std::chrono::milliseconds>;
 
@@ -134,13 +138,67 @@ std::string version_of(mongoc_client_t* client) {
   return version;
 }
 
+std::string uri_of(std::string_view host, std::string_view tls_options,
+                   std::chrono::milliseconds limit) {
+  const std::string number = std::to_string(limit.count());
+  return "mongodb://" + std::string(host) +
+         "/?directConnection=true&serverSelectionTryOnce=true&connectTimeoutMS=" + number +
+         "&serverSelectionTimeoutMS=" + number + std::string(tls_options);
+}
+
+/// Whether it does with TLS what it does not do without: it answers.
+bool answers_with_tls(std::string_view host, std::chrono::milliseconds limit) {
+  const std::string uri = uri_of(host, "&tls=true&tlsInsecure=true", limit);
+  const Owned<mongoc_client_t, mongoc_client_destroy> client(mongoc_client_new(uri.c_str()));
+  bson_error_t error{};
+  const Owned<mongoc_server_description_t, mongoc_server_description_destroy> found(
+      client ? mongoc_client_select_server(client.get(), false, nullptr, &error) : nullptr);
+  return found != nullptr;
+}
+
+/// True if a connection to "host:port" can be made within the time.
+bool accepts(const std::string& address, std::chrono::milliseconds limit) {
+  const std::size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &found) != 0) {
+    return false;
+  }
+  const Owned<addrinfo, ::freeaddrinfo> places(found);
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    const Owned<mongoc_socket_t, mongoc_socket_destroy> socket(
+        mongoc_socket_new(each->ai_family, SOCK_STREAM, 0));
+    const std::int64_t until = bson_get_monotonic_time() + limit.count() * 1000;
+    const bool is_made =
+        socket && mongoc_socket_connect(socket.get(), each->ai_addr, each->ai_addrlen, until) == 0;
+    if (is_made) return true;
+  }
+  return false;
+}
+
+/// Why a server has not answered a hello. One that wants TLS closes the connection.
+void explain(ServerHello& server, std::string_view host, const StringParts& parts,
+             std::chrono::milliseconds limit) {
+  const auto has = [&](std::string_view part) {
+    return server.fault.find(part) != std::string::npos;
+  };
+  if (parts.tls_options.empty() && (has("closed") || has("socket error"))) {
+    server.wants_tls = answers_with_tls(host, limit);
+  }
+  if (server.wants_tls) {
+    server.fault =
+        "the server takes only connections with TLS: add tls=true to the connection string, and "
+        "tlsCAFile=FILE unless this host trusts its authority";
+  }
+  server.is_silent = !server.wants_tls && has("timeout") && accepts(server.address, kAcceptsWithin);
+}
+
 /// Without a pool, libmongoc asks in this thread.
 ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::milliseconds limit) {
-  const std::string number = std::to_string(limit.count());
-  const std::string uri =
-      "mongodb://" + std::string(host) +
-      "/?directConnection=true&serverSelectionTryOnce=true&connectTimeoutMS=" + number +
-      "&serverSelectionTimeoutMS=" + number + parts.tls_options;
+  const std::string uri = uri_of(host, parts.tls_options, limit);
   ServerHello server;
   server.address = host;
   const Owned<mongoc_client_t, mongoc_client_destroy> client(mongoc_client_new(uri.c_str()));
@@ -158,6 +216,7 @@ ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::mi
   if (!found) {
     const std::string& refusal = mongo::last_refusal();
     server.fault = refusal.empty() ? static_cast<const char*>(error.message) : refusal;
+    explain(server, host, parts, limit);
     return server;
   }
   const bson_t* reply = mongoc_server_description_hello_response(found.get());

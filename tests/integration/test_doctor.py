@@ -8,6 +8,7 @@ import pathlib
 import re
 import socket
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,6 +28,7 @@ from support.middleman import Connection, Direction, Middleman
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.profiler import Profiler
+from support.proxy import binary
 from support.secrets import PASSWORD
 from support.typed import create_index
 
@@ -192,9 +194,9 @@ class TestThisHost:
     def test_descriptors(self, replica_set, doctor, ns):
         doctor.write(quiet(replica_set, [uuid_rule(ns)], listen={"port": 0, "max_connections": 5000}))
         found = doctor.examine(within=["prlimit", "--nofile=2000:2000"])
-        each = found.one("descriptors-too-few", "warning", "listen.max_connections", "ulimit -n 10", "systemctl edit")
-        assert "LimitNOFILE=10" in each["text"]
-        assert "descriptors-too-few" not in doctor.examine(within=["prlimit", "--nofile=11000:11000"]).ids
+        each = found.one("descriptors-of-shell", "note", "listen.max_connections", "ulimit -n 10")
+        assert "the unit has a limit of its own" in each["text"]
+        assert not doctor.examine(within=["prlimit", "--nofile=11000:11000"]).ids
 
 
 def changed(**fields: Any) -> Callable[[Connection, Direction, bytes], bytes]:
@@ -243,7 +245,12 @@ class TestServers:
                              f"openssl s_client -connect {address} -CAfile {stranger.file}")
         doctor.write({**quiet(secured_by_tls, [uuid_rule("a.b")]), "upstream": {
             "uri": f"mongodb://{address}/"}, "id_store": {}})
-        assert "tls=true" in doctor.examine().one("server-unreachable", "error", address, "nc -vz")["text"]
+        each = doctor.examine().one("server-tls-fails", "error", address, f"sudoedit {doctor.path}")
+        assert "takes only connections with TLS: add tls=true" in each["text"]
+        done = subprocess.run([binary(), "check", "--connect", "--config", doctor.path],
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 69 and f"  {address}  wants TLS\n" in done.stdout, done.stdout
+        assert "takes only connections with TLS: add tls=true" in done.stdout, done.stdout
 
     def test_another_set(self, replica_set, doctor, ns):
         doctor.write({**quiet(replica_set, [uuid_rule(ns)]), "upstream": {

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from support.certificates import Authority
 from support.doctor import (
     Doctor, counter_rule, doctor, free_server, in_shell, no_proxies, ns, quiet, uuid_rule)
 from support.fake_server import FakeServer
@@ -131,6 +132,34 @@ class TestTheRunningProxy:
         each = doctor.examine().one("proxy-warning", "warning", "the running proxy", "mongo-idproxy status")
         assert each["text"].startswith("the last reload failed")
 
+    def test_that_goes_on_with_old_files(self, replica_set, doctor, ns, tmp_path, start_proxy):
+        """The certificate has expired, and was renewed without a reload: to doctor, that is no less wrong."""
+        authority = Authority(tmp_path, "authority")
+        old, new, secret = authority.issue("CN=old", days=(-10, -1)), authority.issue("CN=new"), tmp_path / "uri"
+        served = tmp_path / "served.pem"
+        served.write_bytes(old.file.read_bytes())
+        secret.write_text(replica_set.uri)
+        for each in (served, secret):
+            each.chmod(0o600)
+        admin = f"127.0.0.1:{free_port()}"
+        doctor.write(quiet(replica_set, [uuid_rule(ns)], admin={"listen": admin}, log={"format": "json"},
+                           id_store={"uri_file": str(secret)}, listen={
+                               "port": 0, "max_connections": 100,
+                               "tls": {"mode": "require", "certificate_key_file": str(served)}}))
+        start_proxy(doctor.path)
+        doctor.examine().one("certificate-expired", "error", served, "reload")
+        read = int(time.time())
+        eventually(lambda: time.time() >= read + 1, what="a later time of the files, in seconds")
+        served.write_bytes(new.file.read_bytes())
+        secret.write_text(replica_set.uri)
+        found = doctor.examine()
+        each = found.one("file-not-loaded", "error", served, f"reload --config {doctor.path}")
+        assert "CN=old of listen.tls has expired" in each["text"]
+        found.one("file-not-loaded", "error", secret, f"reload --config {doctor.path}")
+        assert "certificate-expired" not in found.ids
+        in_shell(each["commands"][0]["command"])
+        assert not doctor.examine().ids
+
     if os.geteuid() == 0:  # others cannot see whose process it is
         def test_a_stranger_is_not_believed(self, replica_set, doctor, ns, tmp_path):
             """A25: the service is down, and somebody else listens at its place."""
@@ -166,6 +195,30 @@ class TestTheOtherProxies:
         assert not any(each["commands"] for each in found.document["findings"])  # to hosts of strangers
         assert sum(each["id"] == "proxy-silent" for each in found.document["findings"]) == 1
 
+    def test_share_no_collection(self, replica_set, doctor, ns):
+        doctor.write(quiet(replica_set, [uuid_rule(ns)]))
+        now = replica_set.client.admin.command("hello")["localTime"]
+        own = subprocess.run([binary(), "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+        for host, namespaces in (("app1", ["other.*", "x.y"]), ("app2", ["other.*", f"{ns[:-1]}?"])):
+            replica_set.client.idproxy.proxies.insert_one({
+                "_id": f"{host} 10.0.0.1:27117", "host": host, "version": own, "rules_hash": "x",
+                "namespaces": namespaces, "listeners": ["10.0.0.1:27117"], "since": now, "seen": now})
+        found = doctor.examine()
+        found.one("proxies-disagree", "warning", "app2 (10.0.0.1:27117)")
+        assert [each["id"] for each in found.document["findings"]] == ["proxies-disagree"]
+
+    def test_was_killed_here(self, replica_set, doctor, ns):
+        doctor.write(quiet(replica_set, [uuid_rule(ns)], log={"format": "json"},
+                           listen={"port": free_port(), "max_connections": 100}))
+        proxy = Proxy(doctor.path)
+        try:
+            eventually(lambda: replica_set.client.idproxy.proxies.find_one(), 30)
+            assert "proxy-gone" not in doctor.examine().ids
+        finally:
+            proxy.kill()
+        each = doctor.examine().one("proxy-gone", "error", proxy.address, "systemctl status", "journalctl")
+        assert re.match(r"a proxy said \d.* ago that it listens here, and nobody does", each["text"]), each
+
     def test_agree(self, replica_set, doctor, ns, start_proxy):
         rules = [counter_rule(ns)]
         start_proxy(configuration(replica_set, rules, listen={"port": 0, "max_connections": 100}))
@@ -184,7 +237,9 @@ class TestTime:
             begun = time.monotonic()
             found = doctor.write(document).examine()
             assert time.monotonic() - begun < 30
-            found.one("server-unreachable", "error", address, "nc -vz")
+            each = found.one("server-silent", "error", address, "ssh -- 127.0.0.1")
+            assert each["text"].startswith("the server accepts connections, and does not answer")
+            assert not re.search("nc -vz|systemctl status", found.text)
 
     def test_a_server_that_answers_only_hello(self, replica_set, doctor, ns):
         over = threading.Event()

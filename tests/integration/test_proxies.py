@@ -123,7 +123,8 @@ class TestCollection:
     def test_the_server_deletes_what_is_old(self, standalone, start_proxy):
         found = await_introduced(start_proxy(config(standalone, [RULE])), standalone)
         assert set(found) == {"_id", "process", "host", "version", "listeners", "rules_hash",
-                              "since", "seen"}
+                              "namespaces", "since", "seen"}
+        assert found["namespaces"] == [RULE["ns"]]
         assert isinstance(found["since"], datetime.datetime)
         now = standalone.client.admin.command("hello")["localTime"]
         assert abs(now - found["seen"]) < datetime.timedelta(seconds=30)

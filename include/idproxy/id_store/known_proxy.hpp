@@ -13,10 +13,11 @@ class Client;
 
 /// What a proxy tells the others that use the same id store about itself.
 struct ProxyDescription {
-  std::string host;                    ///< the name of its machine
-  std::string version;                 ///< of the program
-  std::vector<std::string> listeners;  ///< their addresses; the first one lasts across restarts
-  std::string rules_hash;              ///< equal for equal rules
+  std::string host;                       ///< the name of its machine
+  std::string version;                    ///< of the program
+  std::vector<std::string> listeners;     ///< their addresses; the first one lasts across restarts
+  std::string rules_hash;                 ///< equal for equal rules
+  std::vector<std::string> namespaces{};  ///< of its rules, globs; empty: too many, or not known
 };
 
 /// A proxy that uses the same id store, as it described itself. Texts may be anything: whoever may

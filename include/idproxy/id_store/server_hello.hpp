@@ -15,6 +15,8 @@ struct ServerHello {
   std::string fault{};                 ///< why it does not answer; empty: it does
   bool in_time = true;                 ///< false: a thread is left that waits for its answer
   std::string me{};                    ///< its name in its set; empty: none
+  bool wants_tls = false;              ///< `fault`: it answers only with TLS
+  bool is_silent = false;              ///< `fault`: it accepts a connection, and says nothing
   std::string set_name{};              ///< empty: it is a member of no replica set
   std::vector<std::string> members{};  ///< of the set, in lower case
   std::string process_id{};            ///< 12 bytes; empty before 4.4

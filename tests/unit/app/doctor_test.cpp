@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/doctor_findings.hpp"
+#include "app/doctor_host.hpp"
 #include "app/doctor_proxies.hpp"
 #include "app/doctor_report.hpp"
 #include "app/doctor_servers.hpp"
@@ -183,6 +184,28 @@ TEST(DoctorTest, ServersOfBothStringsAreLookedAtOnce) {
   EXPECT_THAT(ids_of(check_of(both, both)), ElementsAre("server-unreachable", "member-unlisted"));
 }
 
+TEST(DoctorTest, AServerThatAcceptsAndSaysNothingIsCalledThat) {
+  ServerHello server;
+  server.address = "db1:27017";
+  server.fault = "[socket timeout calling hello on 'db1:27017']";
+  server.is_silent = true;
+  const DoctorFinding found = check_of({server}).findings.at(0);
+  EXPECT_STREQ(found.diagnosis.id, "server-silent");
+  for (const std::string& line : lines_of(found)) {
+    EXPECT_THAT(line, AllOf(Not(HasSubstr("nc ")), Not(HasSubstr("systemctl"))));
+  }
+}
+
+TEST(DoctorTest, AServerWhoseNameIsInAnothersIsNamed) {
+  EXPECT_EQ(
+      check_of({member("11.0.0.1:27017", "primary"), member("1.0.0.1:27017", "secondary")}).what,
+      "11.0.0.1:27017 primary 6.0.5, 1.0.0.1:27017 secondary 6.0.5");
+  ServerHello nameless = member("db1:27017", "primary");
+  nameless.version.clear();
+  nameless.wire_version = 0;
+  EXPECT_EQ(check_of({nameless}).what, "db1:27017 primary") << "it says no release";
+}
+
 // ---- proxies -----------------------------------------------------------------------------------
 
 KnownProxy proxy(const std::string& host, const std::string& hash, const std::string& version) {
@@ -204,6 +227,56 @@ TEST(DoctorTest, TheProxyOfThisHostIsNoOther) {
   EXPECT_THAT(ids_of(check_proxies(proxies, JsonView(), file, "1")),
               ElementsAre("proxies-disagree", "proxy-versions-differ"))
       << "none answers: it is looked at like the others";
+}
+
+TEST(DoctorTest, TheLimitOfARunningProxyMatters) {
+  config::Config config;
+  config.net.max_connections = 5000;
+  const boost::json::value few = boost::json::parse(R"({"limits": {"clients": {"limit": 800}}})");
+  const DoctorCheck check = check_descriptors(config, JsonView(few));
+  EXPECT_THAT(ids_of(check), ElementsAre("descriptors-too-few"));
+  EXPECT_THAT(lines_of(check.findings.at(0)), ElementsAre("sudo systemctl edit mongo-idproxy"));
+}
+
+TEST(DoctorTest, OnlyTheSameOfTheSameIsLeftOut) {
+  const boost::json::value status = boost::json::parse(R"({"wrong": [
+      {"level": "error", "text": "not ready", "subject": "shop.a, n", "id": "rule-not-ready"},
+      {"level": "error", "text": "6 inserts refused", "subject": "shop.a, n", "id": null},
+      {"level": "warning", "text": "no index", "subject": "shop.a, n", "id": "index-missing"},
+      {"level": "error", "text": "down", "subject": "db1:27017", "id": "server-unreachable"},
+      {"level": "error", "text": "also down", "subject": "b1:27017", "id": "server-unreachable"}]})");
+  DoctorCheck others{"others"};
+  others.add(diagnosis::kRuleNotReady, "shop.a, n", "", {});
+  others.add(diagnosis::kNumbersRunOut, "shop.a, n", "", {});
+  others.add(diagnosis::kServerSilent, "db1:27017", "", {});
+  std::vector<std::string> said;
+  const DoctorCheck check = check_proxy(JsonView(status), {"a.yaml", ""}, {&others});
+  for (const DoctorFinding& each : check.findings) {
+    if (each.text.find(": ") != std::string::npos) said.push_back(each.text);
+  }
+  EXPECT_THAT(said, ElementsAre("6 inserts refused: ", "no index: ", "also down: "));
+}
+
+TEST(DoctorTest, AProxyThatIsGoneIsAnError) {
+  const KnownProxy own = proxy(host_name(), "same", "1");
+  ExaminedFile file{"a.yaml", "same"};
+  EXPECT_THAT(ids_of(check_proxies({own}, JsonView(), file, "1")), IsEmpty());
+  file.deserted = {"10.0.0.1:27117"};
+  EXPECT_THAT(ids_of(check_proxies({own, proxy("app2", "same", "1")}, JsonView(), file, "1")),
+              ElementsAre("proxy-gone"));
+}
+
+TEST(DoctorTest, ProxiesThatShareNoCollectionMayDiffer) {
+  KnownProxy other = proxy("app2", "other", "1");
+  ExaminedFile file{"a.yaml", "same", {"shop.*"}};
+  EXPECT_THAT(ids_of(check_proxies({other}, JsonView(), file, "1")),
+              ElementsAre("proxies-disagree"))
+      << "it does not say what its rules are for";
+  other.namespaces = {"bank.*"};
+  EXPECT_THAT(ids_of(check_proxies({other}, JsonView(), file, "1")), IsEmpty());
+  other.namespaces.emplace_back("*.orders");
+  EXPECT_THAT(ids_of(check_proxies({other}, JsonView(), file, "1")),
+              ElementsAre("proxies-disagree"));
 }
 
 TEST(DoctorTest, NoCommandReachesAHostThatAnotherNames) {

@@ -21,6 +21,8 @@
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/server_release.hpp"
+#include "idproxy/bson/elements.hpp"
+#include "idproxy/id_store/closed_schema.hpp"
 #include "idproxy/id_store/server_hello.hpp"
 #include "idproxy/id_store/store.hpp"
 
@@ -173,9 +175,24 @@ void print(const ServersChecked& checked, std::ostream& out) {
   for (const std::string& each : checked.faults) out << "  " << printable(each) << '\n';
 }
 
-RulesChecked checked_of(const RulesInForce& rules, std::int32_t wire_version) {
+/// Why each rule is not ready; also, if that is all, for what its collection's validator refuses.
+std::vector<std::string> reasons_of(const RulesInForce& rules, const id_store::Options& store) {
+  std::vector<std::string> reasons = reasons_of(*rules.set);
+  if (rules.watch->why_down()) return reasons;
+  const id_store::mongo::Pool pool(store.uri, store.wtimeout, store.uri_key);
+  id_store::mongo::Client client = pool.client();
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    const rewrite::Rule& rule = rules.set->rules()[i];
+    if (!reasons[i].empty() || has_wildcards(rule.ns)) continue;
+    reasons[i] =
+        id_store::closed_schema_fault(client, id_store::split_namespace(rule.ns), rule.field);
+  }
+  return reasons;
+}
+
+RulesChecked checked_of(const RulesInForce& rules, const std::vector<std::string>& reasons,
+                        std::int32_t wire_version) {
   RulesChecked checked;
-  const auto reasons = reasons_of(*rules.set);
   const auto numbers = rules.watch->numbers(1);
   const auto lack_index = rules.watch->lack_index();
   for (std::size_t i = 0; i < reasons.size(); ++i) {
@@ -302,7 +319,7 @@ ExitCode check_connected(config::Config config, const std::string& upstream_uri,
   RulesInForce rules = make_rules(std::move(config.rules), config.id_store.db, store);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
   rules.watch->await_first_look(std::max<std::chrono::milliseconds>(left, kLookAtLeast));
-  RulesChecked checked = checked_of(rules, servers.oldest);
+  RulesChecked checked = checked_of(rules, reasons_of(rules, config.id_store), servers.oldest);
   if (const auto why = rules.watch->why_down()) {
     checked.store_fault = "The id store (" + config.id_store.uri_key + ") " + *why;
   }

@@ -100,8 +100,9 @@ Outcome<bool> CounterDocument::needs_scan(Run& run) const {
   const auto scanned = stored.places_to_scan();
   if (!scanned) return scanned.error();
   if (scanned->empty()) return false;
-  if (spec_.scan.count() > 0) return true;
-  return stored.not_indexed(scanned->front(), kScanIsOff);
+  if (spec_.scan.count() == 0) return stored.not_indexed(scanned->front(), kScanIsOff);
+  if (!stored.may_scan(scanned->front())) return stored.not_indexed(scanned->front(), kNoTableScan);
+  return true;
 }
 
 Outcome<FieldNumbers::Look> CounterDocument::look_for_new(Run& run, FieldNumbers& stored) {

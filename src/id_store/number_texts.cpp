@@ -126,6 +126,7 @@ constexpr std::size_t kMostDocuments = 1'000'000;
 constexpr std::chrono::milliseconds kIndexLimit{5000};
 constexpr std::chrono::milliseconds kPatternLimit{30'000};  // reads all texts of the index
 constexpr std::chrono::milliseconds kLeastLimit{1};         // 0 would be none
+constexpr std::int32_t kNoQueryExecutionPlans = 291;
 constexpr std::string_view kTooLong = " (reading the whole collection took longer than `scan`)";
 
 bool is_text(const CounterField& field) {
@@ -337,6 +338,14 @@ Outcome<void> FieldNumbers::find_readable_places() {
   return not_indexed(*unindexed, {});
 }
 
+bool FieldNumbers::may_scan(const FieldPlace& place) {
+  const Document filter = Document().add(place.field->field, Document().add("$exists", true));
+  const Document find = Document().add("find", place.ns.collection).add("filter", filter);
+  const Reply planned =
+      client_.read(place.ns.db, Document().add("explain", find).add("verbosity", "queryPlanner"));
+  return !planned.refused(kNoQueryExecutionPlans);
+}
+
 ids::CounterReply FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
   return exhausted(Advice{
       "the values of " + text_of(place) + " cannot be read without an index" + std::string(why),
@@ -353,6 +362,7 @@ ids::CounterReply FieldNumbers::failure(const FieldPlace& place, const Reply& re
   const bool is_too_long =
       place.access == FieldPlace::Access::scan && reply.refused(mongo::kMaxTimeExpired);
   if (is_too_long) return not_indexed(place, kTooLong);
+  if (reply.refused(kNoQueryExecutionPlans)) return not_indexed(place, kNoTableScan);
   // The index of the hint has just been dropped: the next look finds another one.
   const bool has_changed = reply.refused(mongo::kBadValue) && !place.hint.empty() &&
                            reply.message.find("hint") != std::string::npos;

@@ -19,6 +19,10 @@
 
 namespace idproxy::id_store {
 
+/// Why FieldNumbers::not_indexed() refuses where the server reads no collection as a whole.
+inline constexpr std::string_view kNoTableScan =
+    ", since the server is set to read no collection as a whole (notablescan)";
+
 /// The texts of numbers (NumberFormat::Output::string) in four classes, by sign and by whether
 /// `pad` covers their digits; in ascending order of the numbers. Example with prefix "A-" and pad
 /// 3:
@@ -91,6 +95,8 @@ class FieldNumbers {
   [[nodiscard]] const std::string& indexes() const { return places_->indexes; }
   /// The job's reply if a place may not be scanned. `why`: in brackets behind "without an index",
   /// with a blank before it, or empty.
+  /// False if the server refuses to read the whole collection (its parameter notablescan).
+  [[nodiscard]] bool may_scan(const FieldPlace& place);
   [[nodiscard]] ids::CounterReply not_indexed(const FieldPlace& place, std::string_view why);
 
   struct Look {

@@ -80,7 +80,7 @@ class TestNothing:
             sent = on_data.commands() + on_store.commands()
         assert {each["op"] for each in sent} <= {"query", "command", "getmore"}
         assert {next(iter(each["command"])) for each in sent} <= {
-            "find", "aggregate", "listIndexes", "listCollections", "collStats", "getMore", "findAndModify"}
+            "find", "aggregate", "explain", "listIndexes", "listCollections", "collStats", "getMore", "findAndModify"}
         # Whether a counter may be written, it asks with one that matches no document.
         assert not any(each.get(name) for each in sent for name in ("nModified", "ninserted", "ndeleted"))
         assert sent and after == before

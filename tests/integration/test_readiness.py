@@ -13,9 +13,10 @@ import socket
 import subprocess
 from typing import Any
 
+import bson
 import pymongo
 import pytest
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, WriteError
 
 from support.admin import LISTEN, Admin
 from support.counters import STORE, insert, set_counter
@@ -253,6 +254,47 @@ class TestConnect:
             create_index(replica_set.client, note)
         rows = rows_of(check(tmp_path, config).stdout)
         assert [row[-2:] for row in rows] == [["ready", "next number: 1"]] * 2
+
+    def test_a_server_that_reads_no_collection_as_a_whole(self, replica_set, start_proxy, tmp_path, coll):
+        replica_set.client[coll].orders.insert_one({"n": bson.Int64(7)})
+        config = configuration(replica_set, [counter_of(f"{coll}.orders")])
+        replica_set.client.admin.command({"setParameter": 1, "notablescan": True})
+        try:
+            done = check(tmp_path, config)
+            assert done.returncode == 69
+            (note,) = rows_of(done.stdout)[1]
+            assert "set to read no collection as a whole (notablescan): " in note, note
+            proxy = start_proxy(config)
+            refused = insert(proxy, f"{coll}.orders", 1)
+            assert refused["code"] == 96 and note in refused["errmsg"], refused
+            create_index(replica_set.client, note)
+            assert check(tmp_path, config).returncode == 0
+            eventually(lambda: insert(proxy, f"{coll}.orders", 1).get("n") == 1, 20)
+        finally:
+            replica_set.client.admin.command({"setParameter": 1, "notablescan": False})
+
+    @pytest.mark.parametrize("field, schema, action, refused", [
+        ("n", {"additionalProperties": False, "properties": {"_id": {}, "x": {}}}, "error", "n"),
+        ("n", {"additionalProperties": False, "properties": {"_id": {}, "n": {}}}, "error", ""),
+        ("n", {"additionalProperties": False, "properties": {"_id": {}, "x": {}}}, "warn", ""),
+        ("n", {"additionalProperties": False, "properties": {"_id": {}}, "patternProperties": {"^n": {}}}, "error", ""),
+        ("n", {"required": ["x"], "properties": {"x": {}}}, "error", ""),
+        ("a.n", {"properties": {"a": {"additionalProperties": False, "properties": {"x": {}}}}}, "error", "a.n")])
+    def test_a_collection_whose_schema_is_closed(self, replica_set, tmp_path, coll, field, schema, action, refused):
+        replica_set.client[coll].create_collection(
+            "orders", validator={"$jsonSchema": schema}, validationAction=action)
+        replica_set.client[coll].orders.create_index(field, unique=True)
+        done = check(tmp_path, configuration(replica_set, [counter_of(f"{coll}.orders", field=field)]))
+        rows = rows_of(done.stdout)
+        if not refused:
+            assert done.returncode == 0 and len(rows) == 1, done.stdout
+            return
+        assert done.returncode == 69 and rows[0][-1] == "NOT READY", done.stdout
+        (note,) = rows[1]
+        assert f"permits no field {refused} (" in note and "inserts get error 121" in note and "collMod" in note
+        with pytest.raises(WriteError) as raised:
+            replica_set.client[coll].orders.insert_one({"a": {"n": 1}} if "." in field else {field: 1})
+        assert raised.value.code == 121
 
     def test_a_rule_that_is_not_ready(self, standalone, tmp_path, coll):
         rules = [{"ns": f"{coll}.orders", "field": "u", "strategy": "uuid",

@@ -176,7 +176,7 @@ void print(const ServersChecked& checked, std::ostream& out) {
 }
 
 /// Why each rule is not ready; also, if that is all, for what its collection's validator refuses.
-std::vector<std::string> reasons_of(const RulesInForce& rules, const id_store::Options& store) {
+std::vector<std::string> all_reasons(const RulesInForce& rules, const id_store::Options& store) {
   std::vector<std::string> reasons = reasons_of(*rules.set);
   if (rules.watch->why_down()) return reasons;
   const id_store::mongo::Pool pool(store.uri, store.wtimeout, store.uri_key);
@@ -319,7 +319,7 @@ ExitCode check_connected(config::Config config, const std::string& upstream_uri,
   RulesInForce rules = make_rules(std::move(config.rules), config.id_store.db, store);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
   rules.watch->await_first_look(std::max<std::chrono::milliseconds>(left, kLookAtLeast));
-  RulesChecked checked = checked_of(rules, reasons_of(rules, config.id_store), servers.oldest);
+  RulesChecked checked = checked_of(rules, all_reasons(rules, config.id_store), servers.oldest);
   if (const auto why = rules.watch->why_down()) {
     checked.store_fault = "The id store (" + config.id_store.uri_key + ") " + *why;
   }

@@ -172,7 +172,7 @@ def test_only_a_question_was_sent(replica_set: Mongod, ends: Proxy):
 
     assert insert_two(1, 2)["n"] == 2
     assigned = metric(ends, "idproxy_rule_values_assigned_total")
-    failpoint(replica_set, {"times": 1}, failCommands=["insert"], namespace="ends.both",
+    failpoint(replica_set, {"times": 1}, failCommands=["insert", "update"], namespace="ends.both",
               blockConnection=True, blockTimeMS=1500)
     assert insert_two(3, 4, maxTimeMS=700)["code"] == 50
     failpoint(replica_set, "off")
@@ -187,7 +187,7 @@ def test_only_a_question_was_sent(replica_set: Mongod, ends: Proxy):
 Spoil = Callable[[dict[str, Any]], None]
 
 
-def not_even_a_document(command: dict[str, Any]) -> None:
+def array_as_id(command: dict[str, Any]) -> None:
     command["documents"][1]["_id"] = [1]
 
 
@@ -204,16 +204,16 @@ def of_no_single_value(command: dict[str, Any]) -> None:
                              "upsert": True}
 
 
-@pytest.mark.parametrize("kind, spoil, code", [
-    ("counter", not_even_a_document, 53), ("upserted", immutable, 66),
-    ("upserted", conflicting, 40), ("upserted", of_no_single_value, 54)])
+@pytest.mark.parametrize("kind, spoil, codes", [
+    ("counter", array_as_id, {2, 53}), ("upserted", immutable, {66}),
+    ("upserted", conflicting, {40}), ("upserted", of_no_single_value, {54})])
 def test_a_statement_is_refused(
-        replica_set: Mongod, ends: Proxy, kind: str, spoil: Spoil, code: int):
+        replica_set: Mongod, ends: Proxy, kind: str, spoil: Spoil, codes: set[int]):
     target = Target(kind, f"{kind}_{spoil.__name__}", ends.client(), replica_set, ends)
     command = write(kind, target.name, 3)
     spoil(command)
     reply = target.client["ends"].command(command)
-    assert [error["code"] for error in reply["writeErrors"]] == [code]
+    assert len(reply["writeErrors"]) == 1 and reply["writeErrors"][0]["code"] in codes
     target.expect_next(2)
     target.expect_next(4)
 

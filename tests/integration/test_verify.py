@@ -180,6 +180,17 @@ class TestFaults:
         assert re.search(r"(?m)^  without the field +30$", report), report
         assert report.endswith("\n31 findings\n")
 
+    def test_a_gap_between_numbers_of_several_types(self, place):
+        """As every migration from Node leaves them."""
+        there = place(strategy="gapless")
+        there.fill([*range(1, 6), Int64(6), Int64(7), Int64(8), 9, 10, 11.0, Int64(13)])
+        there.collection.create_index("n", unique=True)
+        done = there.json()
+        assert done.counts() == {"gaps": 1}, done
+        assert done.examples("gaps") == [{"value": "12", "numbers": 1}]
+        assert done.document["number_types"] == {"int": 7, "double": 1} and done.document["types"] == {}
+        assert "equal numbers of other types than the rule writes: double 1, int 7\n" in there.run().report
+
     @pytest.mark.parametrize("index", [False, True])
     def test_duplicates_and_types(self, place, index):
         there = place(strategy="counter")

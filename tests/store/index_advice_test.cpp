@@ -35,7 +35,8 @@ class IndexAdviceTest : public testing::Test {
   }
   /// True if an index guards the field then.
   bool make(ValueType type = ValueType::number) {
-    const mongo::Reply made = make_index(client, orders(), {"n", type});
+    bool is_new = false;
+    const mongo::Reply made = make_index(client, orders(), {"n", type}, is_new);
     EXPECT_TRUE(made.ok()) << made.message;
     std::vector<Index> indexes;
     EXPECT_TRUE(list_indexes(client, orders(), indexes).ok());

@@ -27,9 +27,10 @@ class ScopeTest : public CounterTest {
   }
   void order(const std::string& json) { database.insert("orders", json); }
   void compound_index() {
+    bool is_new = false;
     const mongo::Reply made =
-        make_index(client, {database.name(), "orders"}, {"number", type(), {{"tenant"}}});
-    ASSERT_TRUE(made.ok()) << made.message;
+        make_index(client, {database.name(), "orders"}, {"number", type(), {{"tenant"}}}, is_new);
+    ASSERT_TRUE(made.ok() && is_new) << made.message;
   }
   void template_of(std::uint32_t pad, std::string prefix) {
     fields.front().format = {NumberFormat::Output::string, pad, std::move(prefix), ""};

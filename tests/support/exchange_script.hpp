@@ -158,7 +158,7 @@ class ExchangeWorld {
   rewrite::Namespaces namespaces;
   rewrite::Context context{clock, random};
   rewrite::Workspace workspace;
-  rewrite::ConnectionMemory memory{{}, 17};  ///< of the connection, to a server 6.0
+  rewrite::ConnectionMemory memory{0, {}, 17};  ///< of the connection, to a server 6.0
   std::unique_ptr<rewrite::Exchange> exchange;
 
  private:

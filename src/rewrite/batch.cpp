@@ -232,9 +232,10 @@ std::vector<std::int32_t> Batch::moved_in(std::span<const WriteError> errors) co
 /// True if the index has gone since the guard was asked, and the write may still wait for it.
 bool Batch::lost_its_index(const ids::Error& error, const Step& step) {
   if (error.code != ids::Errc::unguarded || named().empty()) return false;
-  if (guard_patience(step).count() <= 0) return false;
+  const bool was_sent = progress_.commands() > 0;
+  if (guards_->patience(step.now, was_sent).count() <= 0) return false;
   guards_->moved(step.now);
-  return true;
+  return !guards_->moves_too_often(step.now);
 }
 
 Action Batch::moved_too_often(const Step& step) {
@@ -408,7 +409,7 @@ Batch::Next Batch::take_failure(const wire::OpMsgView& message, std::int64_t cod
     const bool is_moved = guards_->is_moved(code);
     if (is_moved) {
       guards_->moved(step.now);
-      if (guard_patience(step).count() <= 0) return moved_too_often(step);
+      if (guards_->moves_too_often(step.now)) return moved_too_often(step);
     }
     const bool takes_none = !is_moved && rejects("collectionUUID", message, code);
     if (takes_none) guards_->takes_no_uuid();
@@ -441,6 +442,7 @@ Batch::Next Batch::take_reply(const wire::OpMsgView& message, const WriteReply& 
   note_fates(reply);
   std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
   moved_ = moved_in(reply.errors);
+  if (guards_ != nullptr && reply.n.value_or(0) > 0) guards_->stood();
   if (!moved_.empty()) guards_->moved(step.now);
   if (options_->in_transaction && !(collisions.empty() && moved_.empty())) {
     if (turns_) turns_->lost();
@@ -676,7 +678,7 @@ Batch::Next Batch::decide(const Step& step) {
   const std::vector<Collision> collisions = renewal_.take();
   count(collisions);
   const std::vector<std::int32_t> moved = std::exchange(moved_, {});
-  if (!moved.empty() && guard_patience(step).count() <= 0) return moved_too_often(step);
+  if (!moved.empty() && guards_->moves_too_often(step.now)) return moved_too_often(step);
   if (!again_.empty()) return go_again(std::exchange(again_, {}), step);
   if (failed_whole_) {
     if (collisions.front().again) return go_again(progress_.out(), step);

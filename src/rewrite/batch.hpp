@@ -153,9 +153,6 @@ class Batch {
   [[nodiscard]] std::span<const NamedCollection> named() const {
     return guards_ == nullptr ? std::span<const NamedCollection>() : guards_->collections();
   }
-  [[nodiscard]] std::chrono::nanoseconds guard_patience(const Step& step) const {
-    return guards_->patience(step.now, progress_.commands() > 0);
-  }
   [[nodiscard]] std::vector<std::int32_t> moved_in(std::span<const WriteError> errors) const;
   [[nodiscard]] bool lost_its_index(const ids::Error& error, const Step& step);
   Action moved_too_often(const Step& step);

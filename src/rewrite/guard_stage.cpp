@@ -39,6 +39,18 @@ bool names_collections(Bytes body, WriteKind kind) {
 
 GuardVerdict GuardStage::ask(const GivenValues& given, Bytes body, WriteKind kind,
                              std::chrono::nanoseconds now) {
+  GuardVerdict verdict = judge(given, now);
+  if (verdict.kind == GuardVerdict::Kind::waits) {
+    waits_since_ = waits_since_.value_or(now);
+    return verdict;
+  }
+  waits_since_.reset();
+  ready_at_ = now;
+  if (!names_collections(body, kind)) collections_.clear();
+  return verdict;
+}
+
+GuardVerdict GuardStage::judge(const GivenValues& given, std::chrono::nanoseconds now) {
   collections_.clear();
   const Assignment* first = nullptr;  // of a collection
   std::optional<ids::CollectionUuid> its;
@@ -58,12 +70,11 @@ GuardVerdict GuardStage::ask(const GivenValues& given, Bytes body, WriteKind kin
       return {GuardVerdict::Kind::waits, &each, {}};
     }
   }
-  if (!names_collections(body, kind)) collections_.clear();
   return {};
 }
 
 std::chrono::nanoseconds GuardStage::patience(std::chrono::nanoseconds now, bool was_sent) const {
-  return ids::StoreSource::kPatience - (now - (was_sent ? moved_at_.value_or(now) : started_));
+  return ids::StoreSource::kPatience - (now - (was_sent ? waits_since_.value_or(now) : started_));
 }
 
 bool GuardStage::is_moved(std::int64_t code) const {
@@ -71,13 +82,19 @@ bool GuardStage::is_moved(std::int64_t code) const {
 }
 
 void GuardStage::moved(std::chrono::nanoseconds now) {
-  if (!moved_at_) moved_at_ = now;
+  // Of two drops with a long command in between, each is the first.
+  const bool was_long = now - ready_at_ >= ids::StoreSource::kPatience;
+  if (!moves_since_ || was_long) moves_since_ = now;
   std::unordered_map<std::string_view, const ids::CollectionUuid*> named;  // it may be thousands
   for (const NamedCollection& each : collections_) named.emplace(each.ns, &each.uuid);
   for (const Assignment& each : plan_) {
     const auto its = named.find(each.ns);
     if (each.guard && its != named.end()) each.guard->gone(*its->second);
   }
+}
+
+bool GuardStage::moves_too_often(std::chrono::nanoseconds now) const {
+  return moves_since_ && now - *moves_since_ >= ids::StoreSource::kPatience;
 }
 
 void GuardStage::takes_no_uuid() const {

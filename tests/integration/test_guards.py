@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pymongo
 import pytest
-from bson import Binary
+from bson import Binary, Int64
 from pymongo.errors import PyMongoError
 from pymongo.server_api import ServerApi
 
+from support.counters import insert, set_counter
 from support.full import FULL
 from support.mongod import Mongod
 from support.process import eventually
@@ -213,6 +215,39 @@ def test_a_drop_under_load(replica_set: Mongod, proxies: Callable[..., list[Any]
     assert audit.twice == []
     assert not [error for error in errors if "361" in error], errors[:3]
     assert not errors, errors[:3]
+
+
+@contextmanager
+def slow(server: Mongod, mode: Any, commands: list[str], ns: str, ms: int) -> Iterator[None]:
+    """These commands on the collection take so long before they begin."""
+    admin = server.client.admin
+    admin.command("configureFailPoint", "failCommand", mode=mode, data={
+        "failCommands": commands, "namespace": ns, "blockConnection": True, "blockTimeMS": ms})
+    try:
+        yield
+    finally:
+        admin.command("configureFailPoint", "failCommand", mode="off")
+
+
+@pytest.mark.needs("collection_uuid")
+def test_each_wait_for_a_guard_has_its_own_patience(
+        replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str) -> None:
+    """The collection is dropped before an insert, and again while the server is slow with it."""
+    one, = proxies(RULES["counter_create"], 1)
+    database = replica_set.client[coll]
+
+    def replace() -> None:
+        database.orders.drop()
+        make_index(database, "orders")
+
+    one.orders.insert_one({})
+    replace()
+    second = threading.Timer(1.5, replace)
+    with slow(replica_set, {"skip": 1}, ["insert"], f"{coll}.orders", 2_500):
+        second.start()
+        one.orders.insert_one({"k": 1})
+    second.join()
+    assert database.orders.count_documents({"k": 1}) == 1
 
 
 def test_an_index_that_is_dropped_past_the_proxies(

@@ -42,23 +42,33 @@ class GuardStage {
   /// Those that the last command names. Valid until ask().
   [[nodiscard]] std::span<const NamedCollection> collections() const { return collections_; }
   /// How long the write may still wait. It waits as long as for values, from its arrival on or,
-  /// once something `was_sent`, from the first moved() on.
+  /// once something `was_sent`, from the beginning of each wait on.
   [[nodiscard]] std::chrono::nanoseconds patience(std::chrono::nanoseconds now,
                                                   bool was_sent) const;
   /// True if this error says that a collection is not the one that the guards know.
   [[nodiscard]] bool is_moved(std::int64_t code) const;
   /// Event: the server has answered a statement with such an error.
   void moved(std::chrono::nanoseconds now);
+  /// Event: a command has stored something.
+  void stood() { moves_since_.reset(); }
+  /// True if the collections have been moving for as long as a write waits, one command after the
+  /// other.
+  [[nodiscard]] bool moves_too_often(std::chrono::nanoseconds now) const;
   /// Event: the server does not accept `collectionUUID`.
   void takes_no_uuid() const;
   /// The first rule that has a guard.
   [[nodiscard]] const Assignment& rule() const;
 
  private:
+  [[nodiscard]] GuardVerdict judge(const GivenValues& given, std::chrono::nanoseconds now);
+
   const Plan& plan_;
   const std::chrono::nanoseconds started_;
   std::vector<NamedCollection> collections_;
-  std::optional<std::chrono::nanoseconds> moved_at_;  // when moved() was called first, monotonic
+  // Monotonic.
+  std::chrono::nanoseconds ready_at_{};                  // the last time
+  std::optional<std::chrono::nanoseconds> waits_since_;  // unless it was ready the last time
+  std::optional<std::chrono::nanoseconds> moves_since_;  // the first moved() in a row
 };
 
 }  // namespace idproxy::rewrite

@@ -137,6 +137,35 @@ TEST_F(GuardedExchange, GivesUpAfterTwoSeconds) {
   EXPECT_NE(world.body().find("RetryableWriteError"), std::string::npos);
 }
 
+TEST_F(GuardedExchange, EachWaitHasTwoSecondsOfItsOwn) {
+  see(kOne);
+  EXPECT_EQ(world.request(client(Form::sequence, "", {nth(0)})), ActionKind::send);
+  for (const CollectionUuid& next : {kOther, kOne, kOther}) {
+    EXPECT_EQ(world.reply_with(n(0) + write_errors({moved(0)}) + ok()), ActionKind::ask_store);
+    EXPECT_EQ(world.last<action::AskStore>().patience, 2s);
+    world.clock.advance(1s);
+    EXPECT_EQ(look(next), ActionKind::send);
+    world.clock.advance(4s);  // the server is slow
+  }
+  EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::reply);
+  EXPECT_EQ(world.body(), doc(n(1) + ok()));
+}
+
+TEST_F(GuardedExchange, AfterACommandThatWasCarriedOutADropIsTheFirst) {
+  see(kOne);
+  const std::string two = client(Form::sequence, "", {nth(0), nth(1), nth(2)});
+  EXPECT_EQ(world.request(two), ActionKind::send);
+  for (const std::int32_t stored : {0, 1, 1}) {
+    EXPECT_EQ(world.reply_with(n(stored) + write_errors({moved(stored)}) + ok()),
+              ActionKind::ask_store);
+    world.clock.advance(1s);
+    EXPECT_EQ(look(kOne), ActionKind::send);
+    world.clock.advance(1500ms);
+  }
+  EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::reply);
+  EXPECT_EQ(world.body(), doc(n(3) + ok()));
+}
+
 TEST_F(GuardedExchange, ATransactionRunsAgain) {
   see(kOne);
   EXPECT_EQ(world.request(client(Form::sequence, kTransaction, {nth(0)})), ActionKind::send);

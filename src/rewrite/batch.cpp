@@ -493,23 +493,20 @@ Batch::Next Batch::aborted(const wire::OpMsgView& message, const Collision& coll
 }
 
 /// The answer that tells the client to run the transaction again; nothing if it should get the
-/// server's.
+/// server's. That which says that a collection has moved is nothing for drivers.
 Batch::Next Batch::run_again(const wire::OpMsgView& message, const Assignment& target,
                              const std::string& why, const Step& step) {
   RuleOutcomes& outcomes = *target.outcomes;
   const bool transient = target.rule->in_transaction == InTransaction::transient &&
                          outcomes.may_run_again(step.now, target.attempts());
-  if (!transient) {
-    ++outcomes.surfaced;
-    return std::nullopt;
-  }
-  ++outcomes.transient;
+  ++(transient ? outcomes.transient : outcomes.surfaced);
+  if (!transient && moved_.empty()) return std::nullopt;
   step.workspace.reply.clear();
   append_undone_reply(message, client_request_id(),
-                      {ErrorCode::write_conflict,
+                      {transient ? ErrorCode::write_conflict : ErrorCode::operation_failed,
                        "mongo-idproxy: the value generated for field '" + target.rule->field +
                            "' of " + target.ns + " " + why + "; run the transaction again",
-                       kTransientTransactionError},
+                       transient ? kTransientTransactionError : std::string_view()},
                       step.workspace.reply);
   return action::Reply{step.workspace.reply.view()};
 }

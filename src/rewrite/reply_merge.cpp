@@ -197,13 +197,19 @@ void ReplyMerge::add(const wire::OpMsgView& message, const WriteReply& reply,
 
 void ReplyMerge::add_errors(std::span<const WriteError> errors,
                             std::span<const std::int32_t> statements) {
-  if (!errors_.empty()) {
-    for (const std::int32_t statement : statements) errors_.erase(statement);
+  std::map<std::int32_t, Buffer> earlier;
+  for (const std::int32_t statement : statements) {
+    if (errors_.empty()) break;
+    earlier.insert(errors_.extract(statement));
   }
   for (const WriteError& error : errors) {
+    const std::int32_t statement = statements[static_cast<std::size_t>(error.index)];
+    // It answers the proxy's question, and is nothing for drivers.
+    const bool is_moved = error.code == kCollectionUuidMismatch;
+    if (is_moved && errors_.insert(earlier.extract(statement)).inserted) continue;
     Buffer entry;
     entry.append(error.document);
-    errors_.emplace(statements[static_cast<std::size_t>(error.index)], std::move(entry));
+    errors_.emplace(statement, std::move(entry));
   }
 }
 

@@ -250,6 +250,26 @@ def test_each_wait_for_a_guard_has_its_own_patience(
     assert database.orders.count_documents({"k": 1}) == 1
 
 
+@pytest.mark.needs("collection_uuid")
+def test_no_client_sees_how_the_server_says_that_a_collection_has_gone(
+        replica_set: Mongod, start_proxy: Start, coll: str) -> None:
+    """In the pause after a duplicate: the next attempt gets error 361, which no driver knows."""
+    database = replica_set.client[coll]
+    make_index(database, "orders")
+    database.orders.insert_one({"number": Int64(1)})
+    set_counter(replica_set.client, f"{coll}.orders", Int64(1), "number")
+    proxy = start_proxy(configuration(replica_set, [rule(
+        f"{coll}.orders", strategy="counter", unique_index="require", heal={"mode": "off"},
+        retry={"backoff": "1s", "backoff_max": "1s", "deadline": "5s"})]))
+    gone = threading.Timer(0.25, database.orders.drop)
+    gone.start()
+    reply = insert(proxy, f"{coll}.orders", 1)
+    gone.join()
+    codes = {each.get("code") for each in [reply, *reply.get("writeErrors", [])]} - {None}
+    assert codes and codes <= {11000, 96}, reply
+    assert not database.orders.find_one()
+
+
 def test_an_index_that_is_dropped_past_the_proxies(
         replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str) -> None:
     """Is missed within ten seconds."""

@@ -166,6 +166,15 @@ TEST_F(GuardedExchange, AfterACommandThatWasCarriedOutADropIsTheFirst) {
   EXPECT_EQ(world.body(), doc(n(3) + ok()));
 }
 
+TEST_F(GuardedExchange, TheServersWordForAMovedCollectionReplacesNoDuplicate) {
+  see(kOne);
+  EXPECT_EQ(world.request(client(Form::sequence, "", {nth(0)})), ActionKind::send);
+  EXPECT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), ActionKind::send);
+  EXPECT_EQ(world.reply_with(n(0) + write_errors({moved(0)}) + ok()), ActionKind::ask_store);
+  EXPECT_EQ(world.answer(ids::Error{ids::Errc::exhausted, "no unique index"}), ActionKind::reply);
+  EXPECT_EQ(world.body(), doc(n(0) + write_errors({duplicate(0)}) + ok()));
+}
+
 TEST_F(GuardedExchange, ATransactionRunsAgain) {
   see(kOne);
   EXPECT_EQ(world.request(client(Form::sequence, kTransaction, {nth(0)})), ActionKind::send);
@@ -173,6 +182,18 @@ TEST_F(GuardedExchange, ATransactionRunsAgain) {
   EXPECT_NE(world.body().find(int_field("code", 112)), std::string::npos);
   EXPECT_NE(world.body().find("TransientTransactionError"), std::string::npos);
   EXPECT_EQ(guard->state(world.clock.monotonic()).kind, State::unknown);
+}
+
+TEST_F(GuardedExchange, ATransactionThatMayNotRunAgainGetsAnErrorThatDriversKnow) {
+  Rule surfaced = rule("shop.*", "_id");
+  surfaced.in_transaction = InTransaction::surface;
+  ExchangeWorld other{
+      std::make_shared<const RuleSet>(std::vector<Rule>{surfaced}, "idproxy", store)};
+  see(kOne);
+  EXPECT_EQ(other.request(client(Form::sequence, kTransaction, {nth(0)})), ActionKind::send);
+  EXPECT_EQ(other.reply_with(n(0) + write_errors({moved(0)}) + ok()), ActionKind::reply);
+  EXPECT_NE(other.body().find(int_field("code", 96)), std::string::npos);
+  EXPECT_EQ(other.body().find("TransientTransactionError"), std::string::npos);
 }
 
 TEST_F(GuardedExchange, AServerOfAnEarlierVersionGetsTheWriteAgainWithoutTheUuid) {

@@ -363,10 +363,11 @@ ids::CounterReply FieldNumbers::failure(const FieldPlace& place, const Reply& re
       place.access == FieldPlace::Access::scan && reply.refused(mongo::kMaxTimeExpired);
   if (is_too_long) return not_indexed(place, kTooLong);
   if (reply.refused(kNoQueryExecutionPlans)) return not_indexed(place, kNoTableScan);
-  // The index of the hint has just been dropped: the next look finds another one.
-  const bool has_changed = reply.refused(mongo::kBadValue) && !place.hint.empty() &&
-                           reply.message.find("hint") != std::string::npos;
-  if (has_changed) return failed("the id store answered with " + error_text(reply));
+  // The index of the hint has just been dropped, or its collection.
+  index_has_gone_ = reply.refused(mongo::kQueryPlanKilled) ||
+                    (reply.refused(mongo::kBadValue) && !place.hint.empty() &&
+                     reply.message.find("hint") != std::string::npos);
+  if (index_has_gone_) return failed("the id store answered with " + error_text(reply));
   return after_read_error(client_, reply, place.ns);
 }
 

@@ -119,6 +119,9 @@ class FieldNumbers {
   };
   /// At least `count` of the furthest numbers, if there are as many.
   [[nodiscard]] Outcome<Look> look(std::size_t count);
+  /// True if an index went during the last look(), which has failed for that: look again, with
+  /// another object.
+  [[nodiscard]] bool index_has_gone() const { return index_has_gone_; }
 
   /// The first `count` consecutive numbers from `from` on that no field holds; fewer if there is no
   /// such run nearby. If every number that was checked is taken, the range is empty and begins
@@ -158,6 +161,7 @@ class FieldNumbers {
   std::optional<FieldPlaces> places_;
   std::optional<std::chrono::steady_clock::time_point> scans_end_;
   bool linearizable_ = false;
+  bool index_has_gone_ = false;
   TextClass lowest_ = TextClass::wide_negative;
 };
 

@@ -52,7 +52,12 @@ GaplessReply SequenceDocument::reply_of(const ids::CounterReply& failure) {
 }
 
 GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how) {
+  constexpr int kMostLooks = 3;  // each finds the index that is there then
   auto most = most_stored(client, how);
+  for (int i = 1; i < kMostLooks && index_has_gone_; ++i) {
+    places_.reset();
+    most = most_stored(client, how);
+  }
   if (!most) {
     places_.reset();
     auto reply = reply_of(most.error());
@@ -69,7 +74,7 @@ GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how)
 }
 
 Outcome<Number> SequenceDocument::most_stored(mongo::Client& client, ids::GaplessLook how) {
-  is_unguarded_ = false;
+  is_unguarded_ = index_has_gone_ = false;
   FieldNumbers stored(client, counter_, fields_);
   if (spec_.start >= 0) stored.expect_no_negatives();
   if (how == ids::GaplessLook::sure) {
@@ -81,6 +86,7 @@ Outcome<Number> SequenceDocument::most_stored(mongo::Client& client, ids::Gaples
   if (!without_index) return without_index.error();
   if (!without_index->empty()) return unguarded();
   auto look = stored.look(1);
+  index_has_gone_ = stored.index_has_gone();
   if (!look) return look.error();
   if (!look->is_guarded) return unguarded();
   places_ = stored.places();

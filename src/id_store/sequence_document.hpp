@@ -41,6 +41,7 @@ class SequenceDocument {
   const std::vector<ids::CounterField> wide_;
   std::optional<FieldPlaces> places_;  // of the last look that succeeded
   bool is_unguarded_ = false;          // no unique index, says the last look
+  bool index_has_gone_ = false;        // during the last look
   bool is_refused_ = false;
 };
 

@@ -270,6 +270,29 @@ def test_no_client_sees_how_the_server_says_that_a_collection_has_gone(
     assert not database.orders.find_one()
 
 
+@pytest.mark.needs("collection_uuid")
+def test_an_index_that_goes_while_gapless_looks(
+        replica_set: Mongod, start_proxy: Start, coll: str) -> None:
+    """It looks again, and makes the index; no insert is refused, then or later."""
+    database = replica_set.client[coll]
+    make_index(database, "orders")
+    database.orders.insert_one({"number": Int64(1)})
+    database.other.insert_one({})
+    proxy = start_proxy(configuration(replica_set, [rule(f"{coll}.*", **RULES["gapless"])]))
+    one = proxy.client(retryWrites=False)[coll]
+    with slow(replica_set, "alwaysOn", ["find"], f"{coll}.orders", 400), \
+            concurrent.futures.ThreadPoolExecutor(1) as pool:
+        first = pool.submit(one.orders.insert_one, {"k": 0})
+        time.sleep(0.2)
+        one.client.admin.command("renameCollection", f"{coll}.other", to=f"{coll}.orders",
+                                 dropTarget=True)
+        first.result()
+    for k in range(1, 6):
+        one.orders.insert_one({"k": k})
+    assert [each["number"] for each in database.orders.find(EXISTING).sort("k")] == list(range(1, 7))
+    assert not proxy.find_events("gapless_refused")
+
+
 def test_an_index_that_is_dropped_past_the_proxies(
         replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str) -> None:
     """Is missed within ten seconds."""

@@ -126,6 +126,7 @@ inline constexpr std::int32_t kUnauthorized = 13;
 inline constexpr std::int32_t kTypeMismatch = 14;
 inline constexpr std::int32_t kNamespaceNotFound = 26;
 inline constexpr std::int32_t kMaxTimeExpired = 50;
+inline constexpr std::int32_t kQueryPlanKilled = 175;
 inline constexpr std::int32_t kNotAReplicaSet = 123;
 inline constexpr std::int32_t kNotOnView = 166;
 inline constexpr std::int32_t kDatabaseDropPending = 215;

@@ -87,9 +87,10 @@ class ValueRenewal {
   // All values to renew, by assignment: indexes in given_.given, with their collisions; null: it is
   // a doubtful one.
   std::vector<std::pair<Collision*, std::size_t>> all_;
-  std::size_t next_ = 0;        // in all_, behind those of the assignment
-  std::size_t assignment_ = 0;  // the assignment whose values are being drawn
-  std::size_t source_ = 0;      // which of its sequences
+  std::size_t next_ = 0;  // in all_, behind those of the assignment
+  // The assignment whose values are being drawn; before start() there is none.
+  std::size_t assignment_ = plan_.size();
+  std::size_t source_ = 0;  // which of its sequences
   // The values of that assignment to renew, by sequence and statement.
   std::vector<std::pair<Collision*, std::size_t>> wanted_;
   std::size_t end_ = 0;    // those of the sequence end here

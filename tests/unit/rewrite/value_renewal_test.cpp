@@ -76,6 +76,14 @@ class Renewal : public ::testing::Test {
   ValueRenewal renewal_{plan_, given_, taken_};
 };
 
+/// As after each reply in a transaction.
+TEST_F(Renewal, DrawsNothingBeforeItsStart) {
+  std::vector<Assignment> all(plan_.begin(), plan_.end());
+  for (Assignment& each : all) each.source = nullptr;  // as where values come from sequences
+  plan_ = Plan(std::move(all));
+  EXPECT_FALSE(renewal_.draw());
+}
+
 TEST_F(Renewal, DrawsForTheValuesOfTheIndexOnly) {
   give(3);
   a_->at_hand = b_->at_hand = 9;

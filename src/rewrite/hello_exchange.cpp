@@ -57,6 +57,7 @@ Action HelloExchange::reply(Bytes message, const Context& context, Workspace& wo
   if (!said || (streams_ && !may_stream_)) return action::Close{};
   if (memory_ != nullptr) {
     memory_->wire_version = said->wire_version;
+    memory_->majority = said->majority();
     (void)note_login("hello", message, *memory_);
     const wire::Compressors agreed = agreed_compressors(message);
     for (const wire::Compressor each : wire::kCompressors) {

@@ -88,6 +88,15 @@ std::string_view state_name(HelloReply::State state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
+/// All hosts and arbiters vote, and perhaps passives. Arbiters hold nothing.
+SetMajority HelloReply::majority() const {
+  if (hosts == 0) return {};
+  const std::size_t votes = (hosts + arbiters) / 2 + 1;
+  const std::size_t passives = members.size() - hosts - arbiters;
+  return {static_cast<std::int64_t>(std::min(hosts, votes)),
+          static_cast<std::int64_t>(passives + votes)};
+}
+
 std::optional<HelloReply> read_hello_reply(Bytes message) {
   const auto answer = find_hello_document(message);
   if (!answer) return std::nullopt;
@@ -114,6 +123,8 @@ std::optional<HelloReply> read_hello_reply(Bytes message) {
     }
   }
   if (fields.malformed()) return std::nullopt;
+  reply.hosts = lists[0].size();
+  reply.arbiters = lists[2].size();
   for (auto& list : lists) std::ranges::move(list, std::back_inserter(reply.members));
   reply.state = flags.state(!reply.set_name.empty());
   return reply;

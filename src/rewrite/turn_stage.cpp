@@ -36,6 +36,7 @@ TurnStage::TurnStage(const Plan& plan, GivenValues& given, const BatchKind& comm
                      const ConnectionMemory* memory)
     : command_(command),
       kind_(kind),
+      majority_(memory == nullptr ? SetMajority() : memory->majority),
       numbers_(plan, given, taker_of(command.message().body(), memory)) {}
 
 void TurnStage::told(std::optional<std::vector<std::int32_t>> executed) {
@@ -57,9 +58,8 @@ void TurnStage::send(const BatchProgress& progress, Buffer& fields) {
   // The rest follows at once, and its answer is for both.
   const bool rest_follows = one_by_one_ && progress.commands() == 1 && progress.out().size() == 1 &&
                             !progress.todo().empty();
-  durability_ =
-      append_fields_in_turn(command_.message().body(), kind_,
-                            rest_follows ? AnswersAfter::primary : AnswersAfter::majority, fields);
+  const auto after = rest_follows ? AnswersAfter::primary : AnswersAfter::majority;
+  durability_ = append_fields_in_turn(command_.message().body(), kind_, after, majority_, fields);
 }
 
 void TurnStage::answered(const Outcome& outcome) {
@@ -96,19 +96,27 @@ namespace {
 constexpr std::array<std::uint8_t, bson::kMinDocument> kNoFields{bson::kMinDocument};  // {}
 
 /// True if a majority is at least what the client asks for.
-bool is_up_to_majority(const std::optional<bson::Element>& w) {
+bool is_up_to_majority(const std::optional<bson::Element>& w, const SetMajority& majority) {
   if (!w) return true;
   if (w->type == bson::Type::string) return w->text() == "majority";
   const auto members = w->as_integer();
-  return members && *members <= 1;
+  return members && *members <= std::max<std::int64_t>(majority.least, 1);
+}
+
+/// True if what the client asks for is at least a majority.
+bool is_majority(const std::optional<bson::Element>& w, const SetMajority& majority) {
+  const auto members = w ? w->as_integer() : std::nullopt;
+  return members && majority.certain > 0 && *members >= majority.certain;
 }
 
 /// Asks for the journal, too, which a standalone server does not wait for otherwise.
-ids::Durability append_write_concern(Bytes body, Buffer& out) {
+ids::Durability append_write_concern(Bytes body, const SetMajority& majority, Buffer& out) {
   const auto sent = bson::find(body, "writeConcern");
   const bool has_concern = sent && sent->type == bson::Type::document;
   const Bytes concern = has_concern ? sent->value : Bytes(kNoFields);
-  const bool raises = is_up_to_majority(bson::find(concern, "w"));
+  const auto w = bson::find(concern, "w");
+  const bool raises = is_up_to_majority(w, majority);
+  const bool stays = raises || is_majority(w, majority);
   bool has_j = false;
   bson::append_inside(out, bson::Type::document, "writeConcern", [&] {
     if (raises) bson::append_string(out, "w", "majority");
@@ -117,9 +125,9 @@ ids::Durability append_write_concern(Bytes body, Buffer& out) {
       has_j = has_j || field->key == "j";
       if (!raises || field->key != "w") bson::append_copy(out, *field);
     }
-    if (raises && !has_j) bson::append_bool(out, "j", true);
+    if (stays && !has_j) bson::append_bool(out, "j", true);
   });
-  return raises ? ids::Durability::by_majority : ids::Durability::not_yet;
+  return stays ? ids::Durability::by_majority : ids::Durability::not_yet;
 }
 
 void append_w_1(Buffer& out) {
@@ -139,11 +147,12 @@ void append_fields_of_question(RandomSource& random, Buffer& out) {
   fields.close();
 }
 
-ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after, Buffer& out) {
+ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after,
+                                      const SetMajority& majority, Buffer& out) {
   auto durability = ids::Durability::not_yet;
   if (kind != WriteKind::find_and_modify) bson::append_bool(out, "ordered", true);
   if (after == AnswersAfter::majority) {
-    durability = append_write_concern(body, out);
+    durability = append_write_concern(body, majority, out);
   } else {
     append_w_1(out);
   }

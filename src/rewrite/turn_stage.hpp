@@ -12,6 +12,7 @@
 #include "idproxy/base/random.hpp"
 #include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
+#include "idproxy/rewrite/hello_reply.hpp"
 #include "idproxy/rewrite/statements.hpp"
 #include "rewrite/batch_kind.hpp"
 #include "rewrite/batch_progress.hpp"
@@ -26,9 +27,11 @@ enum class AnswersAfter {
 
 /// Appends the elements {ordered: true, writeConcern: {w: "majority", j: true}}, which take the
 /// place of the client's own. Only `writeConcern` for a findAndModify. Keeps the client's
-/// j and wtimeout, and a `w` that names more than one member or a tag. Returns the durability of
-/// the command's writes once it has been answered without a writeConcernError.
-ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after, Buffer& out);
+/// j and wtimeout, and a `w` that names a tag or more members than `majority` is sure to be.
+/// Returns the durability of the command's writes once it has been answered without a
+/// writeConcernError.
+ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after,
+                                      const SetMajority& majority, Buffer& out);
 
 /// Appends a document with the fields by which an insert asks whether the server has executed its
 /// statements in an earlier attempt, {ordered: true, writeConcern: {w: 1}, collectionUUID: <none
@@ -185,6 +188,7 @@ class TurnStage {
 
   const BatchKind& command_;
   const WriteKind kind_;
+  const SetMajority majority_;  // of the server's set
   NumbersInTurn numbers_;
   ids::Durability durability_{};  // of the last command's writes
   bool one_by_one_ = false;   // an earlier attempt of the client may have executed some statements

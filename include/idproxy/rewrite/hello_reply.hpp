@@ -11,6 +11,13 @@
 /// Functions shared by reading and patching a reply to hello.
 namespace idproxy::rewrite {
 
+/// How many members of a set are a majority, as far as a hello tells, which names no hidden
+/// members; 0: not known.
+struct SetMajority {
+  std::int64_t least = 0;    ///< write concern majority waits for at least so many
+  std::int64_t certain = 0;  ///< whoever waits for so many waits for a majority, too
+};
+
 /// The server's description of itself in a reply to hello (OP_MSG or OP_REPLY). Member names are in
 /// lower case.
 struct HelloReply {
@@ -20,13 +27,16 @@ struct HelloReply {
   std::string set_name;              ///< empty: not a member of a replica set
   std::string me;                    ///< the server's "host:port" in its set
   std::vector<std::string> members;  ///< hosts, then passives, then arbiters
-  std::int64_t set_version = 0;      ///< version of the set's configuration
-  std::string election_id;           ///< a primary's: 12 bytes, greater for later elections
-  std::string process_id;            ///< topologyVersion.processId: 12 bytes; empty before 4.4
-  std::int32_t wire_version = 0;     ///< maxWireVersion; 0: it says none that is one
-  std::int64_t counter = 0;  ///< topologyVersion.counter: a process increases it with changes
+  std::size_t hosts = 0;             ///< how many of each
+  std::size_t arbiters = 0;
+  std::int64_t set_version = 0;   ///< version of the set's configuration
+  std::string election_id;        ///< a primary's: 12 bytes, greater for later elections
+  std::string process_id;         ///< topologyVersion.processId: 12 bytes; empty before 4.4
+  std::int32_t wire_version = 0;  ///< maxWireVersion; 0: it says none that is one
+  std::int64_t counter = 0;       ///< topologyVersion.counter: a process increases it with changes
 
   bool operator==(const HelloReply&) const = default;
+  [[nodiscard]] SetMajority majority() const;
 };
 /// The name as MongoDB spells it: "PRIMARY". For State::unknown: "unknown".
 [[nodiscard]] std::string_view state_name(HelloReply::State state);

@@ -127,6 +127,37 @@ TEST_F(InTurn, KeepsWhatTheClientAsksOfAWriteConcern) {
   }
 }
 
+TEST_F(InTurn, RaisesWhatIsAMajorityOfTheSet) {
+  const auto w = [](std::int32_t members, const std::string& more = "") {
+    return doc_field("writeConcern", int_field("w", members) + more);
+  };
+  const std::string j = bool_field("j", true);
+  const struct {
+    std::size_t members;
+    std::size_t hosts;
+    std::size_t arbiters;
+    std::int32_t w;
+    std::string sent;
+    bool stays = true;
+  } rows[] = {
+      {3, 3, 0, 2, kMajority},   {3, 3, 0, 3, w(3, j)}, {5, 5, 0, 2, kMajority},
+      {3, 2, 1, 2, kMajority},   {4, 3, 0, 3, w(3, j)}, {4, 2, 0, 3, w(3), false},
+      {0, 0, 0, 3, w(3), false},
+  };
+  for (const auto& row : rows) {
+    ExchangeWorld world(rules()());
+    HelloReply set;
+    set.members.resize(row.members);
+    set.hosts = row.hosts;
+    set.arbiters = row.arbiters;
+    world.memory.majority = set.majority();
+    EXPECT_EQ(world.request(client(Form::sequence, w(row.w), all(0, 1))), ActionKind::send);
+    EXPECT_EQ(world.bytes(), in_turn("", all(0, 1, 1), {}, row.sent)) << row.w;
+    EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::relay);
+    EXPECT_EQ(turns->calls, row.stays ? "sent; 1 stored; " : "sent; 1 stored for now; ");
+  }
+}
+
 TEST_F(InTurn, RefusesWhatDoesNotTellWhatIsStored) {
   const std::string zero = doc_field("writeConcern", int_field("w", 0));
   ExchangeWorld world(rules()());

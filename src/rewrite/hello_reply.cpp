@@ -88,13 +88,9 @@ std::string_view state_name(HelloReply::State state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
-/// All hosts and arbiters vote, and perhaps passives. Arbiters hold nothing.
-SetMajority HelloReply::majority() const {
-  if (hosts == 0) return {};
-  const std::size_t votes = (hosts + arbiters) / 2 + 1;
-  const std::size_t passives = members.size() - hosts - arbiters;
-  return {static_cast<std::int64_t>(std::min(hosts, votes)),
-          static_cast<std::int64_t>(passives + votes)};
+/// All hosts and arbiters vote, and perhaps others. Arbiters hold nothing.
+std::int64_t HelloReply::majority() const {
+  return static_cast<std::int64_t>(std::min(hosts, (hosts + arbiters) / 2 + 1));
 }
 
 std::optional<HelloReply> read_hello_reply(Bytes message) {

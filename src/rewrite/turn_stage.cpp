@@ -36,7 +36,7 @@ TurnStage::TurnStage(const Plan& plan, GivenValues& given, const BatchKind& comm
                      const ConnectionMemory* memory)
     : command_(command),
       kind_(kind),
-      majority_(memory == nullptr ? SetMajority() : memory->majority),
+      majority_(memory == nullptr ? 0 : memory->majority),
       numbers_(plan, given, taker_of(command.message().body(), memory)) {}
 
 void TurnStage::told(std::optional<std::vector<std::int32_t>> executed) {
@@ -96,27 +96,20 @@ namespace {
 constexpr std::array<std::uint8_t, bson::kMinDocument> kNoFields{bson::kMinDocument};  // {}
 
 /// True if a majority is at least what the client asks for.
-bool is_up_to_majority(const std::optional<bson::Element>& w, const SetMajority& majority) {
+bool is_up_to_majority(const std::optional<bson::Element>& w, std::int64_t majority) {
   if (!w) return true;
   if (w->type == bson::Type::string) return w->text() == "majority";
   const auto members = w->as_integer();
-  return members && *members <= std::max<std::int64_t>(majority.least, 1);
-}
-
-/// True if what the client asks for is at least a majority.
-bool is_majority(const std::optional<bson::Element>& w, const SetMajority& majority) {
-  const auto members = w ? w->as_integer() : std::nullopt;
-  return members && majority.certain > 0 && *members >= majority.certain;
+  return members && *members <= std::max<std::int64_t>(majority, 1);
 }
 
 /// Asks for the journal, too, which a standalone server does not wait for otherwise.
-ids::Durability append_write_concern(Bytes body, const SetMajority& majority, Buffer& out) {
+ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& out) {
   const auto sent = bson::find(body, "writeConcern");
   const bool has_concern = sent && sent->type == bson::Type::document;
   const Bytes concern = has_concern ? sent->value : Bytes(kNoFields);
   const auto w = bson::find(concern, "w");
   const bool raises = is_up_to_majority(w, majority);
-  const bool stays = raises || is_majority(w, majority);
   bool has_j = false;
   bson::append_inside(out, bson::Type::document, "writeConcern", [&] {
     if (raises) bson::append_string(out, "w", "majority");
@@ -125,9 +118,9 @@ ids::Durability append_write_concern(Bytes body, const SetMajority& majority, Bu
       has_j = has_j || field->key == "j";
       if (!raises || field->key != "w") bson::append_copy(out, *field);
     }
-    if (stays && !has_j) bson::append_bool(out, "j", true);
+    if (raises && !has_j) bson::append_bool(out, "j", true);
   });
-  return stays ? ids::Durability::by_majority : ids::Durability::not_yet;
+  return raises ? ids::Durability::by_majority : ids::Durability::not_yet;
 }
 
 void append_w_1(Buffer& out) {
@@ -148,7 +141,7 @@ void append_fields_of_question(RandomSource& random, Buffer& out) {
 }
 
 ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after,
-                                      const SetMajority& majority, Buffer& out) {
+                                      std::int64_t majority, Buffer& out) {
   auto durability = ids::Durability::not_yet;
   if (kind != WriteKind::find_and_modify) bson::append_bool(out, "ordered", true);
   if (after == AnswersAfter::majority) {

@@ -31,7 +31,7 @@ enum class AnswersAfter {
 /// Returns the durability of the command's writes once it has been answered without a
 /// writeConcernError.
 ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after,
-                                      const SetMajority& majority, Buffer& out);
+                                      std::int64_t majority, Buffer& out);
 
 /// Appends a document with the fields by which an insert asks whether the server has executed its
 /// statements in an earlier attempt, {ordered: true, writeConcern: {w: 1}, collectionUUID: <none
@@ -188,7 +188,7 @@ class TurnStage {
 
   const BatchKind& command_;
   const WriteKind kind_;
-  const SetMajority majority_;  // of the server's set
+  const std::int64_t majority_;  // of the server's set
   NumbersInTurn numbers_;
   ids::Durability durability_{};  // of the last command's writes
   bool one_by_one_ = false;   // an earlier attempt of the client may have executed some statements

@@ -11,13 +11,6 @@
 /// Functions shared by reading and patching a reply to hello.
 namespace idproxy::rewrite {
 
-/// How many members of a set are a majority, as far as a hello tells, which names no hidden
-/// members; 0: not known.
-struct SetMajority {
-  std::int64_t least = 0;    ///< write concern majority waits for at least so many
-  std::int64_t certain = 0;  ///< whoever waits for so many waits for a majority, too
-};
-
 /// The server's description of itself in a reply to hello (OP_MSG or OP_REPLY). Member names are in
 /// lower case.
 struct HelloReply {
@@ -36,7 +29,9 @@ struct HelloReply {
   std::int64_t counter = 0;       ///< topologyVersion.counter: a process increases it with changes
 
   bool operator==(const HelloReply&) const = default;
-  [[nodiscard]] SetMajority majority() const;
+  /// Write concern majority waits for at least so many members, as far as a hello tells, which
+  /// names no hidden ones; 0: not known.
+  [[nodiscard]] std::int64_t majority() const;
 };
 /// The name as MongoDB spells it: "PRIMARY". For State::unknown: "unknown".
 [[nodiscard]] std::string_view state_name(HelloReply::State state);

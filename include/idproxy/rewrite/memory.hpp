@@ -120,7 +120,7 @@ struct ConnectionMemory {
   Rights rights;
   /// The server's maxWireVersion, as its last reply to hello had it; 0: it is not known.
   std::int32_t wire_version = 0;
-  SetMajority majority{};                       ///< of the server's set, as the same reply had it
+  std::int64_t majority = 0;                    ///< HelloReply::majority() of the same reply
   std::unique_ptr<ClientDescription> client{};  ///< null: it has said nothing
   /// A login has succeeded on this connection, as the server has said. A logout may be one of
   /// several users, and proves nothing.

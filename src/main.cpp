@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <boost/system/system_error.hpp>
 #include <csignal>
 #include <exception>
 #include <iostream>
@@ -187,20 +188,25 @@ ExitCode run(int argc, char** argv) {
   }
 }
 
+/// Says what has ended the process: the system has refused a thread, or what must not happen.
+int ended_by(bool is_thread, const std::exception& error) {
+  std::cerr << "mongo-idproxy: "
+            << (is_thread ? idproxy::threads::kRefused
+                          : std::string("internal error: ") + error.what())
+            << '\n';
+  return static_cast<int>(is_thread ? ExitCode::unavailable : ExitCode::internal);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     return static_cast<int>(run(argc, argv));
   } catch (const std::system_error& error) {
-    const bool is_thread = error.code() == std::errc::resource_unavailable_try_again;
-    std::cerr << "mongo-idproxy: "
-              << (is_thread ? idproxy::threads::kRefused
-                            : std::string("internal error: ") + error.what())
-              << '\n';
-    return static_cast<int>(is_thread ? ExitCode::unavailable : ExitCode::internal);
+    return ended_by(error.code() == std::errc::resource_unavailable_try_again, error);
+  } catch (const boost::system::system_error& error) {
+    return ended_by(error.code() == boost::system::errc::resource_unavailable_try_again, error);
   } catch (const std::exception& error) {
-    std::cerr << "mongo-idproxy: internal error: " << error.what() << '\n';
-    return static_cast<int>(ExitCode::internal);
+    return ended_by(false, error);
   }
 }

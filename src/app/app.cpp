@@ -22,6 +22,7 @@
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/net/server.hpp"
 #include "idproxy/observability/log.hpp"
+#include "idproxy/observability/threads.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -183,6 +184,7 @@ ExitCode serve(const std::string& file, const std::string& version) {
   if (!opened) return opened.error();
   config::Loaded& loaded = opened->loaded;
   log::start(loaded.config.log);
+  threads::await();
   // Waits for a slow reader of the log, however the process ends.
   const AtEnd flush_log([] { log::finish(kLogFlushTimeout); });
   opened->look_at_mode();

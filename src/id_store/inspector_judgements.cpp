@@ -355,8 +355,12 @@ void Collections::judge_warned(Collection& collection, Guard& guard,
   const bool is_offered = rule.unique_index == UniqueIndex::offer;
   const bool is_there = response.kind == Kind::answered;
   if (!is_there && response.kind != Kind::no_collection) return;
-  const bool lacks = (is_there || is_offered) && guard_among(response.indexes, field) == nullptr;
-  guard.why_not = lacks ? why_not(response.indexes, field) : "";
+  const Index* found = guard_among(response.indexes, field);
+  const bool is_building = found != nullptr && found->building;
+  const bool lacks = (is_there || is_offered) && (found == nullptr || is_building);
+  guard.why_not = !lacks        ? ""
+                  : is_building ? " yet (" + named(found->name) + " is being built)"
+                                : why_not(response.indexes, field);
   if (std::exchange(guard.warned, lacks) == lacks || is_offered) return;  // lack_index() has it
   if (!lacks) {
     if (is_there) {

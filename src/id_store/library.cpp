@@ -61,19 +61,22 @@ bool is_of_library(void* (*run)(void*)) {
 extern "C" [[gnu::weak]] StartThread __interceptor_pthread_create;
 
 /// libmongoc takes it for granted that the thread of a server's monitor starts, and never asks that
-/// server if it does not. So its threads wait until the system has one for them.
+/// server if it does not. So its threads wait until the system has one for them; those of a command
+/// for some seconds.
 extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
                                                              const pthread_attr_t* attributes,
                                                              void* (*run)(void*),
                                                              void* argument) noexcept {
   constexpr std::chrono::milliseconds kPause{100};
+  constexpr int kPausesOfACommand = 30;
   static auto* const its = &__interceptor_pthread_create != nullptr
                                ? &__interceptor_pthread_create
                                : library_function<StartThread>("pthread_create");
   int error = its(thread, attributes, run, argument);
   if (error != EAGAIN || !is_of_library(run)) return error;
   ++waiting_for_threads;
-  while (error == EAGAIN) {
+  for (int i = 0; error == EAGAIN && (idproxy::threads::are_awaited() || i < kPausesOfACommand);
+       ++i) {
     idproxy::threads::refused(std::generic_category().message(error).c_str());
     std::this_thread::sleep_for(kPause);
     error = its(thread, attributes, run, argument);

@@ -64,8 +64,21 @@ TextRange range_of(TextClass which, const ids::NumberFormat& format) {
           ids::number_text(negative ? -most : most, format)};
 }
 
+bool is_set(const FieldPlace& place, std::string_view option) {
+  const auto found = bson::find(as_bytes(place.collation), option);
+  return found && found->type == bson::Type::boolean && found->value[0] != 0;
+}
+
 TextOrder order_in(const FieldPlace& place) {
-  return place.collation.empty() ? TextOrder::of_bytes : TextOrder::of_collation;
+  if (place.collation.empty()) return TextOrder::of_bytes;
+  return is_set(place, "numericOrdering") ? TextOrder::of_numbers : TextOrder::of_collation;
+}
+
+/// True if the collation calls "a" and "A" equal.
+bool ignores_case(const FieldPlace& place) {
+  if (place.collation.empty() || is_set(place, "caseLevel")) return false;
+  const auto strength = bson::find(as_bytes(place.collation), "strength");
+  return strength && strength->as_integer().value_or(3) < 3;
 }
 
 }  // namespace
@@ -81,12 +94,14 @@ mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const
                          TextOrder order) {
   const std::string begin = format.prefix + (is_negative(which) ? "-" : "");
   const std::string width = std::to_string(width_of(format));
-  const bool may_differ = order == TextOrder::of_collation && !is_negative(which);
+  const bool by_bytes = order == TextOrder::of_bytes;
+  const bool may_differ = !by_bytes && which == TextClass::positive;
   // The number of digits distinguishes the classes: wide texts have more, without leading zeros.
   std::string digits = is_wide(which) ? "[1-9][0-9]{" + width + ",}" : "[0-9]{" + width + "}";
-  if (may_differ && !is_wide(which)) digits = "[0-9]+";  // numericOrdering takes no zeros for some
+  const bool has_any_zeros = may_differ && order == TextOrder::of_numbers;
+  if (has_any_zeros) digits = "[0-9]+";
   TextRange range = within;
-  if (order == TextOrder::of_collation && !is_wide(which)) {
+  if (!by_bytes && !is_wide(which)) {
     const TextRange all = range_of(which, format);
     range = {range.from ? range.from : all.from, range.to ? range.to : all.to};
   }
@@ -94,7 +109,7 @@ mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const
   texts.add("$gte", range.from.value_or(begin + (is_wide(which) ? "1" : "0")));
   if (range.to) {
     texts.add("$lte", *range.to);
-  } else if (order == TextOrder::of_bytes) {
+  } else if (by_bytes) {
     texts.add("$lt", begin + ":");  // ':' follows '9'
   }
   const Pattern pattern = may_differ ? pattern_of_digits : escaped_for_regex;
@@ -181,7 +196,7 @@ std::optional<Stored> number_of(const bson::Element& element, const FieldPlace& 
   const auto number = is_text(field) ? ids::read_number(element.type, element.value, field.format)
                                      : floor_of(element);
   if (number) return Stored{*number, true};
-  const bool may_differ = is_text(field) && order_in(place) == TextOrder::of_collation &&
+  const bool may_differ = is_text(field) && order_in(place) != TextOrder::of_bytes &&
                           field.format.pattern.empty() && element.type == bson::Type::string;
   const auto its = may_differ ? number_in_equal(element.text(), field.format) : std::nullopt;
   return its ? std::optional(Stored{*its, false}) : std::nullopt;
@@ -238,15 +253,6 @@ Document find_in_text(const std::string& field, const std::string& pattern, bool
   return Document().add(
       "$regexFind",
       Document().add("input", text).add("regex", pattern).add("options", any_case ? "i" : ""));
-}
-
-/// True if the collation calls "a" and "A" equal.
-bool ignores_case(const FieldPlace& place) {
-  if (place.collation.empty()) return false;
-  const auto strength = bson::find(as_bytes(place.collation), "strength");
-  const auto level = bson::find(as_bytes(place.collation), "caseLevel");
-  const bool has_case = level && level->type == bson::Type::boolean && level->value[0] != 0;
-  return strength && strength->as_integer().value_or(3) < 3 && !has_case;
 }
 
 /// The command that reads the `count` numbers furthest ahead, up to the counter's max, from texts
@@ -429,7 +435,11 @@ Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& plac
     numbers.insert(numbers.end(), equal->begin(), equal->end());
     const auto known = static_cast<std::size_t>(std::ranges::count_if(
         single, [&](Stored each) { return each.is_certain || equal->contains(each.number); }));
-    if (seen < limit || known >= count || limit >= kMostDocuments) return numbers;
+    if (seen < limit || known >= count) return numbers;
+    if (limit >= kMostDocuments) {
+      return exhausted("the values of " + text_of(place) +
+                       " cannot be read in time: many other values stand in their midst");
+    }
   }
 }
 
@@ -494,26 +504,18 @@ Outcome<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t
 /// must skip many texts of other widths. Not linearizable, which takes a tenth of a second: the
 /// answer says how to look, not what is there.
 Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
-  std::vector<std::int64_t> uncertain;
-  std::size_t seen = 0;
   bool holds = false;
-  const Document texts = texts_of(which, place.field->format, {}, order_in(place));
-  const auto most = static_cast<std::int32_t>(order_in(place) == TextOrder::of_bytes ? 1 : kPage);
-  const Document command = find_in(place, texts, limit_of(place)).add("limit", most);
-  const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes document) {
-    ++seen;
-    const std::vector<Stored> found = numbers_in(document, place);
-    for (const Stored& each : found) uncertain.push_back(each.number);
-    holds = found.empty() || std::ranges::any_of(found, &Stored::is_certain);
-    return !holds;
+  Document texts = texts_of(which, place.field->format, {}, order_in(place));
+  if (ignores_case(place)) texts.add("$options", "i");
+  const Document command = find_in(place, texts, limit_of(place)).add("limit", 1);
+  const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes) {
+    holds = true;
+    return false;
   });
   const bool is_scan = place.access == FieldPlace::Access::scan;
   if (!is_scan && reply.refused(mongo::kMaxTimeExpired)) return true;
   if (!reply.ok()) return failure(place, reply);
-  if (holds || seen == kPage) return true;
-  const auto equal = taken(uncertain);
-  if (!equal) return equal.error();
-  return !equal->empty();
+  return holds;
 }
 
 Document FieldNumbers::texts_up_to_max(TextClass which, const FieldPlace& place) const {

@@ -44,9 +44,9 @@ enum class TextClass { wide_negative, negative, positive, wide };
 
 [[nodiscard]] TextClass class_of(std::int64_t number, const ids::NumberFormat& format);
 
-/// How strings compare. Every collation compares digits as bytes do; other characters need not come
-/// before or behind them as there.
-enum class TextOrder { of_bytes, of_collation };
+/// How strings compare. Every collation compares digits as bytes do, or with numericOrdering as
+/// numbers; other characters need not come before or behind them as there.
+enum class TextOrder { of_bytes, of_collation, of_numbers };
 
 /// A range in the order of the index; both ends inclusive.
 struct TextRange {

@@ -6,6 +6,19 @@
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::threads {
+namespace {
+
+std::atomic<bool> awaited{false};
+
+}  // namespace
+
+void await() {
+  awaited = true;
+}
+
+bool are_awaited() {
+  return awaited;
+}
 
 void refused(const char* reason) {
   using std::chrono::steady_clock;

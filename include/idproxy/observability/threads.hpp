@@ -15,6 +15,11 @@ inline constexpr const char* kRefused =
 /// Event: the system has refused a thread. Logged once in ten seconds. Thread-safe.
 void refused(const char* reason);
 
+/// From now on a library that needs a thread waits as long as the system refuses it: this is the
+/// proxy, and no command that somebody waits for.
+void await();
+[[nodiscard]] bool are_awaited();
+
 /// Starts the thread, which must not run. False: the system refuses it now; try again later.
 template <class Run>
 [[nodiscard]] bool start(std::thread& thread, Run run) {

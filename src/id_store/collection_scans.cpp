@@ -66,12 +66,14 @@ std::string time_of_day(std::chrono::nanoseconds wall) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-/// About how many documents the collections have, from the servers' metadata; 0: not known.
-std::int64_t documents_of(mongo::Client& client, const std::vector<FieldPlace>& places) {
+/// About how many documents the collections have, from the servers' metadata; nothing: not known.
+std::optional<std::int64_t> documents_of(mongo::Client& client,
+                                         const std::vector<FieldPlace>& places) {
   std::int64_t documents = 0;
   for (const FieldPlace& place : places) {
     const Reply reply = client.read(place.ns.db, Document().add("count", place.ns.collection));
-    if (reply.ok()) documents += mongo::integer_in(reply.document.bytes(), "n");
+    if (!reply.ok()) return std::nullopt;
+    documents += mongo::integer_in(reply.document.bytes(), "n");
   }
   return documents;
 }
@@ -141,12 +143,19 @@ void ScanLease::release() {
 // ---- scans -------------------------------------------------------------------------------------
 
 CollectionScans::CollectionScans(std::string uri, std::string db, const mongo::Pool& pool,
-                                 const Clock& clock, Enabled enabled)
+                                 const Clock& clock, Enabled enabled, std::int64_t few)
     : uri_(std::move(uri)),
       clock_(clock),
       enabled_(enabled),
+      few_(few),
       lease_(pool, std::move(db)),
       scheduler_(clock, 2) {}
+
+bool CollectionScans::are_small(mongo::Client& client,
+                                const std::vector<FieldPlace>& places) const {
+  const auto documents = documents_of(client, places);
+  return documents && *documents < few_;
+}
 
 /// The scan of the subject, which replaces another one of the same counter.
 CollectionScans::Shared CollectionScans::find(const Subject& subject) {
@@ -254,7 +263,7 @@ Outcome<Look> CollectionScans::read(Scan& scan) {
   if (limit.count() == 0 && !places->empty()) {
     return numbers.not_indexed(places->front(), kScanIsOff);
   }
-  const std::int64_t documents = documents_of(client, *places);
+  const std::int64_t documents = documents_of(client, *places).value_or(0);
   {
     const std::scoped_lock lock(mutex_);
     scan.since = time_of_day(clock_.wall());

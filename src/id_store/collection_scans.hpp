@@ -53,8 +53,9 @@ class ScanLease {
 };
 
 /// Finds the largest numbers in fields that no index covers, by reading whole collections, before
-/// their counter is created. Two tasks: one reads for one counter at a time, and no two proxies at
-/// the same time (ScanLease); one renews the lease meanwhile. Thread-safe.
+/// their counter is created. Small ones are read at once by those who ask. Two tasks: one reads for
+/// one counter at a time, and no two proxies at the same time (ScanLease); one renews the lease
+/// meanwhile. Thread-safe.
 class CollectionScans {
  public:
   /// A counter whose first number is wanted.
@@ -71,13 +72,15 @@ class CollectionScans {
   static constexpr std::chrono::seconds kFailedFor{30};
   /// A scan that has not begun is dropped if nobody has asked for it for this long.
   static constexpr std::chrono::seconds kWantedFor{5};
+  /// Collections with fewer documents than this, all of a counter together, are small.
+  static constexpr std::int64_t kFew = 10'000;
 
   /// `uri` is for connections of its own to the servers of `pool`; `db` is the id store's database,
   /// which has the lease. `pool` and `clock` must outlive it. The threads start with the first
   /// question.
   enum class Enabled { no, yes };
   CollectionScans(std::string uri, std::string db, const mongo::Pool& pool, const Clock& clock,
-                  Enabled enabled = Enabled::yes);
+                  Enabled enabled = Enabled::yes, std::int64_t few = kFew);
 
   /// The kOutlierSample numbers furthest ahead, if they have been read recently: not longer ago
   /// than reading them took, or one second. Else a reply of kind
@@ -87,6 +90,9 @@ class CollectionScans {
   /// Does not wait. Only if enabled().
   [[nodiscard]] Outcome<FieldNumbers::Look> ask(const Subject& subject);
 
+  /// True if these places are small, as a count says: whoever wants their numbers reads them at
+  /// once.
+  [[nodiscard]] bool are_small(mongo::Client& client, const std::vector<FieldPlace>& places) const;
   /// False: this process only checks, and must neither read for long nor write the lease.
   [[nodiscard]] bool enabled() const { return enabled_ == Enabled::yes; }
 
@@ -123,6 +129,7 @@ class CollectionScans {
   const std::string uri_;
   const Clock& clock_;
   const Enabled enabled_;
+  const std::int64_t few_;
   ScanLease lease_;
 
   std::mutex mutex_;           // guards scans_

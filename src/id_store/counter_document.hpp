@@ -182,6 +182,8 @@ class CounterDocument {
   Attempt create_at(Run& run, bool exists, const NewCounter& created);
   [[nodiscard]] Outcome<bool> needs_scan(Run& run) const;
   [[nodiscard]] Outcome<FieldNumbers::Look> look_for_new(Run& run, FieldNumbers& stored);
+  [[nodiscard]] std::optional<Outcome<FieldNumbers::Look>> read_small(
+      Run& run, const FieldPlaces& places, const std::vector<FieldPlace>& scanned);
   [[nodiscard]] Outcome<bool> was_given_out(Run& run, bool exists) const;
   [[nodiscard]] Outcome<void> mark(Run& run);
   [[nodiscard]] Outcome<NewCounter> first_free_of_new(FieldNumbers& stored, NewCounter created,

@@ -23,6 +23,8 @@ using Heal = ids::CounterSpec::Heal;
 constexpr std::uint64_t kBlocksOfOthers = 128;
 // The most documents in one insert. A block grows with the requests that wait for it.
 constexpr std::uint64_t kMostInOneInsert = 100'000;
+// How long a counter may read small collections itself.
+constexpr std::chrono::milliseconds kSmallScan{1000};
 
 /// It may have another name than make_index_of() gives it.
 bool has_index(mongo::Client& client, const ids::CounterPlace& place) {
@@ -105,10 +107,27 @@ Outcome<bool> CounterDocument::needs_scan(Run& run) const {
   return true;
 }
 
+/// Reads small collections at once. Nothing: they are not, or their documents are large.
+std::optional<Outcome<FieldNumbers::Look>> CounterDocument::read_small(
+    Run& run, const FieldPlaces& places, const std::vector<FieldPlace>& scanned) {
+  const auto limit = std::min<std::chrono::milliseconds>(spec_.scan, kSmallScan);
+  if (limit.count() == 0 || !scans_.are_small(run.client, scanned)) return std::nullopt;
+  FieldNumbers stored(run.client, spec_, run.fields);
+  stored.use(places);
+  stored.allow_scans(limit);
+  auto look = stored.look(kOutlierSample);
+  const bool took_too_long =
+      !look && look.error().kind == CounterReply::Kind::exhausted && !look.error().by_server;
+  if (took_too_long) return std::nullopt;
+  if (look) look->read_all = true;
+  return look;
+}
+
 Outcome<FieldNumbers::Look> CounterDocument::look_for_new(Run& run, FieldNumbers& stored) {
   const auto scanned = stored.places_to_scan();
   if (!scanned) return scanned.error();
   if (scanned->empty()) return stored.look(1);
+  if (auto read = read_small(run, stored.places(), *scanned)) return *std::move(read);
   auto look = scans_.ask({spec_, {run.fields.begin(), run.fields.end()}, stored.indexes()});
   if (look) look->read_all = true;
   return look;

@@ -227,9 +227,12 @@ bool Counters::is_unused(const Shared& counter) const {
 }
 
 void Counters::wake(const Shared& counter) {
-  const bool is_new = counter->cache->is_new();
-  scheduler_.wake({counter, &counter->task},
-                  is_new ? Scheduler::Order::last : Scheduler::Order::first);
+  using Order = Scheduler::Order;
+  const ids::BlockCache& cache = *counter->cache;
+  const Order order = !cache.is_new()      ? Order::first
+                      : cache.is_awaited() ? Order::soon
+                                           : Order::last;
+  scheduler_.wake({counter, &counter->task}, order);
 }
 
 /// A task: reads the counters that are in use. The numbers that caches hold may change meanwhile:

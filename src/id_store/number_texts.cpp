@@ -137,7 +137,7 @@ constexpr std::size_t kEnoughPages = 10;  // after these, a shorter run is enoug
 // Where the documents that were read do not tell enough, so many times as many are read, up to
 // these.
 constexpr std::size_t kMoreDocuments = 8;
-constexpr std::size_t kMostDocuments = 1'000'000;
+constexpr std::size_t kMostRead = 1'000'000;
 constexpr std::chrono::milliseconds kIndexLimit{5000};
 constexpr std::chrono::milliseconds kPatternLimit{30'000};  // reads all texts of the index
 constexpr std::chrono::milliseconds kLeastLimit{1};         // 0 would be none
@@ -436,7 +436,7 @@ Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& plac
     const auto known = static_cast<std::size_t>(std::ranges::count_if(
         single, [&](Stored each) { return each.is_certain || equal->contains(each.number); }));
     if (seen < limit || known >= count) return numbers;
-    if (limit >= kMostDocuments) {
+    if (limit >= kMostRead) {
       return exhausted("the values of " + text_of(place) +
                        " cannot be read in time: many other values stand in their midst");
     }

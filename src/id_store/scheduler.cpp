@@ -84,7 +84,7 @@ bool Scheduler::stop(std::chrono::milliseconds limit) {
 /// Starts one more if those that wait for work do not suffice: one for each task, and one that sees
 /// when another task is due.
 void Scheduler::start_thread() {
-  const std::size_t wanted = queue_.size() + last_.size() + (due_.empty() ? 0 : 1);
+  const std::size_t wanted = waiting() + (due_.empty() ? 0 : 1);
   refused_ = false;
   if (stopping_ || wanted <= idle_ || threads_.size() == most_threads_) return;
   std::thread thread;
@@ -99,11 +99,14 @@ void Scheduler::enqueue(const Shared& task, Order order) {
     task->woken_ = true;
     return;
   }
-  const bool is_queued = std::exchange(task->queued_, true);
-  if (is_queued && !refused_) return;
-  if (!is_queued) {
+  const bool stays = task->queued_ && order >= task->order_;
+  if (stays && !refused_) return;
+  if (!stays) {
+    if (task->queued_) std::erase(queue(task->order_), task);
+    task->queued_ = true;
+    task->order_ = order;
     active_.insert(task);
-    (order == Order::first ? queue_ : last_).push_back(task);
+    queue(order).push_back(task);
   }
   start_thread();
   work_.notify_one();
@@ -139,12 +142,12 @@ void Scheduler::wait(Lock& lock) {
 /// Waits for the next task; null if the thread must end.
 Scheduler::Shared Scheduler::next(Lock& lock) {
   ++idle_;
-  for (enqueue_due(); queue_.empty() && last_.empty() && !stopping_; enqueue_due()) wait(lock);
+  for (enqueue_due(); waiting() == 0 && !stopping_; enqueue_due()) wait(lock);
   --idle_;
-  std::deque<Shared>& queue = queue_.empty() ? last_ : queue_;
-  if (queue.empty()) return nullptr;
-  Shared task = std::move(queue.front());
-  queue.pop_front();
+  const auto queue = std::ranges::find_if(queues_, [](const auto& each) { return !each.empty(); });
+  if (queue == queues_.end()) return nullptr;
+  Shared task = std::move(queue->front());
+  queue->pop_front();
   task->queued_ = false;
   set_due(task, std::nullopt);  // it says anew
   ++task->running_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -41,6 +42,7 @@ class TimeLeft {
 class Scheduler {
  public:
   using Time = std::chrono::nanoseconds;  // of the clock, monotonic
+  enum class Order : std::uint8_t { first, soon, last };
 
   /// Work that is done again and again. A task is usually a member of the object that it works on:
   /// the pointer with which others wake it keeps that object alive.
@@ -61,12 +63,12 @@ class Scheduler {
     // Under the scheduler's lock.
     std::size_t running_ = 0;  // threads that run it
     bool queued_ = false;
+    Order order_{};       // of queued_
     bool woken_ = false;  // while no further thread might run it
     std::uint64_t runs_ = 0;
     std::optional<Time> due_;  // the time in Scheduler::due_
   };
   using Shared = std::shared_ptr<Task>;
-  enum class Order { first, last };
 
   /// `clock` must outlive it.
   Scheduler(const Clock& clock, std::size_t most_threads);
@@ -74,8 +76,8 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
   ~Scheduler() { join(); }
 
-  /// Has a thread run the task; if it is running, once more after that. `last`: when no other task
-  /// waits for a thread.
+  /// Has a thread run the task; if it is running, once more after that. `soon`: when no task that
+  /// was woken as the first waits for a thread; `last`: when no other one does.
   void wake(const Shared& task, Order order = Order::first);
   /// The same at `time`, if it is not due earlier.
   void wake_at(const Shared& task, Time time);
@@ -108,6 +110,12 @@ class Scheduler {
   [[nodiscard]] Shared next(Lock& lock);
   void wait(Lock& lock);
   void start_thread();
+  [[nodiscard]] std::deque<Shared>& queue(Order order) {
+    return queues_[static_cast<std::size_t>(order)];
+  }
+  [[nodiscard]] std::size_t waiting() const {
+    return queues_[0].size() + queues_[1].size() + queues_[2].size();
+  }
   void enqueue(const Shared& task, Order order = Order::first);
   void enqueue_due();
   void set_due(const Shared& task, std::optional<Time> due);
@@ -118,9 +126,8 @@ class Scheduler {
 
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable work_;
-  std::condition_variable done_;  // a task has run, a thread has ended, stop()
-  std::deque<Shared> queue_;
-  std::deque<Shared> last_;
+  std::condition_variable done_;              // a task has run, a thread has ended, stop()
+  std::array<std::deque<Shared>, 3> queues_;  // by Order
   std::set<std::pair<Time, Shared>> due_;
   std::set<Shared> active_;  // queued or running
   std::vector<std::thread> threads_;

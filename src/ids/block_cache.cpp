@@ -565,6 +565,11 @@ bool BlockCache::is_new() const {
   return !end_;
 }
 
+bool BlockCache::is_awaited() const {
+  const auto lock = locked(mutex_);
+  return !waiting_.empty();
+}
+
 bool BlockCache::is_empty() const {
   const auto lock = locked(mutex_);
   return free_.count() == 0 && waiting_.empty() && state_ == State::idle && heal_ == Heal::none;

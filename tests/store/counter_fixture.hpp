@@ -90,7 +90,8 @@ class CounterTest : public testing::Test {
 
   ClockAhead clock;
   Database database;
-  CollectionScans scans{uri(), database.name(), pool(), clock};
+  // Of which none is so small that it is read at once.
+  CollectionScans scans{uri(), database.name(), pool(), clock, CollectionScans::Enabled::yes, 0};
   CounterSpec spec;
   std::vector<CounterField> fields;
   StoreMetrics metrics;

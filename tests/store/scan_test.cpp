@@ -40,6 +40,26 @@ TEST_F(ScanTest, ReadsTheWholeCollectionInTheBackground) {
   EXPECT_EQ(allocate_patiently(10), allocated(42, 10));
 }
 
+TEST_F(ScanTest, ReadsASmallCollectionAtOnce) {
+  CollectionScans usual(uri(), database.name(), pool(), clock);
+  document.emplace(spec, metrics, usual);
+  orders({5, 41, 7});
+  give_turn_away(1h);
+  EXPECT_EQ(allocate(10), allocated(42, 10));
+  database.remove_all("counters");
+  database.insert_many("orders", CollectionScans::kFew);
+  document.emplace(spec, metrics, usual);
+  EXPECT_EQ(allocate(10).kind, Kind::pending);
+}
+
+TEST_F(ScanTest, ReadsNoSmallCollectionIfItIsOff) {
+  CollectionScans usual(uri(), database.name(), pool(), clock);
+  spec.scan = 0ms;
+  document.emplace(spec, metrics, usual);
+  orders({5});
+  EXPECT_EQ(allocate_patiently(10).kind, Kind::exhausted);
+}
+
 TEST_F(ScanTest, OfManyDocumentsWithoutTheFieldBeginsAtStart) {
   spec.start = 100'000;
   database.insert_many("orders", 200'000);

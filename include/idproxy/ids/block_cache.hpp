@@ -158,6 +158,8 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] bool forgettable() const;
   /// True if it never got a number.
   [[nodiscard]] bool is_new() const;
+  /// True if a request waits.
+  [[nodiscard]] bool is_awaited() const;
   /// True if it holds no number, no request waits and nothing is under way. Only how far the
   /// counter had come is lost with it.
   [[nodiscard]] bool is_empty() const;

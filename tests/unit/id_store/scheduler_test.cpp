@@ -169,11 +169,17 @@ TEST_F(SchedulerTest, WhatIsWokenAsTheLastWaitsForTheOthers) {
     return std::nullopt;
   });
   scheduler.wake(first);
-  scheduler.wake(push(2), Scheduler::Order::last);
+  const auto promoted = push(3);
+  for (const auto& last : {push(4), promoted, push(5)}) {
+    scheduler.wake(last, Scheduler::Order::last);
+  }
+  scheduler.wake(push(2), Scheduler::Order::soon);
+  scheduler.wake(promoted, Scheduler::Order::soon);
+  scheduler.wake(promoted, Scheduler::Order::last);
   scheduler.wake(push(1));
   go_on.count_down();
   EXPECT_TRUE(scheduler.stop(kLong));
-  EXPECT_EQ(order, (std::vector{1, 2}));
+  EXPECT_EQ(order, (std::vector{1, 2, 3, 4, 5}));
 }
 
 TEST_F(SchedulerTest, AfterStopTasksThatAreWokenRunButNoneThatIsDue) {

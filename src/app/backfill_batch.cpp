@@ -268,7 +268,7 @@ bool BackfillBatch::is_guarded() {
     const ids::GuardState state = guard->state(process_sources().clock.monotonic());
     uuid_ = state.uuid;
     if (state.kind == Kind::guarded) return true;
-    const auto wants = state.kind == Kind::unknown ? guard->want() : ids::Ticket();
+    const auto wants = state.kind == Kind::unknown ? guard->want(0) : ids::Ticket();
     if (state.kind == Kind::unknown && patience_.rest(state.error.reason)) continue;
     why_ended_ = "the collection is not guarded any more: " + state.error.reason;
     return false;

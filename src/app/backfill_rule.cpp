@@ -175,7 +175,7 @@ std::optional<ids::Error> BackfillRule::why_not_ready() {
   if (assignment.not_ready || !assignment.guard) return assignment.not_ready;
   ids::GuardState state = assignment.guard->state(process_sources().clock.monotonic());
   if (state.kind == Kind::guarded) return std::nullopt;
-  if (state.kind == Kind::unknown && !asks_) asks_ = assignment.guard->want();
+  if (state.kind == Kind::unknown && !asks_) asks_ = assignment.guard->want(0);
   return state.error;
 }
 

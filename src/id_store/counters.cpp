@@ -20,8 +20,9 @@ namespace {
 
 using ReplyKind = ids::CounterReply::Kind;
 
-// How many counters can send commands at once. More threads would not make one counter faster.
-constexpr std::size_t kThreads = 4;
+// How many counters can send commands at once. More threads would not make one counter faster, but
+// servers write the journal for many commands at the same time.
+constexpr std::size_t kThreads = 16;
 // The number of counters from which on sweep() looks for ones to forget.
 constexpr std::size_t kSweepAt = 1024;
 // With more counters than this, sweep() also forgets those that hold no numbers, and with them how

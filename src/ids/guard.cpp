@@ -70,13 +70,6 @@ Ticket Guard::ask(std::size_t /*n*/, std::unique_ptr<Waiter> waiter) {
   return {weak_from_this(), ticket};
 }
 
-Ticket Guard::want() {
-  class Nobody final : public Waiter {
-    void answered(Result<Grant> /*grant*/) override {}
-  };
-  return ask(0, std::make_unique<Nobody>());
-}
-
 std::string Guard::why_waiting() const {
   const std::scoped_lock lock(mutex_);
   return state_.error.reason;

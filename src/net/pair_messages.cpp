@@ -471,7 +471,7 @@ void ConnectionPair::start_timer(std::chrono::nanoseconds delay) {
 void ConnectionPair::elapsed() {
   if (waits_ == Waits::for_store) {
     std::string reason = exchange_->asked->why_waiting();
-    if (reason.empty()) reason = "the id store has not answered in time";
+    if (reason.empty()) reason = ids::kNotInTime;
     return answered(questions_, ids::Error{ids::Errc::unavailable, std::move(reason), nullptr,
                                            exchange_->asked->held_by()});
   }

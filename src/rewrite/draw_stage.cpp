@@ -34,12 +34,36 @@ ids::Draw DrawStage::draw(const Plan& plan, GivenValues& given) {
   const GivenSequences& sequences = given.sequences[assignment_];
   if (counts_.empty()) count(sequences);
   for (; sequence_ < counts_.size(); ++sequence_) {
+    if (sequence_ < wanted_.size()) wanted_[sequence_] = {};
     const auto drawn = sequences.all[sequence_]->next(counts_[sequence_], parts_[sequence_]);
-    if (!drawn) return drawn;
+    if (drawn) continue;
+    if (drawn.needs_store() && sequence_ >= wanted_.size()) want_all(sequences);
+    return drawn;
   }
   merge(sequences, values);
   go_on();
   return {};
+}
+
+/// Has the store prepare the values of all sequences that are left at the same time, or of many of
+/// them, first those of the one at hand. These the write asks for itself: two that wait for them
+/// would get different ones.
+void DrawStage::want_all(const GivenSequences& sequences) {
+  constexpr std::size_t kAtOnce = 1024;
+  wanted_.resize(std::min(counts_.size(), sequence_ + 1 + kAtOnce));
+  for (std::size_t i = sequence_; i < wanted_.size(); ++i) {
+    wanted_[i] = sequences.all[i]->want(counts_[i]);
+  }
+  wanted_[sequence_] = {};
+}
+
+/// Of a write that has made many sequences: the store has answered for some of them.
+ids::Error DrawStage::with_progress(ids::Error why) const {
+  if (granted_ == 0 || why.reason != ids::kNotInTime) return why;
+  why.reason = "it needs numbers of " + std::to_string(counts_.size()) +
+               " sequences, and only those of " + std::to_string(sequence_) +
+               " were there in time: send it again, or fewer at once";
+  return why;
 }
 
 void DrawStage::count(const GivenSequences& sequences) {
@@ -63,6 +87,8 @@ void DrawStage::go_on() {
   sequence_ = 0;
   counts_.clear();
   parts_.clear();
+  wanted_.clear();
+  granted_ = 0;
 }
 
 Need DrawStage::need(const Plan& plan, const GivenValues& given) const {
@@ -80,8 +106,9 @@ ids::Draw DrawStage::answered(ids::Result<ids::Grant> grant, const Plan& plan, G
   ids::Values& out = is_one ? given.values[assignment_] : parts_[sequence_];
   if (grant) {
     asked.source->accept(std::move(*grant), out);
+    ++granted_;
   } else if (auto drawn = asked.source->make_do(asked.count, out, grant.error()); !drawn) {
-    return drawn;
+    return is_one ? drawn : ids::Draw(with_progress(drawn.error()));
   }
   is_one ? go_on() : static_cast<void>(++sequence_);
   return {};

@@ -252,6 +252,20 @@ class TestServers:
         assert done.returncode == 69 and f"  {address}  wants TLS\n" in done.stdout, done.stdout
         assert "takes only connections with TLS: add tls=true" in done.stdout, done.stdout
 
+    @pytest.mark.parametrize("said", [{"version": ""}, {"version": 7}, {"version": "x"}, {"maxWireVersion": 0},
+                                      {"maxWireVersion": 0, "minWireVersion": 0, "version": ""}])
+    def test_without_a_version(self, replica_set, doctor, ns, said):
+        """It may be too old, or no server: it ends no run."""
+        with Middleman(replica_set.address, script=changed(**said)) as server:
+            document = quiet(replica_set, [counter_rule(ns)])
+            document["upstream"] = {"uri": f"mongodb://{server.address}/?directConnection=true"}
+            found = doctor.write(document).examine()
+            assert server.address in next(
+                each["looked_at"] for each in found.document["checks"] if each["check"] == "servers")
+            done = subprocess.run([binary(), "check", "--connect", "--config", doctor.path],
+                                  capture_output=True, text=True, timeout=60)
+            assert done.returncode in (0, 69) and server.address in done.stdout, done
+
     def test_another_set(self, replica_set, doctor, ns):
         doctor.write({**quiet(replica_set, [uuid_rule(ns)]), "upstream": {
             "uri": f"mongodb://{replica_set.address}/?replicaSet=wrong"}})

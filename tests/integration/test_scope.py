@@ -163,6 +163,24 @@ class TestSequences:
         assert insert_when_ready(proxy, ns, of("a", "b", "c"))["n"] == 3
         assert by_tenant(server, ns) == {"a": [41, 42], "b": [7.0, 8], "c": ["x", 1]}
 
+    def test_many_new_tenants_in_one_insert(self, server, proxy, coll):
+        """Their counters are made at the same time. If that takes too long, the error says so, and those that are
+        there serve the next attempt."""
+        ns = f"made.{coll}"
+        insert_when_ready(proxy, ns, of("first"))
+        tenants = [f"t{n}" for n in range(300)]
+        replies: list[dict[str, Any]] = []
+
+        def is_stored() -> bool:
+            replies.append(insert(proxy, ns, of(*tenants), ordered=False))
+            return replies[-1].get("n") == 300
+
+        eventually(is_stored, 60)
+        refused = [reply["errmsg"] for reply in replies[:-1]]
+        why = "it needs numbers of 300 sequences, and only those of"
+        assert all(why in each for each in refused), refused
+        assert by_tenant(server, ns) == {"first": [1], **{tenant: [1] for tenant in tenants}}
+
     def test_the_least_recently_used_one_gives_back(self, server, proxy, coll):
         ns = f"few.{coll}"
         for tenant in ("a", "b", "c"):

@@ -73,8 +73,6 @@ class Guard final : public StoreSource, public Queue, public std::enable_shared_
 
   /// `waiter` gets an empty grant once the state is guarded or left_alone; otherwise the error.
   [[nodiscard]] Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override;
-  /// The same for a caller that calls state() again and again until it knows.
-  [[nodiscard]] Ticket want();
   [[nodiscard]] std::string why_waiting() const override;
   void accept(Grant grant, Values& /*out*/) override { static_cast<void>(grant.take()); }
   void cancel(std::uint64_t ticket) override;

@@ -22,6 +22,9 @@ struct Sources {
   RandomSource& random;
 };
 
+/// why_waiting() where the store has given no reason.
+inline constexpr const char* kNotInTime = "the id store has not answered in time";
+
 /// A source of values that may have to ask the id store for them.
 class StoreSource {
  public:
@@ -37,6 +40,8 @@ class StoreSource {
   [[nodiscard]] virtual Ticket ask(std::size_t /*n*/, std::unique_ptr<Waiter> /*waiter*/) {
     return {};
   }
+  /// The same for a caller that does not wait for it: what is granted returns to where it is found.
+  [[nodiscard]] Ticket want(std::size_t n);
   /// How long the caller of ask() should wait for the answer at most.
   [[nodiscard]] virtual std::chrono::nanoseconds patience() const { return kPatience; }
   /// The store's reason for the delay, for people; empty if none is known.
@@ -49,6 +54,13 @@ class StoreSource {
   /// `why` if there is no other way.
   [[nodiscard]] virtual Draw make_do(std::size_t /*n*/, Values& /*out*/, Error why) { return why; }
 };
+
+inline Ticket StoreSource::want(std::size_t n) {
+  class Nobody final : public Waiter {
+    void answered(Result<Grant> /*grant*/) override {}
+  };
+  return ask(n, std::make_unique<Nobody>());
+}
 
 /// Whether a failover can still undo what a write has stored.
 enum class Durability {

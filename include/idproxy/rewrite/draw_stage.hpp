@@ -39,6 +39,8 @@ class DrawStage {
 
  private:
   void count(const GivenSequences& sequences);
+  void want_all(const GivenSequences& sequences);
+  [[nodiscard]] ids::Error with_progress(ids::Error why) const;
   void merge(const GivenSequences& sequences, ids::Values& out);
   void go_on();
 
@@ -47,6 +49,8 @@ class DrawStage {
   std::size_t sequence_ = 0;         // the one at hand
   std::vector<std::size_t> counts_;  // by sequence: how many values are wanted
   std::vector<ids::Values> parts_;   // by sequence: those that have been drawn
+  std::vector<ids::Ticket> wanted_;  // by sequence: while the store is asked for those before it
+  std::size_t granted_ = 0;          // sequences whose values the store has brought
 };
 
 /// Draws fresh values for the collisions of one reply, rule by rule, each from the sequence that

@@ -322,9 +322,9 @@ TEST(DoctorTest, WhatTheProxySaysOfTheSameSubjectIsToldOnce) {
   const boost::json::value status = boost::json::parse(
       R"({"version": "x", "phase": "ready", "wrong": [
           {"level": "error", "text": "server db1:27017 cannot be reached", "remedy": "look",
-           "subject": "db1:27017"},
+           "subject": "db1:27017", "id": "server-unreachable"},
           {"level": "error", "text": "server db2:27017 hangs", "remedy": "look",
-           "subject": "db2:27017"}]})");
+           "subject": "db2:27017", "id": "server-unreachable"}]})");
   DoctorCheck servers{"servers"};
   servers.add(diagnosis::kServerUnreachable, "db1:27017", "refused", {});
   const DoctorCheck check = check_proxy(JsonView(status), {"a.yaml", ""}, {&servers});
@@ -338,7 +338,7 @@ TEST(DoctorTest, ASubjectInTheProxysWordsIsNotTheSameSubject) {
       R"({"version": "x", "phase": "ready", "rules": [
           {"ns": "shop.orders", "field": "n", "ready": false, "reason": "no primary"}],
           "wrong": [{"level": "error", "text": "server db1:27017 hangs", "remedy": "look",
-                     "subject": "db1:27017"}]})");
+                     "subject": "db1:27017", "id": "server-unreachable"}]})");
   DoctorCheck others{"proxies"};
   others.add(diagnosis::kProxiesDisagree, "n", "other rules", {});
   others.add(diagnosis::kProxiesDisagree, "db1:27017", "other rules", {});

@@ -166,6 +166,25 @@ TEST(GaplessQueue, LooksBeforeTheFirstNumber) {
   EXPECT_EQ(script.ask(4, 1), "4: 14 to 14");
 }
 
+TEST(GaplessQueue, NamesTheClientWhoseTransactionHasTheNextNumber) {
+  SequenceScript script(sequence_spec());
+  const auto holder = [&](const std::string& asking) {
+    const auto found = script.queue->held_by(asking);
+    return found ? std::to_string(found->connection) + " " + found->application : "nobody";
+  };
+  EXPECT_EQ(holder(""), "nobody");
+  script.queue->note({.transaction = "a", .connection = 12, .application = "job"}, 1);
+  script.clock.advance(std::chrono::seconds(5));
+  script.queue->note({.transaction = "b", .connection = 7, .application = "shop"}, 1);
+  EXPECT_EQ(holder(""), "12 job") << "the first";
+  EXPECT_EQ(script.clock.monotonic() - script.queue->held_by("")->since, std::chrono::seconds(5));
+  EXPECT_EQ(holder("a"), "nobody") << "it has the number itself";
+  script.queue->transaction_ended("a");
+  EXPECT_EQ(holder(""), "7 shop");
+  script.clock.advance(std::chrono::seconds(60));
+  EXPECT_EQ(holder(""), "nobody") << "the server has ended it";
+}
+
 TEST(GaplessQueue, BeginsBehindWhatIsStored) {
   for (const auto& [start, most, next] :
        {std::tuple(1, 41, 42), std::tuple(100, 41, 100), std::tuple(-5, -7, -5)}) {

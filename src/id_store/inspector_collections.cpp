@@ -32,8 +32,14 @@ Collections::Collections(std::vector<WatchedRule> rules, Time now, Collections b
     : rules_(std::move(rules)) {
   take_over(before, now);
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
-  for (auto& [name, database] : databases_) database.awaited = !database.looked();
-  for (auto& [ns, collection] : collections_) collection.awaited = !collection.looked();
+  for (auto& [name, database] : databases_) {
+    database.awaited = !database.looked();
+    schedule(name, database);
+  }
+  for (auto& [ns, collection] : collections_) {
+    collection.awaited = !collection.looked();
+    schedule(collection);
+  }
   for (const WatchedRule& rule : rules_) {
     if (std::ranges::find(before.rules_, rule) == before.rules_.end()) list_all(rule);
   }
@@ -78,6 +84,7 @@ void Collections::take_over(Collections& before, Time now) {
         rules_, [&](const WatchedRule& rule) { return globs_overlap(rule.ns, any); });
     if (!touched) continue;
     known.pinned = false;
+    known.listed = kNever;
     known.look.resume(true, now);
     databases_.emplace(name, std::move(known));
   }
@@ -91,6 +98,7 @@ void Collections::take_over(Collection known, const std::vector<WatchedRule>& be
   const auto guards = std::exchange(known.guards, {});
   const auto all_numbers = std::exchange(known.numbers, {});
   known.pinned = false;
+  known.listed = known.listed_to_make = kNever;
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
     const WatchedRule& wanted = rules_[rule];
     if (rule_of(rules_, ns, wanted.field) != rule) continue;
@@ -171,11 +179,17 @@ void Collections::look_up(std::shared_ptr<ids::FreeValues> values) {
 
 std::optional<ids::UniqueIndexes> Collections::unique_indexes(std::string_view ns, Time now) {
   Collection& known = collection(split_namespace(ns));
-  if (!known.unique_indexes && known.indexes.due == kNever && !known.indexes.open) {
-    known.indexes.begin(now);
-    news_ = true;
-  }
+  if (!known.unique_indexes) look_once(known, now);
   return known.unique_indexes;
+}
+
+/// Of a collection without a guard: has its other indexes looked at, before a duplicate comes that
+/// does not say of which index it is.
+void Collections::look_once(Collection& collection, Time now) {
+  if (collection.indexes.due != kNever || collection.indexes.open) return;
+  collection.indexes.begin(now);
+  schedule(collection);
+  news_ = true;
 }
 
 std::vector<ids::NotReady> Collections::not_ready(std::size_t most_per_rule) const {
@@ -254,36 +268,69 @@ std::vector<LogEvent> Collections::take_log_events(Time now) {
 
 // ---- memory ------------------------------------------------------------------------------------
 
-template <class Item>
-Item& Collections::recall(std::map<std::string, Item, std::less<>>& items, std::string_view name,
-                          std::size_t most) {
-  auto found = items.find(name);
-  if (found == items.end()) {
-    if (items.size() >= most) {
-      const auto oldest = std::ranges::min_element(items, {}, [](const auto& item) {
-        return std::pair(item.second.pinned, item.second.asked);
-      });
-      if (!oldest->second.pinned) {
-        items.erase(oldest);
-        ++version_;  // so that plans with its guards get new ones
-      }
-    }
-    found = items.emplace(name, Item{}).first;
+Collections::Database& Collections::database(std::string_view db) {
+  auto found = databases_.find(db);
+  if (found == databases_.end()) {
+    if (databases_.size() >= sweep_databases_at_) sweep_databases();
+    found = databases_.emplace(db, Database()).first;
+    schedule(found->first, found->second);
+  }
+  found->second.asked = ++asked_;
+  news_ = news_ || found->second.look.open;
+  return found->second;
+}
+
+Collections::Collection& Collections::collection(const Namespace& ns) {
+  const std::string name = ns.text();
+  auto found = collections_.find(name);
+  if (found == collections_.end()) {
+    if (collections_.size() >= sweep_collections_at_) sweep_collections();
+    found = collections_.emplace(name, Collection()).first;
+    found->second.ns = ns;
   }
   found->second.asked = ++asked_;
   return found->second;
 }
 
-Collections::Database& Collections::database(std::string_view db) {
-  Database& known = recall(databases_, db, kMostDatabases);
-  news_ = news_ || known.look.open;
-  return known;
+/// True if somebody holds what it lends. Its free values hold the fill, too.
+bool Collections::Collection::is_used() const {
+  const auto lends_guard = [](const Guard& each) {
+    return each.making || each.shared.use_count() > 1;
+  };
+  const auto lends_numbers = [](const Numbers& each) {
+    return each.fill.use_count() > 2 || each.free.use_count() > 1;
+  };
+  return std::ranges::any_of(guards, lends_guard) || std::ranges::any_of(numbers, lends_numbers);
 }
 
-Collections::Collection& Collections::collection(const Namespace& ns) {
-  Collection& known = recall(collections_, ns.text(), kMostCollections);
-  if (known.ns.db.empty()) known.ns = ns;
-  return known;
+bool Collections::has_collections(const std::string& db) const {
+  const auto first = collections_.lower_bound(db + ".");
+  return first != collections_.end() && first->first.starts_with(db + ".");
+}
+
+void Collections::sweep_collections() {
+  std::erase_if(collections_, [this](const auto& item) {
+    const auto& [name, each] = item;
+    const bool is_recent = each.asked + kMostCollections / 2 >= asked_;
+    if (each.pinned || is_recent || each.is_used()) return false;
+    looks_.remove(name, each.listed);
+    makes_.remove(name, each.listed_to_make);
+    return true;
+  });
+  sweep_collections_at_ = std::max(kMostCollections, 2 * collections_.size());
+}
+
+/// After sweep_collections(): a database is used as long as one of its collections is known.
+void Collections::sweep_databases() {
+  sweep_collections();
+  std::erase_if(databases_, [this](const auto& item) {
+    const auto& [name, each] = item;
+    const bool is_recent = each.asked + kMostDatabases / 2 >= asked_;
+    if (each.pinned || is_recent || has_collections(name)) return false;
+    looks_at_databases_.remove(name, each.listed);
+    return true;
+  });
+  sweep_databases_at_ = std::max(kMostDatabases, 2 * databases_.size());
 }
 
 Collections::Guard& Collections::guard(Collection& collection, std::size_t rule, Time now) {
@@ -302,6 +349,7 @@ Collections::Guard& Collections::guard(Collection& collection, std::size_t rule,
     added.verdict.kind = Verdict::Kind::ready;
   }
   collection.indexes.begin(now);
+  schedule(collection);
   news_ = true;
   return added;
 }
@@ -311,6 +359,7 @@ Collections::Guard& Collections::asked_guard(Collection& collection, std::size_t
   Guard& its = guard(collection, rule, now);
   if (!std::exchange(its.listed, false) || its.verdict.is_ready()) return its;
   collection.indexes.hurry(now);
+  schedule(collection);
   news_ = true;
   return its;
 }
@@ -323,6 +372,7 @@ Collections::Numbers& Collections::numbers(Collection& collection, std::string_v
   added.free = free_values(collection, added);
   added.age_due = now + kRound;
   collection.documents.begin(now);
+  schedule(collection);
   news_ = true;
   fills_due_ = std::min(fills_due_, now + 1s);
   return added;
@@ -344,18 +394,23 @@ std::optional<CatalogRequest> Collections::next(Asks asks, Time now) {
 /// Looks that writes wait for come first, then databases: a view gets no further request.
 std::optional<CatalogRequest> Collections::next_look(Time now) {
   if (auto request = next_awaited(now)) return request;
-  for (auto& [name, database] : databases_) {
-    if (!database.look.take(now)) continue;
-    CatalogRequest request{CatalogRequest::Kind::left_alone, {name, {}}};
-    request.lists_all = database.lists_all;
+  if (looks_at_databases_.due() <= now) {
+    const auto first = databases_.find(looks_at_databases_.first());
+    first->second.look.due = kNever;
+    schedule(first->first, first->second);
+    CatalogRequest request{CatalogRequest::Kind::left_alone, {first->first, {}}};
+    request.lists_all = first->second.lists_all;
     return request;
   }
   if (databases_due_ <= now) {
     databases_due_ = kNever;
     return CatalogRequest{CatalogRequest::Kind::databases, {}};
   }
-  for (auto& [ns, collection] : collections_) {
-    if (auto request = next_look_at(collection, now)) return request;
+  while (looks_.due() <= now) {
+    Collection& first = collections_.find(looks_.first())->second;
+    auto request = next_look_at(first, now);
+    schedule(first);
+    if (request) return request;
   }
   return std::nullopt;
 }
@@ -365,7 +420,9 @@ std::optional<CatalogRequest> Collections::next_awaited(Time now) {
     const auto found = collections_.find(awaited_.front());
     awaited_.pop_front();
     if (found == collections_.end()) continue;
-    if (auto request = next_look_at(found->second, now)) return request;
+    auto request = next_look_at(found->second, now);
+    schedule(found->second);
+    if (request) return request;
   }
   if (lookups_.empty()) return std::nullopt;
   std::shared_ptr<ids::FreeValues> values = std::move(lookups_.front());
@@ -379,7 +436,7 @@ std::optional<CatalogRequest> Collections::next_look_at(Collection& collection, 
   if (is_left_alone(collection.ns)) {
     // Asks again later: the view may be replaced by an ordinary collection.
     for (Look* look : {&collection.indexes, &collection.documents}) {
-      if (look->due <= now) look->due = now + kRound;
+      if (look->due <= now) look->due = now + round();
       look->open = false;
     }
     for (Guard& guard : collection.guards) publish(collection, guard);
@@ -415,13 +472,13 @@ CatalogRequest Collections::index_request(const Collection& collection, Time now
 }
 
 std::optional<CatalogRequest> Collections::next_index(Time now) {
-  for (auto& [ns, collection] : collections_) {
-    for (Guard& guard : collection.guards) {
-      if (guard.make_due > now || guard.absent || is_changing(collection)) continue;
-      return make_request(collection, guard, now);
-    }
-  }
-  return std::nullopt;
+  if (makes_.due() > now) return std::nullopt;
+  Collection& first = collections_.find(makes_.first())->second;
+  const auto guard = std::ranges::find_if(
+      first.guards, [&](const Guard& each) { return !each.absent && each.make_due <= now; });
+  CatalogRequest request = make_request(first, *guard, now);
+  schedule(first);
+  return request;
 }
 
 CatalogRequest Collections::make_request(const Collection& collection, Guard& guard, Time now) {
@@ -436,18 +493,31 @@ Collections::Time Collections::due(Asks asks) const {
   if (asks != Asks::make_index && is_awaited) return not_before_;
   if (asks == Asks::awaited) return kNever;
   const bool looks = asks == Asks::looks;
-  Time first = looks ? databases_due_ : kNever;
-  for (const auto& [name, database] : databases_) {
-    if (looks) first = std::min(first, database.look.due);
-  }
-  for (const auto& [ns, collection] : collections_) {
-    if (!changes_.empty() && is_changing(collection)) continue;
-    if (looks) first = std::min({first, collection.indexes.due, collection.documents.due});
-    for (const Guard& guard : collection.guards) {
-      if (!looks && !guard.absent) first = std::min(first, guard.make_due);
-    }
-  }
+  const Time first =
+      looks ? std::min({databases_due_, looks_at_databases_.due(), looks_.due()}) : makes_.due();
   return std::max(first, not_before_);
+}
+
+void Collections::schedule(const std::string& db, Database& database) {
+  looks_at_databases_.put(db, database.listed, database.look.due);
+}
+
+/// Call it whenever one of these times may have changed.
+void Collections::schedule(Collection& collection) {
+  const bool waits = !changes_.empty() && is_changing(collection);
+  const Time look = std::min(collection.indexes.due, collection.documents.due);
+  Time make = kNever;
+  for (const Guard& guard : collection.guards) {
+    if (!guard.absent) make = std::min(make, guard.make_due);
+  }
+  const std::string name = collection.ns.text();
+  looks_.put(name, collection.listed, waits ? kNever : look);
+  makes_.put(name, collection.listed_to_make, waits ? kNever : make);
+}
+
+/// How long a response is good for that nobody waits for.
+Collections::Time Collections::round() const {
+  return Time(kRound) * std::max<std::size_t>(1, collections_.size() / kMostCollections);
 }
 
 }  // namespace idproxy::id_store

@@ -114,12 +114,39 @@ struct Verdict {
   }
 };
 
-/// Not thread-safe. Times are monotonic. When there are too many collections or databases, it
-/// forgets the least recently used of those that no rule names literally.
-class Collections {
+/// Names of things, in the order in which they are due. Times are monotonic.
+class Agenda {
  public:
   using Time = std::chrono::nanoseconds;
   static constexpr Time kNever = Time::max();
+
+  /// The thing is due then. `was`: what the last call noted there, at first kNever.
+  void put(const std::string& name, Time& was, Time due) {
+    if (was == due) return;
+    remove(name, was);
+    if (due != kNever) all_.emplace(due, name);
+    was = due;
+  }
+  void remove(const std::string& name, Time was) {
+    if (was != kNever) all_.erase({was, name});
+  }
+  [[nodiscard]] Time due() const { return all_.empty() ? kNever : all_.begin()->first; }
+  /// The one that is due first; only if there is one.
+  [[nodiscard]] const std::string& first() const { return all_.begin()->second; }
+
+ private:
+  std::set<std::pair<Time, std::string>> all_;
+};
+
+/// Not thread-safe. Times are monotonic. When there are many collections or databases, it forgets
+/// those that nobody uses, that is whose guards and spaces nobody holds, that no rule names
+/// literally, and about which nobody has asked lately. What each call costs hardly depends on how
+/// many there are.
+class Collections {
+ public:
+  using Time = Agenda::Time;
+  static constexpr Time kNever = Agenda::kNever;
+  /// So many that nobody uses are known. With more, each is looked at less often without a cause.
   static constexpr std::size_t kMostCollections = 4096;
   static constexpr std::size_t kMostDatabases = 4096;
   static constexpr std::size_t kMostLeftAlone = 10'000;  ///< per database
@@ -248,6 +275,7 @@ class Collections {
     std::optional<Time> failing_since;
     Look look{.due = {}, .open = true};
     bool lists_all = false;  // once, for rules with a wildcard
+    Time listed = kNever;    // in looks_at_databases_
     [[nodiscard]] bool looked() const { return !look.open; }
   };
   /// One rule in one collection.
@@ -290,10 +318,13 @@ class Collections {
     Look documents;
     std::optional<Time> documents_at;  // of the last response, even of an error
     std::optional<ids::CollectionUuid> uuid;
-    Time indexes_at{};        // when the last look that was answered began
-    std::uint64_t epoch = 0;  // a response to a request of an earlier one is void
-    bool is_anew = true;      // it is not known which collection it is
+    Time indexes_at{};             // when the last look that was answered began
+    std::uint64_t epoch = 0;       // a response to a request of an earlier one is void
+    bool is_anew = true;           // it is not known which collection it is
+    Time listed = kNever;          // in looks_
+    Time listed_to_make = kNever;  // in makes_
     [[nodiscard]] bool looked() const;
+    [[nodiscard]] bool is_used() const;
   };
 
   Collections() = default;
@@ -302,12 +333,18 @@ class Collections {
   void pin(std::size_t rule, Time now);
   void list_all(const WatchedRule& rule);
 
-  template <class Item>
-  Item& recall(std::map<std::string, Item, std::less<>>& items, std::string_view name,
-               std::size_t most);
+  void sweep_databases();
+  void sweep_collections();
+  [[nodiscard]] bool has_collections(const std::string& db) const;
+  template <class Use>
+  void each_changed(const ids::CatalogChange& change, const Use& use);
+  void schedule(const std::string& db, Database& database);
+  void schedule(Collection& collection);
+  [[nodiscard]] Time round() const;
   Database& database(std::string_view db);
   Collection& collection(const Namespace& ns);
   Guard& guard(Collection& collection, std::size_t rule, Time now);
+  void look_once(Collection& collection, Time now);
   Guard& asked_guard(Collection& collection, std::size_t rule, Time now);
   Numbers& numbers(Collection& collection, std::string_view field, Time now);
   [[nodiscard]] std::shared_ptr<ids::FreeValues> free_values(const Collection& collection,
@@ -330,6 +367,8 @@ class Collections {
   void learn_left_alone(Database& database, std::string_view db, const CatalogResponse& response,
                         Time now);
   void learn_names(const std::string& db, const CatalogResponse& response, Time now);
+  void learn(Collection& collection, const CatalogRequest& request, const CatalogResponse& response,
+             Time now);
   void learn_indexes(Collection& collection, const CatalogRequest& request,
                      const CatalogResponse& response, Time now);
   [[nodiscard]] Time round_if_well() const;
@@ -356,7 +395,13 @@ class Collections {
   std::vector<WatchedRule> rules_;
   std::map<std::string, Database, std::less<>> databases_;
   std::map<std::string, Collection, std::less<>> collections_;  // by namespace
-  std::set<std::string, std::less<>> missed_;                   // "privilege db", as said
+  std::size_t sweep_databases_at_ = kMostDatabases;
+  std::size_t sweep_collections_at_ = kMostCollections;
+  // When next() has something; of collections that are changing: not before that is over.
+  Agenda looks_at_databases_;
+  Agenda looks_;                               // at collections
+  Agenda makes_;                               // indexes of collections that exist
+  std::set<std::string, std::less<>> missed_;  // "privilege db", as said
   std::shared_ptr<ids::Guard::Tell> tell_ = std::make_shared<ids::Guard::Tell>();
   std::shared_ptr<ids::FreeValues::Tell> look_up_ = std::make_shared<ids::FreeValues::Tell>();
   std::deque<std::shared_ptr<ids::FreeValues>> lookups_;

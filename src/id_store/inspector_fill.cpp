@@ -57,7 +57,7 @@ void Collections::learn_documents(Collection& collection, const CatalogResponse&
                                   Time now) {
   collection.documents_at = now;
   collection.documents.answered(response,
-                                now + (response.kind == Kind::unreachable ? kSoon : kRound));
+                                now + (response.kind == Kind::unreachable ? Time(kSoon) : round()));
   fills_due_ = std::min(fills_due_, now);
   if (response.kind == Kind::not_permitted) miss("collStats", collection.ns);
   if (response.may_not_find) miss("find", collection.ns);
@@ -134,6 +134,7 @@ std::vector<ids::RuleNumbers> Collections::spaces() const {
 void Collections::count_soon(Collection& collection, Time now) {
   if (collection.documents.due == kNever || collection.documents.due <= now) return;
   collection.documents.due = now;
+  schedule(collection);
   news_ = true;
 }
 

@@ -96,14 +96,22 @@ void Collections::learn(const CatalogRequest& request, const CatalogResponse& re
   if (request.kind == CatalogRequest::Kind::databases) return learn_databases(response, now);
   if (request.kind == CatalogRequest::Kind::left_alone) {
     const auto database = databases_.find(db);
-    if (database != databases_.end()) learn_left_alone(database->second, db, response, now);
+    if (database != databases_.end()) {
+      learn_left_alone(database->second, db, response, now);
+      schedule(database->first, database->second);
+    }
     if (request.lists_all) learn_names(db, response, now);
     return;
   }
   if (request.kind == CatalogRequest::Kind::values) return;  // they have their answer
   const auto found = collections_.find(request.ns.text());
   if (found == collections_.end()) return;  // forgotten meanwhile
-  Collection& collection = found->second;
+  learn(found->second, request, response, now);
+  schedule(found->second);
+}
+
+void Collections::learn(Collection& collection, const CatalogRequest& request,
+                        const CatalogResponse& response, Time now) {
   if (request.kind == CatalogRequest::Kind::indexes)
     return learn_indexes(collection, request, response, now);
   if (request.kind == CatalogRequest::Kind::documents)
@@ -129,10 +137,14 @@ void Collections::reached(const CatalogResponse& response, Time now) {
   const auto hurry = [now](Look& look) {
     if (std::exchange(look.failed, false)) look.hurry(now);
   };
-  for (auto& [name, database] : databases_) hurry(database.look);
+  for (auto& [name, database] : databases_) {
+    hurry(database.look);
+    schedule(name, database);
+  }
   for (auto& [ns, collection] : collections_) {
     hurry(collection.indexes);
     hurry(collection.documents);
+    schedule(collection);
   }
   log_events_.push_back({log::Level::info,
                          "inspection_again",
@@ -168,7 +180,7 @@ void Collections::learn_left_alone(Database& database, std::string_view db,
   } else if (!database.failing_since) {
     database.failing_since = now;
   }
-  database.look.answered(response, now + (database.failing_since ? kSoon : kRound));
+  database.look.answered(response, now + (database.failing_since ? Time(kSoon) : round()));
   // Old knowledge expires.
   if (database.failing_since && now - *database.failing_since < kRound) return;
   if (database.left_alone == response.left_alone) return;
@@ -197,6 +209,7 @@ void Collections::learn_databases(const CatalogResponse& response, Time now) {
     Database& found = database(name);
     found.lists_all = true;
     found.look.hurry(now);
+    schedule(name, found);
   }
 }
 
@@ -250,7 +263,7 @@ void Collections::learn_indexes(Collection& collection, const CatalogRequest& re
 /// When to look at the indexes of a collection again with which all is well.
 Collections::Time Collections::round_if_well() const {
   const auto all = static_cast<std::int64_t>(collections_.size());
-  return std::clamp<Time>(all * kPerLook, kSoon, kRound);
+  return std::clamp<Time>(all * kPerLook, kSoon, round());
 }
 
 /// Notes which collection was looked at. Its UUID was read before its indexes: if it has been
@@ -494,6 +507,7 @@ void Collections::need(const ids::Guard& who, ids::Guard::Need need, Time now) {
   }
   if (its.absent && its.make_due == kNever && !its.making) its.make_due = now;
   known.indexes.hurry(now);
+  schedule(known);
   awaited_.push_back(known.ns.text());
   news_ = true;
 }
@@ -520,6 +534,7 @@ void Collections::forget(Collection& collection, std::string_view why, Time now)
     guard.absent = guard.tries_again = false;
     publish(collection, guard);
   }
+  schedule(collection);
   if (is_awaited(collection)) awaited_.push_back(collection.ns.text());
   news_ = true;
 }
@@ -530,9 +545,19 @@ void Collections::begin_change(const ids::CatalogChange& change, Time now) {
 }
 
 void Collections::forget_changed(const ids::CatalogChange& change, Time now) {
-  for (auto& [ns, collection] : collections_) {
-    if (!change.includes(collection.ns.db, collection.ns.collection)) continue;
+  each_changed(change, [&](Collection& collection) {
     forget(collection, "a command has changed the collection or its indexes", now);
+  });
+}
+
+template <class Use>
+void Collections::each_changed(const ids::CatalogChange& change, const Use& use) {
+  const std::string prefix =
+      change.db.empty() ? std::string() : change.db + "." + change.collection;
+  auto next = collections_.lower_bound(prefix);
+  for (; next != collections_.end() && next->first.starts_with(prefix); ++next) {
+    Collection& each = next->second;
+    if (change.includes(each.ns.db, each.ns.collection)) use(each);
   }
 }
 
@@ -544,7 +569,9 @@ void Collections::end_change(const ids::CatalogChange& change, Time now) {
   // It may have made a view, or dropped one.
   for (auto& [name, database] : databases_) {
     const bool is_changed = change.db.empty() || change.db == name;
-    if (is_changed) database.look.hurry(now);
+    if (!is_changed) continue;
+    database.look.hurry(now);
+    schedule(name, database);
   }
   news_ = true;
 }

@@ -10,6 +10,9 @@ namespace {
 
 // A client can name any number of namespaces, so the number that is remembered is limited.
 constexpr std::size_t kRemembered = 4096;
+// The same of namespaces into which some client may insert: so many that were used last, or up to
+// twice as many. Each thread has its own.
+constexpr std::size_t kRecent = 65'536;
 // mongod refuses longer names: a database's has at most 63 bytes, a namespace 255.
 constexpr std::size_t kLongestNamespace = 512;
 // The version where there is no store.
@@ -227,18 +230,34 @@ const Namespaces::Known& Namespaces::known(std::string_view db, std::string_view
   if (is_last && !may_be_bound(*last_, db, collection)) return *last_;
   // No name contains a NUL, so "a.b" "c" and "a" "b.c" have different keys.
   key_.assign(db).append(1, '\0').append(collection);
-  auto found = known_.find(key_);
-  if (found != known_.end() && may_be_bound(found->second, db, collection)) {
-    found->second = look_up(db, collection);
-  }
-  if (found == known_.end()) {
-    if (known_.size() >= kRemembered) forget();
-    found = known_.emplace(key_, look_up(db, collection)).first;
-  }
+  last_ = nullptr;
+  const Known* found = find(db, collection);
+  last_ = found != nullptr ? found : &add(look_up(db, collection));
   last_db_ = db;
   last_collection_ = collection;
-  last_ = &found->second;
   return *last_;
+}
+
+/// By key_. Null: it is not known, or more can be known now.
+const Namespaces::Known* Namespaces::find(std::string_view db, std::string_view collection) {
+  if (const auto outline = outlines_.find(key_); outline != outlines_.end()) {
+    if (!may_be_bound(outline->second, db, collection)) return &outline->second;
+    outlines_.erase(outline);
+    return nullptr;
+  }
+  if (const auto recent = recent_.find(key_); recent != recent_.end()) return &recent->second;
+  auto older = older_.extract(key_);
+  return older.empty() ? nullptr : &add(std::move(older.mapped()));
+}
+
+/// Under key_. Drops all outlines at once, since they cost little, but of plans only those that
+/// nobody has used for long.
+const Namespaces::Known& Namespaces::add(Known known) {
+  const bool has_store = rules_->store() != nullptr;
+  const bool is_outline = known.plan == nullptr || !known.plan->is_bound() || !has_store;
+  if (is_outline && outlines_.size() >= kRemembered) outlines_.clear();
+  if (!is_outline && recent_.size() >= kRecent) older_ = std::exchange(recent_, {});
+  return (is_outline ? outlines_ : recent_).insert_or_assign(key_, std::move(known)).first->second;
 }
 
 Namespaces::Known Namespaces::look_up(std::string_view db, std::string_view collection) const {
@@ -264,7 +283,7 @@ void Namespaces::admit(std::string_view db, std::string_view collection) {
 }
 
 void Namespaces::forget() {
-  known_.clear();
+  for (Plans* plans : {&outlines_, &recent_, &older_}) plans->clear();
   last_ = nullptr;
 }
 

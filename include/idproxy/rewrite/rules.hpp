@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "idproxy/ids/guard.hpp"
@@ -101,23 +102,25 @@ struct Forwarded {
   }
 };
 
-/// The namespaces into which some client may insert, as a server has said. Thread-safe.
+/// The namespaces into which some client may insert, as a server has said. Remembers the last
+/// 131,072, or up to twice as many. Thread-safe.
 class AdmittedNamespaces {
  public:
   [[nodiscard]] bool has(const std::string& ns) const {
     const std::scoped_lock lock(mutex_);
-    return all_.contains(ns);
+    return recent_.contains(ns) || older_.contains(ns);
   }
   void add(const std::string& ns) {
-    constexpr std::size_t kMost = 65'536;
+    constexpr std::size_t kMost = 131'072;
     const std::scoped_lock lock(mutex_);
-    if (all_.size() == kMost) all_.clear();
-    all_.insert(ns);
+    if (recent_.size() == kMost) older_ = std::exchange(recent_, {});
+    recent_.insert(ns);
   }
 
  private:
-  mutable std::mutex mutex_;  // guards all_
-  std::unordered_set<std::string> all_;
+  mutable std::mutex mutex_;  // guards all that follows
+  std::unordered_set<std::string> recent_;
+  std::unordered_set<std::string> older_;
 };
 
 /// The rules of a configuration. Immutable except for the outcomes of the rules and what they are
@@ -234,17 +237,22 @@ class Namespaces {
   [[nodiscard]] Known look_up(std::string_view db, std::string_view collection) const;
   [[nodiscard]] bool may_be_bound(const Known& known, std::string_view db,
                                   std::string_view collection) const;
+  using Plans = std::unordered_map<std::string, Known>;
+  [[nodiscard]] const Known* find(std::string_view db, std::string_view collection);
+  const Known& add(Known known);
   void forget();
 
   std::shared_ptr<const RuleSet> rules_;
-  std::uint64_t version_;  // the version of rules_ that known_ is for
-  std::unordered_map<std::string, Known> known_;
+  std::uint64_t version_;  // the version of rules_ that the plans are for
+  Plans outlines_;         // of whatever name a client says
+  Plans recent_;           // of admitted namespaces
+  Plans older_;            // the same; those that are used move to recent_
   std::unordered_map<std::string, bool> collections_;
   std::string key_;
   // The last answer: classify() looks the same plan up several times, and so does the next insert.
   std::string last_db_;
   std::string last_collection_;
-  const Known* last_ = nullptr;  // in known_
+  const Known* last_ = nullptr;
 };
 
 }  // namespace idproxy::rewrite

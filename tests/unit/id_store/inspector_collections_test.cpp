@@ -719,11 +719,40 @@ TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {
   EXPECT_EQ(readiness("a", "first", 1).kind, Readiness::Kind::not_ready);
   EXPECT_EQ(round(found).size(), 2U);
   EXPECT_EQ(readiness("a", "first", 1).kind, Readiness::Kind::ready);
+  (void)known->take_answers();  // for which it holds the guard
   for (std::size_t i = 0; i < Collections::kMostCollections; ++i) {
     EXPECT_EQ(readiness("a", "x" + std::to_string(i), 1).kind, Readiness::Kind::not_ready);
   }
   EXPECT_EQ(readiness("a", "first", 1).kind, Readiness::Kind::not_ready);
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
+}
+
+TEST_F(CollectionsTest, ForgetsNoCollectionThatIsInUse) {
+  watch({{"*", "number", UniqueIndex::require}});
+  const auto used = known->guard(0, "a", "used", now);
+  ASSERT_EQ(round({{"indexes a.used", indexes({unique({"number"})})}}).size(), 2U);
+  const std::uint64_t version = known->version();
+  for (std::size_t i = 0; i < 3 * Collections::kMostCollections; ++i) {
+    (void)known->guard(0, "b" + std::to_string(i), "x", now);
+  }
+  EXPECT_EQ(known->guard(0, "a", "used", now), used);
+  EXPECT_EQ(readiness("a", "used").kind, Readiness::Kind::ready);
+  EXPECT_EQ(known->version(), version) << "plans of others stay";
+}
+
+/// What a call costs hardly depends on how many there are.
+TEST_F(CollectionsTest, KnowsAsManyAsAreInUse) {
+  constexpr std::size_t kMany = Collections::kMostCollections + 10;
+  watch({{"*", "number", UniqueIndex::require}});
+  std::vector<std::shared_ptr<ids::Guard>> used;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    used.push_back(known->guard(0, "a", std::to_string(i), now));
+  }
+  EXPECT_EQ(round().size(), kMany + 1);
+  EXPECT_EQ(known->due(Asks::looks), now + 2s);
+  known->begin_change({"a", "7"}, now);
+  known->end_change({"a", "7"}, now);
+  EXPECT_EQ(round().size(), 1U) << "the collection that has changed";
 }
 
 // --- Values that repeat by design ---

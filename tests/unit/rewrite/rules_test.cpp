@@ -239,6 +239,21 @@ TEST(Namespaces, AskTheStoreOnceANamespaceIsAdmitted) {
   EXPECT_EQ(namespaces.plan("bank", "orders"), nullptr);
 }
 
+TEST(Namespaces, KeepThePlansOfThoseThatAreAdmitted) {
+  std::vector<Rule> all;
+  all.push_back(rule("shop.*", "number"));
+  Namespaces namespaces(
+      std::make_shared<const RuleSet>(std::move(all), "idproxy", std::make_shared<FakeStore>()));
+  namespaces.admit("shop", "orders");
+  const std::weak_ptr<const Plan> plan = namespaces.plan("shop", "orders");
+  for (int i = 0; i < 10'000; ++i) {
+    const std::string name = std::to_string(i);
+    if (i % 2 == 0) namespaces.admit("shop", name);
+    ASSERT_EQ(namespaces.plan("shop", name)->is_bound(), i % 2 == 0);
+  }
+  EXPECT_EQ(namespaces.plan("shop", "orders"), plan.lock());
+}
+
 TEST(Namespaces, RemembersABoundedNumberOfThem) {
   Namespaces namespaces(rule_set());
   for (int i = 0; i < 10'000; ++i) {

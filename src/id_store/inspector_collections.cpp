@@ -52,7 +52,11 @@ void Collections::pin(std::size_t rule, Time now) {
   if (has_wildcards(ns.collection)) return;
   Collection& known = collection(ns);
   known.pinned = true;
-  if (rules_[rule].field != "_id") guard(known, rule, now);
+  if (rules_[rule].field == "_id") {
+    look_once(known, now);
+  } else {
+    guard(known, rule, now);
+  }
   if (rules_[rule].counts_documents) numbers(known, rules_[rule].field, now);
 }
 
@@ -144,8 +148,11 @@ Readiness Collections::readiness(std::size_t rule_index, std::string_view db, st
   if (const auto found = in.left_alone.find(name); found != in.left_alone.end()) {
     return {Readiness::Kind::left_alone, {}, found->second == LeftAlone::time_series};
   }
-  if (rules_[rule_index].field == "_id") return {};  // whose unique index is always there
   Collection& known = collection({std::string(db), std::string(name)});
+  if (rules_[rule_index].field == "_id") {  // whose unique index is always there
+    look_once(known, now);
+    return {};
+  }
   return asked_guard(known, rule_index, now).verdict.readiness();
 }
 

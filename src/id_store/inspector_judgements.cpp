@@ -236,7 +236,8 @@ void Collections::learn_indexes(Collection& collection, const CatalogRequest& re
     if (collection.indexes.due == kNever) collection.indexes.due = now;
     return;
   }
-  if (response.kind == Kind::not_permitted) miss("listIndexes", collection.ns);
+  const bool is_missed = response.kind == Kind::not_permitted && !collection.guards.empty();
+  if (is_missed) miss("listIndexes", collection.ns);
   learn_which(collection, request, response);
   collection.unique_indexes = unique_indexes_in(response);
   bool all_well = true;

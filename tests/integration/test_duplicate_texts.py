@@ -100,6 +100,16 @@ def test_without_it(server, proxy, standalone, coll, text, indexes, document, ag
 
 
 @pytest.mark.parametrize("text", UNNAMED)
+def test_without_it_of_an_id_from_the_first_insert_on(server, standalone, start_proxy, coll, text):
+    """The proxy looks at the collections of such rules when it starts."""
+    standalone.client.literal[coll].create_index("mail")
+    rule = {"ns": f"literal.{coll}", "field": "_id", **_DIGITS}
+    proxy = start_proxy(configuration(server, [rule], standalone))
+    ns = f"literal.{coll}"
+    assert len(inserts(server, proxy, ns, text.format(ns=ns), {"x": 1})) == 2
+
+
+@pytest.mark.parametrize("text", UNNAMED)
 def test_without_it_of_an_id(server, proxy, standalone, coll, text):
     """The collection's only unique index is that on _id."""
     ns = f"id.{coll}"

@@ -69,13 +69,15 @@ ExitCode print_outcome(const StatusDocument& document, bool as_json) {
   return ExitCode::ok;
 }
 
-/// Of the first reload that follows `before`. Whoever asked for it, it has begun after that, since
-/// the proxy makes no document while it reloads, and so has read the file that we mean.
+/// Of the first reload that begins after `before`, whoever asked for it: it has read the file that
+/// we mean. The one that was under way then may have read another, and is followed by one more.
 ExitCode await_reload(const net::Endpoint& admin, const StatusDocument& before, bool as_json) {
   const auto until = SteadyClock::now() + kReloadWithin;
   FetchLimits limits;
   limits.time = kAnswerWithin;
   std::optional<FetchFailure> failure;
+  const bool is_under_way = before.view()["configuration"]["reloads"]["under_way"].is_true();
+  const double awaited = number_of(before) + (is_under_way ? 2 : 1);
   while (SteadyClock::now() < until) {
     std::this_thread::sleep_for(kLookEvery);
     const auto document = fetch_status(admin, {}, limits);
@@ -83,8 +85,7 @@ ExitCode await_reload(const net::Endpoint& admin, const StatusDocument& before, 
       return end_with(ExitCode::unavailable,
                       "the proxy has been started again meanwhile: it has read its file then");
     }
-    if (document && number_of(*document) > number_of(before))
-      return print_outcome(*document, as_json);
+    if (document && number_of(*document) >= awaited) return print_outcome(*document, as_json);
     failure = document ? std::nullopt : std::optional(document.error());
   }
   if (failure) return print_no_answer(admin, *failure);

@@ -33,7 +33,9 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using namespace std::chrono_literals;
 
-constexpr std::chrono::microseconds kTick = 1s;
+constexpr std::chrono::seconds kTick = 1s;
+// How long to wait at the end for files that are read: they may be on a mount that stands still.
+constexpr std::chrono::seconds kFilesWithin = 1s;
 constexpr std::chrono::seconds kLookAtFiles = 2s;   // with `reload: watch`
 constexpr std::chrono::seconds kHousekeeping = 5s;  // the log, and what systemd shows
 
@@ -44,13 +46,6 @@ Watchdog::Time now() {
 /// Notifies systemd, if it started this process.
 void notify(const std::string& state) {
   ::sd_notify(0, state.c_str());
-}
-
-/// The interval of ticks: a third of systemd's watchdog period, at most kTick.
-std::chrono::microseconds tick() {
-  std::uint64_t period = 0;
-  if (::sd_watchdog_enabled(0, &period) <= 0) return kTick;
-  return std::clamp(std::chrono::microseconds(period / 3), std::chrono::microseconds(1ms), kTick);
 }
 
 std::vector<std::string> listeners_of(const net::ServerStatistics& net) {
@@ -82,11 +77,21 @@ constexpr std::array kNotOurs{SIGUSR1, SIGUSR2, SIGALRM,   SIGVTALRM, SIGPROF,
 
 }  // namespace
 
-Control::Control(std::string version) : version_(std::move(version)), tick_(tick()) {
+Control::Control(std::string version) : version_(std::move(version)) {
   signal_set_.add(SIGQUIT);  // its constructor takes three
   await_signal();
   await_tick();
   thread_ = std::thread([this] { run(); });
+  try {
+    files_thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "files");
+      files_.run();
+      files_ended_.set_value();
+    });
+  } catch (const std::system_error&) {
+    stop();
+    throw;
+  }
 }
 
 void Control::run() {
@@ -105,8 +110,18 @@ void Control::run() {
 
 void Control::stop() {
   if (!thread_.joinable()) return;
+  pulse_.stop();
   io_.stop();
   thread_.join();
+  if (!files_thread_.joinable()) return;
+  files_.stop();
+  if (files_ended_.get_future().wait_for(kFilesWithin) != std::future_status::ready) {
+    log::event(log::Level::warning, "reload_hangs",
+               "a file that the configuration needs cannot be read: the end does not wait for it");
+    log::finish(kLogFlushTimeout);
+    std::_Exit(static_cast<int>(ExitCode::ok));
+  }
+  files_thread_.join();
 }
 
 /// Runs `f` on the control thread and returns its result.
@@ -143,6 +158,7 @@ void Control::signalled(int signal) {
 void Control::end() {
   phase_ = Phase::draining;
   notify("STOPPING=1");
+  pulse_.drains();
   tell_status(true);
 }
 
@@ -160,27 +176,49 @@ void Control::reload() {
     return;
   }
   if (phase_ == Phase::draining) return;  // a reload would have no effect
+  if (std::exchange(reloads_, true)) {    // which may have read the file already
+    reload_wanted_ = true;
+    return;
+  }
   const auto monotonic = std::chrono::duration_cast<std::chrono::microseconds>(now()).count();
   notify("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(monotonic) + "\nSTATUS=reloading");
-  last_reload_failed_ = reload_->reload() == Reload::Result::refused;
+  asio::post(files_, [this] {
+    const Reload::Result result = reload_->reload();
+    asio::post(io_, [this, result] { reloaded(result); });
+  });
+}
+
+void Control::reloaded(Reload::Result result) {
+  reloads_ = false;
+  last_reload_failed_ = result == Reload::Result::refused;
+  if (phase_ == Phase::draining) return;
   look_at_numbers();
   introduce();
   notify("READY=1");
   tell_status(true);
+  if (std::exchange(reload_wanted_, false)) reload();
 }
 
 /// Reads the files themselves: a ConfigMap is renewed by a symbolic link that comes to lead
 /// elsewhere.
 void Control::check_files() {
-  if (phase_ != Phase::serving || now() - looked_at_files_ < kLookAtFiles) return;
+  if (phase_ != Phase::serving || reloads_ || looks_at_files_) return;
+  if (now() - looked_at_files_ < kLookAtFiles) return;
   looked_at_files_ = now();
-  if (reload_->sees_change()) reload();
+  looks_at_files_ = true;
+  asio::post(files_, [this] {
+    const bool changed = reload_->sees_change();
+    asio::post(io_, [this, changed] {
+      looks_at_files_ = false;
+      if (changed) reload();
+    });
+  });
 }
 
 // ---- from time to time -----------------------------------------------------------------------
 
 void Control::await_tick() {
-  timer_.expires_after(tick_);
+  timer_.expires_after(kTick);
   timer_.async_wait([this](error_code error) {
     if (error) return;
     on_tick();
@@ -189,16 +227,7 @@ void Control::await_tick() {
 }
 
 void Control::on_tick() {
-  // The answers to the previous tick's questions. Before the io threads run, the control thread
-  // vouches for the process.
-  if (!watchdog_ || watchdog_->all_answered()) notify("WATCHDOG=1");
-  if (watchdog_) watchdog_->tick(now());
-  if (phase_ == Phase::draining && !last_) {
-    // limits.drain may be longer than systemd's timeout. The first io thread enforces it; if a
-    // thread is stuck, let systemd end the process.
-    if (all_well()) notify("EXTEND_TIMEOUT_USEC=10000000");
-    tell_status(false);
-  }
+  if (phase_ == Phase::draining && !last_) tell_status(false);
   tell_readiness();
   look_at_servers();
   check_files();
@@ -231,12 +260,6 @@ void Control::tell_readiness() {
   if (phase_ != Phase::serving) return;
   const RulesInForce& rules = reload_->rules();
   readiness_log_.update(rules.set->rules(), rules.watch->counter_obstacles());
-}
-
-bool Control::all_well() const {
-  if (!watchdog_) return true;
-  return std::ranges::all_of(watchdog_->owed(now()),
-                             [](Watchdog::Time owed) { return owed < Watchdog::kStuck; });
 }
 
 /// Random digits and ranges have events of their own, which the id store logs.
@@ -307,8 +330,9 @@ std::optional<Snapshot> Control::snapshot() const {
                   .server_side = certificates(reload_->server_tls())};
 }
 
-boost::json::value Control::status(const StatusQuery& query) const {
+boost::json::value Control::status(const StatusQuery& query) {
   const std::optional<Snapshot> state = snapshot();
+  if (state) recent_.see(state->net, state->store);
   const Clock& clock = process_sources().clock;
   const bool serves = server_ != nullptr && !last_;
   return status_document({.version = version_,
@@ -343,10 +367,6 @@ admin::Pages Control::pages() {
           {"/status.css", of_type("text/css; charset=utf-8", status_css)},
           {"/favicon.ico", of_type("image/svg+xml", status_icon)},
           {"/status.js", of_type("text/javascript; charset=utf-8", status_js)},
-          {"/livez",
-           [this](std::string_view) {
-             return livez(watchdog_ ? watchdog_->owed(now()) : std::vector<Watchdog::Time>());
-           }},
           {"/readyz", [this](std::string_view) { return readyz(phase_, snapshot()); }},
           {"/metrics", [this](std::string_view) {
              return admin::HttpResponse{
@@ -368,14 +388,7 @@ Control::~Control() {
 }
 
 std::string Control::open(const net::Endpoint& admin, const std::vector<std::string>& names) {
-  return on_thread([&]() -> std::string {
-    auto opened = admin::HttpServer::open(io_, admin.host, admin.port, pages(), names);
-    if (!opened) return opened.error();
-    http_server_ = std::move(*opened);
-    log::event(log::Level::info, "admin_listening", "answering operators by HTTP",
-               {{"address", http_server_->address()}});
-    return "";
-  });
+  return pulse_.open(admin, names, {.io = &io_, .pages = pages()});
 }
 
 void Control::serve(net::Server& server, id_store::Store& store, Reload& reload) {
@@ -388,10 +401,7 @@ void Control::serve(net::Server& server, id_store::Store& store, Reload& reload)
 
 void Control::announce() {
   asio::post(io_, [this] {
-    watchdog_.emplace(server_->threads(),
-                      [&server = *server_](std::size_t thread, std::function<void()> answer) {
-                        server.ask(thread, std::move(answer));
-                      });
+    pulse_.watch(*server_);
     if (phase_ == Phase::draining) return;
     phase_ = Phase::serving;
     const RulesInForce& rules = reload_->rules();
@@ -404,14 +414,14 @@ void Control::announce() {
     tell_readiness();
     notify("READY=1");
     tell_status(true);
-    if (reload_wanted_) asio::post(io_, [this] { reload(); });
+    if (std::exchange(reload_wanted_, false)) asio::post(io_, [this] { reload(); });
   });
 }
 
 void Control::finished() {
   on_thread([this] {
     phase_ = Phase::draining;
-    watchdog_.reset();
+    pulse_.ignore();
     refusals_.finish(*reload_->rules().set, now());
     last_ = snapshot();
   });

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +15,7 @@
 
 #include "app/health.hpp"
 #include "app/proxy_differences.hpp"
+#include "app/pulse.hpp"
 #include "app/readiness.hpp"
 #include "app/recent.hpp"
 #include "app/refusals.hpp"
@@ -29,8 +32,10 @@ namespace idproxy::app {
 /// How long to wait at exit until standard error has taken all lines of the log.
 inline constexpr std::chrono::seconds kLogFlushTimeout{1};
 
-/// The control thread: signals, the pages on admin.listen, systemd, the watchdog, reloads. It does
-/// all that an operator asks of the process, so that none of it delays a client.
+/// The control thread: signals, the pages on admin.listen, systemd, the log of what changes. It
+/// does all that an operator asks of the process, so that none of it delays a client. Files are
+/// read on a thread of their own, where a reload waits for them and for the id store, and whether
+/// the process lives is said by a third one (pulse.hpp).
 ///
 /// Only this thread receives signals; block_signals() blocks them in all others. SIGTERM and SIGINT
 /// drain the server, and a second one, or SIGQUIT, stops it at once; before there is a server, they
@@ -71,10 +76,10 @@ class Control {
   void end();
   [[noreturn]] static void leave();
   void reload();
+  void reloaded(Reload::Result result);
   void check_files();
   void await_tick();
   void on_tick();
-  [[nodiscard]] bool all_well() const;
   void housekeep();
   void look_at_numbers();
   void tell_status(bool always);
@@ -82,22 +87,25 @@ class Control {
   void look_at_servers();
   void introduce();
   [[nodiscard]] std::optional<Snapshot> snapshot() const;
-  [[nodiscard]] boost::json::value status(const StatusQuery& query) const;
+  [[nodiscard]] boost::json::value status(const StatusQuery& query);
   [[nodiscard]] admin::Pages pages();
 
   const std::string version_;
+  Pulse pulse_;  // outlives what io_ holds of it
   boost::asio::io_context io_{1};
+  boost::asio::io_context files_{1};
+  const boost::asio::executor_work_guard<boost::asio::io_context::executor_type> files_guard_{
+      files_.get_executor()};
   boost::asio::signal_set signal_set_{io_, SIGTERM, SIGINT, SIGHUP};
   boost::asio::steady_timer timer_{io_};
-  const std::chrono::microseconds tick_;
-  std::unique_ptr<admin::HttpServer> http_server_;
-
   Phase phase_ = Phase::starting;
   net::Server* server_ = nullptr;
   id_store::Store* store_ = nullptr;
   Reload* reload_ = nullptr;
-  bool reload_wanted_ = false;  // by a SIGHUP that came too early
-  bool end_wanted_ = false;     // by a SIGTERM
+  bool reload_wanted_ = false;   // by a SIGHUP that came too early
+  bool reloads_ = false;         // the thread of files does
+  bool looks_at_files_ = false;  // the same
+  bool end_wanted_ = false;      // by a SIGTERM
   bool last_reload_failed_ = false;
   ReadinessLog readiness_log_;
   ServerLimitsLog server_limits_log_;
@@ -107,11 +115,12 @@ class Control {
   ProxyDifferences differences_;
   std::vector<std::string> introduced_;  // the listeners that other proxies know of
   Recent recent_;
-  std::optional<Snapshot> last_;      // once the server has ended
-  std::optional<Watchdog> watchdog_;  // while the server runs
+  std::optional<Snapshot> last_;  // once the server has ended
   Watchdog::Time housekept_{};
   Watchdog::Time looked_at_files_{};
   std::string reported_;  // to systemd
+  std::promise<void> files_ended_;
+  std::thread files_thread_;
   std::thread thread_;
 };
 

@@ -6,7 +6,9 @@
 #include <string_view>
 #include <variant>
 
+#include "app/progress.hpp"
 #include "app/readiness.hpp"
+#include "app/servers_log.hpp"
 #include "app/watchdog.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
@@ -23,7 +25,10 @@ std::string count_of(std::uint64_t count, std::string_view what) {
 
 std::string line_of(const net::ServerStatistics::Listener& listener) {
   std::string line = "listener " + listener.listener + " -> " + listener.server +
-                     (listener.up ? ": server up" : ": server down");
+                     (!listener.up        ? ": server down"
+                      : is_slow(listener) ? ": server has not answered a request for " +
+                                                seconds_text(*listener.oldest)
+                                          : ": server up");
   if (!listener.release.empty()) line += ", " + listener.release;
   if (listener.fault.empty()) {
     line += ", ";

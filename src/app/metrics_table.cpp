@@ -257,8 +257,16 @@ const Metric kMetrics[] = {
      "How long the oldest of them has been open; 0: there is none."},
     {Type::gauge, "idproxy_listener_connections", of_listeners<&Listener::connections>,
      "Open client connections at one listener."},
-    {Type::gauge, "idproxy_listener_up", of_listeners<&Listener::up>,
-     "1: the last connection to the listener's server was made and answered; 0: it failed."},
+    {Type::gauge, "idproxy_listener_up",
+     [](Family& family, const Serving& from) {
+       for (const Listener& each : from.snapshot.net.listeners) {
+         family.add({{"listener", each.listener}, {"server", each.server}},
+                    each.up && !is_slow(each) ? 1 : 0);
+       }
+     },
+     "1: the listener's server answers; 0: the last connection to it failed, or it has not "
+     "answered "
+     "a request for 5 s."},
     {Type::counter, "idproxy_listener_connect_failures_total",
      of_listeners<&Listener::connect_failures>,
      "Connections to the listener's server that failed, or on which it did not answer hello."},

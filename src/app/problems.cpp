@@ -8,6 +8,7 @@
 #include "app/progress.hpp"
 #include "app/servers_log.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -69,6 +70,10 @@ class Problems {
               seconds_text(*server.oldest) + ", and " + std::to_string(server.in_flight) +
               (server.in_flight == 1 ? " request waits" : " requests wait"),
           "see what it does: db.currentOp() there, its processor, its disks", kSlowPage);
+    } else if (server.fault == kNotInitiated) {
+      add(Level::error, "server " + server.server + ": " + server.fault,
+          "run rs.initiate() on one of the members, with all of them", "replica-sets.md#names",
+          server.server);
     } else if (!server.fault.empty()) {
       add(Level::warning, "server " + server.server + ": " + server.fault, "correct upstream.uri",
           "replica-sets.md#names", server.server);

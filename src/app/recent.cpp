@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace idproxy::app {
 namespace {
@@ -11,6 +12,18 @@ using namespace std::chrono_literals;
 constexpr auto kSecond = 1s;
 constexpr auto kMarkEvery = 10s;
 constexpr std::size_t kMarks = 7;  // the last minute
+constexpr std::size_t kGiven = 6;  // the last five seconds
+
+std::array<std::uint64_t, Recent::kGauges> gauges_of(const net::ServerStatistics& net,
+                                                     const id_store::StoreStatistics& store) {
+  std::array<std::uint64_t, Recent::kGauges> gauges{};
+  for (const auto& server : net.listeners) gauges[Recent::in_flight] += server.in_flight;
+  gauges[Recent::open_clients] = net.connections_open;
+  gauges[Recent::waiting] =
+      net.buffered_waiting + store.requests_waiting + store.reservations_waiting;
+  gauges[Recent::held_bytes] = net.buffered_bytes;
+  return gauges;
+}
 
 /// What came after `before`.
 metrics::HistogramValues since(const metrics::HistogramValues& before,
@@ -45,9 +58,9 @@ void Recent::sample(const net::ServerStatistics& net, const id_store::StoreStati
   using rewrite::RuleOutcomes;
   if (at_ && now - *at_ < kSecond) return;
   Totals totals;
-  Second second;
+  see(net, store);
+  Second second{.gauges = std::exchange(seen_, {})};
   for (const auto& server : net.listeners) {
-    second.gauges[in_flight] += server.in_flight;
     totals.counts[requests] += static_cast<double>(server.requests);
     totals.counts[bytes] += static_cast<double>(server.bytes_sent + server.bytes_received);
     totals.reply_time += server.reply_time;
@@ -56,12 +69,7 @@ void Recent::sample(const net::ServerStatistics& net, const id_store::StoreStati
   totals.counts[duplicates] =
       static_cast<double>(rules.sum(&RuleOutcomes::resent) + rules.sum(&RuleOutcomes::given_up));
   totals.counts[store_round_trips] = static_cast<double>(store.round_trips);
-  second.gauges[open_clients] = net.connections_open;
-  second.gauges[waiting] =
-      net.buffered_waiting + store.requests_waiting + store.reservations_waiting;
-  second.gauges[held_bytes] = net.buffered_bytes;
   second.charts[clients] = static_cast<double>(net.connections_open);
-  for (std::size_t i = 0; i < kGauges; ++i) most_[i] = std::max(most_[i], second.gauges[i]);
   if (at_) {
     const double seconds = std::chrono::duration<double>(now - *at_).count();
     for (const Chart each : {requests, values, duplicates, bytes, store_round_trips}) {
@@ -76,16 +84,27 @@ void Recent::sample(const net::ServerStatistics& net, const id_store::StoreStati
   if (seconds_.size() > kSeconds) seconds_.pop_front();
   before_ = totals;
   at_ = now;
-  mark(net, rules, now);
+  mark(net, now);
+  Given given{.at = now};
+  for (std::size_t i = 0; i < rules.rules().size(); ++i) {
+    given.values.push_back(rules.outcomes(i).assigned);
+  }
+  given_.push_back(std::move(given));
+  if (given_.size() > kGiven) given_.pop_front();
+}
+
+void Recent::see(const net::ServerStatistics& net, const id_store::StoreStatistics& store) {
+  const auto gauges = gauges_of(net, store);
+  for (std::size_t i = 0; i < kGauges; ++i) {
+    most_[i] = std::max(most_[i], gauges[i]);
+    seen_[i] = std::max(seen_[i], gauges[i]);
+  }
 }
 
 /// Begins a window every ten seconds.
-void Recent::mark(const net::ServerStatistics& net, const rewrite::RuleSet& rules, Time now) {
+void Recent::mark(const net::ServerStatistics& net, Time now) {
   if (!marks_.empty() && now - marks_.back().at < kMarkEvery) return;
   Mark next{.at = now};
-  for (std::size_t i = 0; i < rules.rules().size(); ++i) {
-    next.values.push_back(rules.outcomes(i).assigned);
-  }
   for (const auto& server : net.listeners) {
     next.reply_times[server.server] = server.reply_time;
   }
@@ -101,7 +120,7 @@ std::vector<std::optional<double>> Recent::series(Chart chart) const {
 }
 
 Peak Recent::peak(Gauge gauge) const {
-  Peak peak{.most = most_[gauge]};
+  Peak peak{.most = most_[gauge], .most_lately = seen_[gauge]};
   for (const Second& each : seconds_) {
     peak.most_lately = std::max(peak.most_lately, each.gauges[gauge]);
   }
@@ -109,9 +128,9 @@ Peak Recent::peak(Gauge gauge) const {
 }
 
 double Recent::values_per_second(std::size_t rule_index) const {
-  if (marks_.size() < 2) return 0;
-  const Mark& begin = marks_[marks_.size() - 2];
-  const Mark& end = marks_.back();
+  if (given_.size() < 2) return 0;
+  const Given& begin = given_.front();
+  const Given& end = given_.back();
   if (rule_index >= begin.values.size() || rule_index >= end.values.size()) return 0;
   const std::uint64_t before = begin.values[rule_index];
   const double given =

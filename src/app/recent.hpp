@@ -51,10 +51,13 @@ class Recent {
   void sample(const net::ServerStatistics& net, const id_store::StoreStatistics& store,
               const rewrite::RuleSet& rules, Time now);
 
+  /// Has seen these gauges now, between samples: what was the most once stays so.
+  void see(const net::ServerStatistics& net, const id_store::StoreStatistics& store);
+
   /// The oldest first, kSeconds at most; nothing where there was nothing to measure.
   [[nodiscard]] std::vector<std::optional<double>> series(Chart chart) const;
   [[nodiscard]] Peak peak(Gauge gauge) const;
-  /// The values that a rule gave per second lately.
+  /// The values that a rule gave per second in the last five seconds.
   [[nodiscard]] double values_per_second(std::size_t rule_index) const;
   /// How long the server took lately to answer; nothing: nobody asked it.
   struct Quantiles {
@@ -76,16 +79,21 @@ class Recent {
   /// What the windows below begin with.
   struct Mark {
     Time at{};
-    std::vector<std::uint64_t> values{};  // by rule
     std::unordered_map<std::string, metrics::HistogramValues> reply_times{};
   };
-  void mark(const net::ServerStatistics& net, const rewrite::RuleSet& rules, Time now);
+  struct Given {
+    Time at{};
+    std::vector<std::uint64_t> values{};  // by rule
+  };
+  void mark(const net::ServerStatistics& net, Time now);
 
   std::deque<Second> seconds_;
   std::array<std::uint64_t, kGauges> most_{};
+  std::array<std::uint64_t, kGauges> seen_{};  // since the last sample, the most
   Totals before_;
   std::optional<Time> at_;
-  std::deque<Mark> marks_;  // of the last minute
+  std::deque<Mark> marks_;   // of the last minute
+  std::deque<Given> given_;  // of the last five seconds
 };
 
 /// The duration that `part` (0 to 1) of the observations do not exceed, interpolated within its

@@ -205,16 +205,41 @@ Reload::Reload(Start start, id_store::Store& store, net::Server& server)
   note_success();
 }
 
+ReloadStatistics Reload::statistics() const {
+  const std::scoped_lock lock(mutex_);
+  return statistics_;
+}
+
+RulesInForce Reload::rules() const {
+  const std::scoped_lock lock(mutex_);
+  return rules_;
+}
+
+std::shared_ptr<const net::tls::Context> Reload::client_tls() const {
+  const std::scoped_lock lock(mutex_);
+  return running_.net.client_tls;
+}
+
+std::shared_ptr<const net::tls::Context> Reload::server_tls() const {
+  const std::scoped_lock lock(mutex_);
+  return running_.net.server_tls;
+}
+
 void Reload::note_success() {
   statistics_.last_success =
       std::chrono::duration_cast<std::chrono::seconds>(process_sources().clock.wall());
 }
 
 Reload::Result Reload::reload() noexcept {
-  statistics_.last_findings.clear();
+  {
+    const std::scoped_lock lock(mutex_);
+    statistics_.under_way = true;
+  }
+  findings_.clear();
   try {
     const std::string fault = attempt();
     if (fault.empty()) {
+      const std::scoped_lock lock(mutex_);
       ++statistics_.succeeded;
       note_success();
       note_end(changed_);
@@ -231,15 +256,19 @@ void Reload::note_end(std::string_view text) {
   statistics_.last_at =
       std::chrono::duration_cast<std::chrono::seconds>(process_sources().clock.wall());
   statistics_.last_text = text;
+  statistics_.last_findings = findings_;
+  statistics_.under_way = false;
 }
 
 void Reload::refuse(std::string_view fault) noexcept {
-  ++statistics_.failed;
   try {
+    std::unique_lock lock(mutex_);
+    const std::uint64_t failed = ++statistics_.failed;
     note_end(fault);
+    lock.unlock();
     log::event(log::Level::error, "reload_failed",
                "the reload failed, the old configuration stays in force: " + std::string(fault),
-               {{"file", file_}, {"reason", fault}, {"failed", statistics_.failed}});
+               {{"file", file_}, {"reason", fault}, {"failed", failed}});
   } catch (const std::exception& error) {
     (void)std::fprintf(stderr, "mongo-idproxy: a reload failed: %s\n", error.what());
   }
@@ -263,7 +292,7 @@ std::string Reload::attempt() {
   if (read->text.find_first_not_of(" \t\r\n") == std::string::npos) return file_ + " is empty";
   read->look_at_mode();
   read->log_findings();
-  statistics_.last_findings = read->first_findings();
+  findings_ = read->first_findings();
   if (!read->loaded.ok()) return fault_of(read->loaded);
   config::Config& next = read->loaded.config;
   keep_what_takes_a_restart(next);
@@ -300,12 +329,14 @@ void Reload::bring_into_force(config::Config& next) {
       make_rules(std::move(next.rules), running_.id_store.db, store_, rules_.set.get());
   rules.watch->await_first_look(kFirstLook);
   net::Options& net = running_.net;
-  net.client_tls = next.net.client_tls;
-  net.server_tls = next.net.server_tls;
   net.pins = next.net.pins;
   running_.watch = next.watch;
-  server_.apply({rules.set, net.client_tls, net.server_tls, net.pins});
-  rules_ = std::move(rules);
+  std::unique_lock lock(mutex_);
+  net.client_tls = next.net.client_tls;
+  net.server_tls = next.net.server_tls;
+  std::swap(rules_, rules);
+  lock.unlock();
+  server_.apply({rules_.set, net.client_tls, net.server_tls, net.pins});
   // Log the reload at the more verbose of both levels, so that a change of the level is logged.
   log::set_level(std::min(running_.log.level, next.log.level));
   log::event(log::Level::info, "reloaded",

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,7 @@ struct RulesInForce {
 struct ReloadStatistics {
   std::uint64_t succeeded = 0;
   std::uint64_t failed = 0;
+  bool under_way = false;                    ///< a further one has begun
   std::chrono::seconds last_success{};       ///< since 1970; the start counts as a success
   std::chrono::seconds last_at{};            ///< since 1970: when the last reload ended
   std::string last_text{};                   ///< what it changed, or why it failed; empty: nothing
@@ -57,7 +59,7 @@ struct ReloadStatistics {
 
 /// Brings a changed configuration into force while the proxy serves: all of it or nothing, except
 /// that keys which need a restart are named in the log and the rest is applied. One thread, which
-/// may wait for the id store for kFirstLook.
+/// may wait for the id store for kFirstLook, and for files as long as they take.
 class Reload {
  public:
   /// How long to wait for new rules to become ready before all rules come into force.
@@ -83,16 +85,14 @@ class Reload {
   /// twice for the same contents once reload() has read them, applied or not.
   [[nodiscard]] bool sees_change();
 
-  [[nodiscard]] const ReloadStatistics& statistics() const { return statistics_; }
+  // Any thread:
+
+  [[nodiscard]] ReloadStatistics statistics() const;
   [[nodiscard]] const std::string& file() const { return file_; }
-  [[nodiscard]] const RulesInForce& rules() const { return rules_; }
+  [[nodiscard]] RulesInForce rules() const;
   /// The TLS contexts in force; null: that side has no TLS.
-  [[nodiscard]] const std::shared_ptr<const net::tls::Context>& client_tls() const {
-    return running_.net.client_tls;
-  }
-  [[nodiscard]] const std::shared_ptr<const net::tls::Context>& server_tls() const {
-    return running_.net.server_tls;
-  }
+  [[nodiscard]] std::shared_ptr<const net::tls::Context> client_tls() const;
+  [[nodiscard]] std::shared_ptr<const net::tls::Context> server_tls() const;
 
  private:
   /// Why nothing was changed, or "".
@@ -109,11 +109,13 @@ class Reload {
   std::string seed_list_;
   id_store::Store& store_;
   net::Server& server_;
+  mutable std::mutex mutex_;  // for others than the thread that reloads; guards what they see
   RulesInForce rules_;
   std::map<std::string, std::string> read_;    // states of the files, by path, as last read
   std::map<std::string, std::string> looked_;  // the same at the last look
   ReloadStatistics statistics_;
-  std::string changed_;  // by the last reload
+  std::vector<std::string> findings_;  // of the reload under way
+  std::string changed_;                // by the last reload
 };
 
 }  // namespace idproxy::app

@@ -121,12 +121,13 @@ class StatusWriter {
                           {"text", text(reloads.last_text)},
                           {"findings", array_of(reloads.last_findings, text)}};
     }
-    return json::object{
-        {"file", text(sources_.file)},
-        {"hash", rules_hash(*snapshot_.rules)},
-        {"read", reloads.last_success.count()},
-        {"reloads", json::object{{"succeeded", reloads.succeeded}, {"failed", reloads.failed}}},
-        {"last_reload", std::move(last)}};
+    return json::object{{"file", text(sources_.file)},
+                        {"hash", rules_hash(*snapshot_.rules)},
+                        {"read", reloads.last_success.count()},
+                        {"reloads", json::object{{"succeeded", reloads.succeeded},
+                                                 {"failed", reloads.failed},
+                                                 {"under_way", reloads.under_way}}},
+                        {"last_reload", std::move(last)}};
   }
 
   json::value limits() const {

@@ -277,6 +277,7 @@ void ConnectionPair::note_reply() {
   const auto took = answered();
   if (!exchange_->is_hello()) return;
   if (took) server_->round_trip = took->count();
+  server_->said_hello = thread_.now().count();
   thread_.context.members = thread_.shared.directory.members();
 }
 

@@ -66,9 +66,13 @@ struct Upstream {
     if (answer != rewrite::Logins::unknown) logins = answer;
   }
   /// Event: a connection to it broke, so that it may be another one from now on: the prober asks it
-  /// again within ten seconds. Until then it is taken for what it was, since clients can make a
+  /// again within three seconds. Until then it is taken for what it was, since clients can make a
   /// server break their connections.
   void may_be_new() { may_be_another = true; }
+  /// When it last answered a client's hello, monotonic.
+  [[nodiscard]] std::chrono::nanoseconds last_hello() const {
+    return std::chrono::nanoseconds(said_hello.load(std::memory_order_relaxed));
+  }
   /// Event: the topology has taken its reply to hello into account, or has forgotten it.
   void is(rewrite::HelloReply::State now_state, std::chrono::nanoseconds now) {
     if (state.exchange(now_state) != now_state) state_since = now.count();
@@ -99,8 +103,9 @@ struct Upstream {
   std::atomic<rewrite::HelloReply::State> state{};  ///< as it last said
   std::atomic<std::int64_t> state_since{0};         ///< monotonic, in ns; 0: from the start
   std::atomic<std::int64_t> round_trip{
-      0};                         ///< of the last hello that did not wait, ns; 0: none yet
-  std::vector<ServerLoad> loads;  ///< by IoThread::index
+      0};  ///< of the last hello that did not wait, ns; 0: none yet
+  std::atomic<std::int64_t> said_hello{0};  ///< as last_hello(), in ns
+  std::vector<ServerLoad> loads;            ///< by IoThread::index
 
  private:
   void is_back(std::int64_t since, std::chrono::nanoseconds connected);

@@ -27,6 +27,11 @@ std::string name_of(const Endpoint& server) {
   return server.unix_path.empty() ? ascii_lower(server.text()) : server.unix_path;
 }
 
+/// Started with --replSet, and a member of no set.
+bool waits_for_set(const rewrite::HelloReply& said) {
+  return said.state == State::other && said.set_name.empty();
+}
+
 std::string fault_of_set(const std::string& found, const std::string& expected) {
   return "it is a member of " +
          (found.empty() ? std::string("no replica set") : "the replica set " + named(found)) +
@@ -229,9 +234,13 @@ void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {
   const bool renamed = !said.me.empty() && said.me != known->known_as && said.me != known->name;
   const bool ambiguous = known->ambiguous;
   const bool other_set = !options_.replica_set.empty() && said.set_name != options_.replica_set;
-  served_.at(server).upstream->other_set.set(
-      other_set ? fault_of_set(said.set_name, options_.replica_set) : "");
-  if (other_set && (said.set_name != known->said.set_name || known->said.state == State::unknown)) {
+  const bool waits = waits_for_set(said);
+  served_.at(server).upstream->other_set.set(waits ? kNotInitiated
+                                             : other_set
+                                                 ? fault_of_set(said.set_name, options_.replica_set)
+                                                 : "");
+  if (other_set && !waits &&
+      (said.set_name != known->said.set_name || known->said.state == State::unknown)) {
     log::event(
         log::Level::warning, "set_name_differs",
         "a server belongs to another replica set than upstream.uri names, or to none",

@@ -40,6 +40,9 @@ constexpr std::chrono::milliseconds kAcceptPause = 100ms;
 // send a reset, which may overtake the response.
 constexpr std::chrono::milliseconds kLinger = 1000ms;
 constexpr std::size_t kReadSize = 4096;
+// Connections beyond the limit for those who want a page that is made at once, such as /livez,
+// while all others wait for one that is made elsewhere.
+constexpr std::size_t kBrief = 32;
 
 /// One client's connection, listed in `all` during its lifetime.
 class Connection {
@@ -167,8 +170,12 @@ asio::awaitable<void> linger(Connection& connection) {
 }  // namespace
 
 struct HttpServer::Impl {
-  Impl(asio::io_context& io, Pages all_pages, HttpServerLimits all_limits)
-      : acceptor(io), pages(std::move(all_pages)), limits(all_limits) {}
+  Impl(asio::io_context& io, Pages all_pages, HttpServerLimits all_limits,
+       PagesElsewhere other_pages)
+      : acceptor(io),
+        pages(std::move(all_pages)),
+        limits(all_limits),
+        elsewhere(std::move(other_pages)) {}
 
   /// Returns an error text, or "".
   std::string listen(const std::string& host, std::uint16_t port,
@@ -207,7 +214,9 @@ struct HttpServer::Impl {
     const auto oldest = std::ranges::min_element(connections, {}, [](const Connection* each) {
       return std::pair(!each->idle, each->since);
     });
-    if (oldest == connections.end() || !(*oldest)->idle) return false;
+    if (oldest == connections.end() || !(*oldest)->idle) {
+      return elsewhere.io != nullptr && connections.size() < limits.connections + kBrief;
+    }
     (*oldest)->idle = false;  // chosen only once, though it counts until its coroutine has ended
     (*oldest)->stream.close();
     return true;
@@ -246,7 +255,7 @@ struct HttpServer::Impl {
   }
 
   /// False if no further request may follow on this connection.
-  asio::awaitable<bool> answer_one(Connection& connection, std::string& received) const {
+  asio::awaitable<bool> answer_one(Connection& connection, std::string& received) {
     connection.stream.expires_after(limits.request);  // for the whole request, not for each read
     // Beast's own read does not limit a header whose lines come one by one.
     const auto [error, size] = co_await asio::async_read_until(
@@ -255,28 +264,41 @@ struct HttpServer::Impl {
     http::request_parser<http::empty_body> parser;
     const unsigned status = error ? 431 : read(received, size, parser);
     const bool keep_alive = status == 200 && parser.get().keep_alive();
-    const std::string response = text_of(
-        parser.get(), keep_alive, status == 200 ? respond(parser.get()) : status_response(status));
+    HttpResponse made = status_response(status);
+    if (status == 200) made = co_await respond(parser.get());
+    const std::string response = text_of(parser.get(), keep_alive, made);
     if (!co_await write(connection, limits.request, response)) co_return false;
     if (!keep_alive) co_await linger(connection);
     co_return keep_alive;
   }
 
-  [[nodiscard]] HttpResponse respond(const Request& request) const {
+  asio::awaitable<HttpResponse> respond(const Request& request) {
     // No browser sends HTTP/1.0, and its other clients may leave out the host.
     const std::size_t host_fields = request.count(http::field::host);
     if (host_fields > 1 || (host_fields == 0 && request.version() >= 11)) {
-      return status_response(400);
+      co_return status_response(400);
     }
     const Target target = split({request.target().data(), request.target().size()});
-    if (host_fields == 1 && !is_admitted(request[http::field::host])) return misdirected();
-    if (target.authority && !hosts->admit(*target.authority)) return misdirected();
+    if (host_fields == 1 && !is_admitted(request[http::field::host])) co_return misdirected();
+    if (target.authority && !hosts->admit(*target.authority)) co_return misdirected();
     const auto found = pages.find(target.path);
-    if (found == pages.end()) return status_response(404);
+    const auto other = elsewhere.pages.find(target.path);
+    const bool is_here = found != pages.end();
+    if (!is_here && other == elsewhere.pages.end()) co_return status_response(404);
     if (request.method() != http::verb::get && request.method() != http::verb::head) {
-      return status_response(405);
+      co_return status_response(405);
     }
-    return page(found->second, target.query);
+    if (is_here) co_return page(found->second, target.query);
+    if (waiting == limits.connections) co_return status_response(503);
+    ++waiting;
+    HttpResponse made = co_await asio::co_spawn(
+        *elsewhere.io, make(&other->second, std::string(target.query)), asio::use_awaitable);
+    --waiting;
+    co_return made;
+  }
+
+  static asio::awaitable<HttpResponse> make(const Page* each, std::string query) {
+    co_return page(*each, query);
   }
 
   [[nodiscard]] bool is_admitted(boost::string_view host) const {
@@ -302,6 +324,8 @@ struct HttpServer::Impl {
   tcp::acceptor acceptor;
   Pages pages;
   HttpServerLimits limits;
+  PagesElsewhere elsewhere;
+  std::size_t waiting = 0;             // for pages that are made there
   std::optional<AdmittedHosts> hosts;  // once it listens
   std::list<Connection*> connections;
 };
@@ -314,8 +338,8 @@ HttpServer::~HttpServer() {
 
 boost::system::result<std::unique_ptr<HttpServer>, std::string> HttpServer::open(
     asio::io_context& io, const std::string& host, std::uint16_t port, Pages pages,
-    const std::vector<std::string>& names, HttpServerLimits limits) {
-  auto impl = std::make_shared<Impl>(io, std::move(pages), limits);
+    const std::vector<std::string>& names, HttpServerLimits limits, PagesElsewhere elsewhere) {
+  auto impl = std::make_shared<Impl>(io, std::move(pages), limits, std::move(elsewhere));
   if (std::string error = impl->listen(host, port, names); !error.empty()) return error;
   co_spawn(io, Impl::accept(impl), log_end);
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));

@@ -53,7 +53,7 @@ def test_a_store_without_threads(replica_set: Mongod, collection: str):
         assert "id store: answers" in admin.get("/readyz").text
 
 
-@pytest.mark.parametrize("threads", [2, 4, 5, 6])
+@pytest.mark.parametrize("threads", [4, 6, 7, 8])
 def test_a_start_with_too_few(replica_set: Mongod, threads: int):
     """Which one is refused depends on their number: io threads, those of the store, those in which
     libmongoc asks servers."""

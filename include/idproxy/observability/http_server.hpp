@@ -34,6 +34,13 @@ struct HttpServerLimits {
   std::chrono::milliseconds idle{60'000};
 };
 
+/// Pages that take longer, made on the thread that runs `io`: there as many wait at a time as there
+/// may be connections, and a further one is 503. Without `io` there are none.
+struct PagesElsewhere {
+  boost::asio::io_context* io = nullptr;
+  Pages pages{};
+};
+
 /// Serves the pages; a slow client does not hold up others. Not thread-safe: use it on the thread
 /// that runs `io`, or before and after that. Errors are 400, 404, 405, 413 (a request with a body),
 /// 421 (for another host), 431 and 503 (too many connections). Every response forbids browsers to
@@ -46,7 +53,8 @@ class HttpServer {
   /// "127.0.0.1:27216: Address already in use".
   [[nodiscard]] static boost::system::result<std::unique_ptr<HttpServer>, std::string> open(
       boost::asio::io_context& io, const std::string& host, std::uint16_t port, Pages pages,
-      const std::vector<std::string>& names = {}, HttpServerLimits limits = {});
+      const std::vector<std::string>& names = {}, HttpServerLimits limits = {},
+      PagesElsewhere elsewhere = {});
   /// Closes everything.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -1,0 +1,117 @@
+#include "app/pulse.hpp"
+
+#include <pthread.h>
+#include <systemd/sd-daemon.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <cstdint>
+#include <future>
+#include <utility>
+
+#include "app/health.hpp"
+#include "idproxy/observability/log.hpp"
+
+namespace idproxy::app {
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+constexpr std::chrono::microseconds kTick = 1s;
+
+Watchdog::Time now() {
+  return std::chrono::steady_clock::now().time_since_epoch();
+}
+
+/// The interval of ticks: a third of systemd's watchdog period, at most kTick.
+std::chrono::microseconds tick() {
+  std::uint64_t period = 0;
+  if (::sd_watchdog_enabled(0, &period) <= 0) return kTick;
+  return std::clamp(std::chrono::microseconds(period / 3), std::chrono::microseconds(1ms), kTick);
+}
+
+/// Runs `work` on the thread of `io`, and returns its result.
+template <class Work>
+auto on_thread(asio::io_context& io, Work work) {
+  std::packaged_task<decltype(work())()> task(std::move(work));
+  auto result = task.get_future();
+  asio::post(io, std::move(task));
+  return result.get();
+}
+
+}  // namespace
+
+Pulse::Pulse() : tick_(tick()) {
+  await_tick();
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "pulse");
+    io_.run();
+  });
+}
+
+void Pulse::stop() {
+  if (!thread_.joinable()) return;
+  io_.stop();
+  thread_.join();
+}
+
+std::string Pulse::open(const net::Endpoint& admin, const std::vector<std::string>& names,
+                        admin::PagesElsewhere pages) {
+  return on_thread(io_, [&]() -> std::string {
+    admin::Pages own{{"/livez", [this](std::string_view) {
+                        return livez(watchdog_ ? watchdog_->owed(now())
+                                               : std::vector<Watchdog::Time>());
+                      }}};
+    auto opened = admin::HttpServer::open(io_, admin.host, admin.port, std::move(own), names, {},
+                                          std::move(pages));
+    if (!opened) return opened.error();
+    http_server_ = std::move(*opened);
+    log::event(log::Level::info, "admin_listening", "answering operators by HTTP",
+               {{"address", http_server_->address()}});
+    return "";
+  });
+}
+
+void Pulse::watch(net::Server& server) {
+  asio::post(io_, [this, &server] {
+    watchdog_.emplace(server.threads(),
+                      [&server](std::size_t thread, std::function<void()> answer) {
+                        server.ask(thread, std::move(answer));
+                      });
+  });
+}
+
+void Pulse::ignore() {
+  on_thread(io_, [this] { watchdog_.reset(); });
+}
+
+void Pulse::drains() {
+  asio::post(io_, [this] { drains_ = true; });
+}
+
+void Pulse::await_tick() {
+  timer_.expires_after(tick_);
+  timer_.async_wait([this](boost::system::error_code error) {
+    if (error) return;
+    on_tick();
+    await_tick();
+  });
+}
+
+void Pulse::on_tick() {
+  // The answers to the previous tick's questions.
+  if (!watchdog_ || watchdog_->all_answered()) ::sd_notify(0, "WATCHDOG=1");
+  if (!watchdog_) return;
+  watchdog_->tick(now());
+  // limits.drain may be longer than systemd's timeout. The first io thread enforces it; if a thread
+  // is stuck, let systemd end the process.
+  if (drains_ && all_well()) ::sd_notify(0, "EXTEND_TIMEOUT_USEC=10000000");
+}
+
+bool Pulse::all_well() const {
+  return std::ranges::all_of(watchdog_->owed(now()),
+                             [](Watchdog::Time owed) { return owed < Watchdog::kStuck; });
+}
+
+}  // namespace idproxy::app

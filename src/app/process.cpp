@@ -79,9 +79,9 @@ class SystemClock final : public Clock {
 };
 const SystemClock kClock;
 
-// The process: connections of the store, 96 HTTP clients, the log. Each listener: its socket and a
+// The process: connections of the store, 64 HTTP clients, the log. Each listener: its socket and a
 // spare descriptor. Each io thread: epoll, its eventfd and its timerfd.
-constexpr std::uint64_t kOwn = 132;
+constexpr std::uint64_t kOwn = 100;
 constexpr std::uint64_t kOfListener = 2;
 constexpr std::uint64_t kOfThread = 3;
 

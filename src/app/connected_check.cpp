@@ -36,7 +36,7 @@ using namespace std::chrono_literals;
 
 // All of it ends within ten seconds, whatever does not answer: servers, their members and the
 // store's servers take these times and half a second more each.
-constexpr auto kAllWithin = 9500ms;
+constexpr auto kCheckWithin = 9500ms;
 constexpr auto kConnectWithin = 2500ms;
 constexpr auto kOthersWithin = 1500ms;
 constexpr auto kLookAtLeast = 1000ms;
@@ -299,7 +299,7 @@ std::string store_fault(const std::vector<ServerHello>& upstream,
 
 ExitCode check_connected(config::Config config, const std::string& upstream_uri, std::ostream& out,
                          boost::json::object* json) {
-  const auto until = SteadyClock::now() + kAllWithin;
+  const auto until = SteadyClock::now() + kCheckWithin;
   const ServersChecked servers = ask_servers(upstream_uri, config.id_store);
   if (json != nullptr) add_to(*json, servers);
   if (json == nullptr) print(servers, out);

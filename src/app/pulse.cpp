@@ -18,17 +18,18 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-constexpr std::chrono::microseconds kTick = 1s;
+constexpr std::chrono::microseconds kLongestBeat = 1s;
 
-Watchdog::Time now() {
+Watchdog::Time monotonic() {
   return std::chrono::steady_clock::now().time_since_epoch();
 }
 
-/// The interval of ticks: a third of systemd's watchdog period, at most kTick.
-std::chrono::microseconds tick() {
+/// The interval of beats: a third of systemd's watchdog period, at most kLongestBeat.
+std::chrono::microseconds beat() {
   std::uint64_t period = 0;
-  if (::sd_watchdog_enabled(0, &period) <= 0) return kTick;
-  return std::clamp(std::chrono::microseconds(period / 3), std::chrono::microseconds(1ms), kTick);
+  if (::sd_watchdog_enabled(0, &period) <= 0) return kLongestBeat;
+  return std::clamp(std::chrono::microseconds(period / 3), std::chrono::microseconds(1ms),
+                    kLongestBeat);
 }
 
 /// Runs `work` on the thread of `io`, and returns its result.
@@ -42,7 +43,7 @@ auto on_thread(asio::io_context& io, Work work) {
 
 }  // namespace
 
-Pulse::Pulse() : tick_(tick()) {
+Pulse::Pulse() : tick_(beat()) {
   await_tick();
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "pulse");
@@ -60,7 +61,7 @@ std::string Pulse::open(const net::Endpoint& admin, const std::vector<std::strin
                         admin::PagesElsewhere pages) {
   return on_thread(io_, [&]() -> std::string {
     admin::Pages own{{"/livez", [this](std::string_view) {
-                        return livez(watchdog_ ? watchdog_->owed(now())
+                        return livez(watchdog_ ? watchdog_->owed(monotonic())
                                                : std::vector<Watchdog::Time>());
                       }}};
     auto opened = admin::HttpServer::open(io_, admin.host, admin.port, std::move(own), names, {},
@@ -103,14 +104,14 @@ void Pulse::on_tick() {
   // The answers to the previous tick's questions.
   if (!watchdog_ || watchdog_->all_answered()) ::sd_notify(0, "WATCHDOG=1");
   if (!watchdog_) return;
-  watchdog_->tick(now());
+  watchdog_->tick(monotonic());
   // limits.drain may be longer than systemd's timeout. The first io thread enforces it; if a thread
   // is stuck, let systemd end the process.
   if (drains_ && all_well()) ::sd_notify(0, "EXTEND_TIMEOUT_USEC=10000000");
 }
 
 bool Pulse::all_well() const {
-  return std::ranges::all_of(watchdog_->owed(now()),
+  return std::ranges::all_of(watchdog_->owed(monotonic()),
                              [](Watchdog::Time owed) { return owed < Watchdog::kStuck; });
 }
 

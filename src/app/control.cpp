@@ -81,11 +81,16 @@ Control::Control(std::string version) : version_(std::move(version)) {
   signal_set_.add(SIGQUIT);  // its constructor takes three
   await_signal();
   await_tick();
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "control");
+    const sigset_t set = signals();
+    pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+    run(io_);
+  });
   try {
     files_thread_ = std::thread([this] {
       pthread_setname_np(pthread_self(), "files");
-      files_.run();
+      run(files_);
       files_ended_.set_value();
     });
   } catch (const std::system_error&) {
@@ -94,12 +99,9 @@ Control::Control(std::string version) : version_(std::move(version)) {
   }
 }
 
-void Control::run() {
-  pthread_setname_np(pthread_self(), "control");
-  const sigset_t set = signals();
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+void Control::run(asio::io_context& io) {
   try {
-    io_.run();
+    io.run();
   } catch (const std::exception& error) {
     log::event(log::Level::error, "internal_error", "an internal error ends the proxy",
                {{"reason", error.what()}});
@@ -113,11 +115,12 @@ void Control::stop() {
   pulse_.stop();
   io_.stop();
   thread_.join();
+  rules_ = {};  // before the store goes
   if (!files_thread_.joinable()) return;
   files_.stop();
   if (files_ended_.get_future().wait_for(kFilesWithin) != std::future_status::ready) {
     log::event(log::Level::warning, "reload_hangs",
-               "a file that the configuration needs cannot be read: the end does not wait for it");
+               "a reload still waits for a file or for the id store: the end does not wait for it");
     log::finish(kLogFlushTimeout);
     std::_Exit(static_cast<int>(ExitCode::ok));
   }
@@ -192,6 +195,9 @@ void Control::reloaded(Reload::Result result) {
   reloads_ = false;
   last_reload_failed_ = result == Reload::Result::refused;
   if (phase_ == Phase::draining) return;
+  refusals_.finish(*rules_.set, now());
+  recent_.forget_rules();
+  rules_ = reload_->rules();
   look_at_numbers();
   introduce();
   notify("READY=1");
@@ -238,8 +244,8 @@ void Control::look_at_servers() {
   if (server_ == nullptr || last_) return;
   const net::ServerStatistics net = server_->statistics();
   if (phase_ == Phase::serving) servers_log_.update(net.listeners);
-  recent_.sample(net, store_->statistics(), *reload_->rules().set, now());
-  refusals_.update(*reload_->rules().set, now());
+  recent_.sample(net, store_->statistics(), *rules_.set, now());
+  refusals_.update(*rules_.set, now());
   differences_.update(store_->proxies(), now());
   if (phase_ == Phase::serving && listeners_of(net) != introduced_) introduce();
 }
@@ -248,28 +254,26 @@ void Control::look_at_servers() {
 void Control::introduce() {
   introduced_ = listeners_of(server_->statistics());
   std::set<std::string> namespaces;
-  for (const rewrite::Rule& each : reload_->rules().set->rules()) namespaces.insert(each.ns);
+  for (const rewrite::Rule& each : rules_.set->rules()) namespaces.insert(each.ns);
   store_->introduce({.host = host_name(),
                      .version = version_,
                      .listeners = introduced_,
-                     .rules_hash = rules_hash(*reload_->rules().set),
+                     .rules_hash = rules_hash(*rules_.set),
                      .namespaces = {namespaces.begin(), namespaces.end()}});
 }
 
 void Control::tell_readiness() {
   if (phase_ != Phase::serving) return;
-  const RulesInForce& rules = reload_->rules();
-  readiness_log_.update(rules.set->rules(), rules.watch->counter_obstacles());
+  readiness_log_.update(rules_.set->rules(), rules_.watch->counter_obstacles());
 }
 
 /// Random digits and ranges have events of their own, which the id store logs.
 void Control::look_at_numbers() {
   if (phase_ != Phase::serving) return;
-  const RulesInForce& rules = reload_->rules();
-  run_out_.update(rules.set->rules(), rules.watch->numbers(std::numeric_limits<std::size_t>::max()),
-                  now());
+  run_out_.update(rules_.set->rules(),
+                  rules_.watch->numbers(std::numeric_limits<std::size_t>::max()), now());
   for (const RunOut::Warning& each : run_out_.take_news()) {
-    const rewrite::Rule& rule = rules.set->rules()[each.rule_index];
+    const rewrite::Rule& rule = rules_.set->rules()[each.rule_index];
     if (each.end == RunOut::End::max_fill || rule.strategy_name == "counter-ranges") continue;
     log::event(log::Level::warning, "numbers_run_out",
                each.text() + ": " + std::string(each.way_out()),
@@ -285,7 +289,7 @@ void Control::housekeep() {
   log::catch_up();
   look_at_numbers();
   if (phase_ == Phase::serving) {
-    server_limits_log_.update(reload_->rules().set->rules(), server_->statistics().listeners);
+    server_limits_log_.update(rules_.set->rules(), server_->statistics().listeners);
   }
   tell_status(false);
 }
@@ -305,20 +309,19 @@ std::optional<Snapshot> Control::snapshot() const {
   const auto certificates = [](const std::shared_ptr<const net::tls::Context>& context) {
     return context ? context->certificates() : std::vector<net::tls::Certificate>();
   };
-  const RulesInForce& rules = reload_->rules();
   id_store::StoreStatistics known = store_->statistics();
-  if (const auto why = rules.watch->why_down(); why && known.up) {
+  if (const auto why = rules_.watch->why_down(); why && known.up) {
     known.up = false;
     known.down_reason = *why;
   }
   return Snapshot{.draining = phase_ == Phase::draining,
                   .net = server_->statistics(),
                   .store = known,
-                  .rules = rules.set,
-                  .not_ready = rules.watch->not_ready_counts(),
-                  .reasons = reasons_of(*rules.set),
-                  .unguarded = unguarded(rules),
-                  .numbers = rules.watch->numbers(std::numeric_limits<std::size_t>::max()),
+                  .rules = rules_.set,
+                  .not_ready = rules_.watch->not_ready_counts(),
+                  .reasons = reasons_of(*rules_.set),
+                  .unguarded = unguarded(rules_),
+                  .numbers = rules_.watch->numbers(std::numeric_limits<std::size_t>::max()),
                   .refused = refusals_.current(now()),
                   .run_out = run_out_.current(),
                   .outlooks = run_out_.outlooks(),
@@ -396,6 +399,7 @@ void Control::serve(net::Server& server, id_store::Store& store, Reload& reload)
     server_ = &server;
     store_ = &store;
     reload_ = &reload;
+    rules_ = reload.rules();
   });
 }
 
@@ -404,11 +408,10 @@ void Control::announce() {
     pulse_.watch(*server_);
     if (phase_ == Phase::draining) return;
     phase_ = Phase::serving;
-    const RulesInForce& rules = reload_->rules();
-    const RuleLists lists = lists_of(rules.set->rules(), reasons_of(*rules.set));
+    const RuleLists lists = lists_of(rules_.set->rules(), reasons_of(*rules_.set));
     log::event(log::Level::info, "ready",
                lists.not_ready.empty() ? "ready" : "ready, but some rules give no values",
-               {{"rules", rules.set->rules().size()},
+               {{"rules", rules_.set->rules().size()},
                 {"rules_ready", lists.ready},
                 {"rules_not_ready", lists.not_ready}});
     tell_readiness();
@@ -422,8 +425,8 @@ void Control::finished() {
   on_thread([this] {
     phase_ = Phase::draining;
     pulse_.ignore();
-    refusals_.finish(*reload_->rules().set, now());
     last_ = snapshot();
+    refusals_.finish(*rules_.set, now());
   });
 }
 

@@ -66,7 +66,7 @@ class Control {
   void stop();
 
  private:
-  void run();
+  static void run(boost::asio::io_context& io);
   template <class F>
   auto on_thread(F f);
 
@@ -102,6 +102,7 @@ class Control {
   net::Server* server_ = nullptr;
   id_store::Store* store_ = nullptr;
   Reload* reload_ = nullptr;
+  RulesInForce rules_;           // that pages show; a reload may have others already
   bool reload_wanted_ = false;   // by a SIGHUP that came too early
   bool reloads_ = false;         // the thread of files does
   bool looks_at_files_ = false;  // the same

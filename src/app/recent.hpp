@@ -51,6 +51,8 @@ class Recent {
   void sample(const net::ServerStatistics& net, const id_store::StoreStatistics& store,
               const rewrite::RuleSet& rules, Time now);
 
+  /// Event: from now on there are other rules.
+  void forget_rules() { given_.clear(); }
   /// Has seen these gauges now, between samples: what was the most once stays so.
   void see(const net::ServerStatistics& net, const id_store::StoreStatistics& store);
 

@@ -39,6 +39,7 @@ void Refusals::finish(const rewrite::RuleSet& rules, Time now) {
   for (auto& [key, entry] : entries_) {
     if (entry.unsaid > 0) say(rules, key, entry, now);
   }
+  entries_.clear();
 }
 
 void Refusals::collect(const rewrite::RuleSet& rules, Time now) {

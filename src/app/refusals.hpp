@@ -41,7 +41,7 @@ class Refusals {
 
   /// To be called about once a second.
   void update(const rewrite::RuleSet& rules, Time now);
-  /// Event: the proxy ends. Logs what is left to be said.
+  /// Event: the proxy ends, or gets other rules. Logs what is left to be said, and forgets all.
   void finish(const rewrite::RuleSet& rules, Time now);
   [[nodiscard]] std::vector<Refused> current(Time now) const;
 

@@ -280,8 +280,9 @@ void Collections::learn_which(Collection& collection, const CatalogRequest& requ
     collection.uuid.reset();
     collection.is_anew = true;
   }
-  if (!response.is_left_alone) return;
-  LeftAloneByName& names = database(collection.ns.db).left_alone;
+  const auto database = databases_.find(collection.ns.db);
+  if (!response.is_left_alone || database == databases_.end()) return;
+  LeftAloneByName& names = database->second.left_alone;
   if (names.emplace(collection.ns.collection, *response.is_left_alone).second) ++version_;
 }
 

@@ -276,7 +276,10 @@ void Prober::Probe::take(Bytes reply) {
 
 /// mongod closes without an alert if it requires TLS, or a certificate.
 void Prober::Probe::broke_off() {
-  if (is_kept_) return prober_->closed();
+  if (is_kept_) {
+    const auto prober = prober_;
+    return prober->closed();
+  }
   if (said_) return end();
   std::string reason(stream_.fault());
   if (reason.empty()) reason = stream_.why_closed();
@@ -300,7 +303,8 @@ void Prober::Probe::done() {
   deadline_.cancel();
   is_kept_ = true;
   wait_for_reply();
-  prober_->answered(std::exchange(said_, std::nullopt));
+  const auto prober = prober_;  // which this may stop, and others forget
+  prober->answered(std::exchange(said_, std::nullopt));
 }
 
 void Prober::Probe::end() {

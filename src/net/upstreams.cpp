@@ -234,7 +234,11 @@ void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {
   const bool renamed = !said.me.empty() && said.me != known->known_as && said.me != known->name;
   const bool ambiguous = known->ambiguous;
   const bool other_set = !options_.replica_set.empty() && said.set_name != options_.replica_set;
-  const bool waits = waits_for_set(said);
+  // One that was removed from its set says the same.
+  const bool waits =
+      waits_for_set(said) && std::ranges::all_of(topology_.servers(), [](const auto& each) {
+        return each.said.set_name.empty();
+      });
   served_.at(server).upstream->other_set.set(waits ? kNotInitiated
                                              : other_set
                                                  ? fault_of_set(said.set_name, options_.replica_set)

@@ -60,9 +60,9 @@ void DrawStage::want_all(const GivenSequences& sequences) {
 /// Of a write that has made many sequences: the store has answered for some of them.
 ids::Error DrawStage::with_progress(ids::Error why) const {
   if (granted_ == 0 || why.reason != ids::kNotInTime) return why;
-  why.reason = "it needs numbers of " + std::to_string(counts_.size()) +
-               " sequences, and only those of " + std::to_string(sequence_) +
-               " were there in time: send it again, or fewer at once";
+  why.reason =
+      "it needs numbers of many sequences, and only those of some were there in time: send it "
+      "again, or fewer at once";
   return why;
 }
 

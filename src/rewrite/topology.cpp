@@ -90,18 +90,19 @@ void Topology::heard(ServerId server, HelloReply reply) {
     found->known_as.clear();  // another server has the address now
   }
   found->said = std::move(reply);
-  if (is_primary(*found)) outdate_others(*found);
+  if (is_primary(*found)) outdate(*found);
   find_aliases();
 }
 
-/// A primary of an earlier election is none any more, though it may not be able to say so: as in
-/// drivers.
-void Topology::outdate_others(const ServerDescription& primary) {
+/// A primary of an earlier election is none any more, though it may not be able to say so, or not
+/// know it yet: as in drivers.
+void Topology::outdate(ServerDescription& primary) {
   for (ServerDescription& each : servers_) {
-    const bool is_earlier = each.id != primary.id && is_primary(each) &&
-                            each.said.set_name == primary.said.set_name &&
-                            each.said.election_id < primary.said.election_id;
-    if (is_earlier) each.said.state = State::other;
+    const bool are_rivals =
+        each.id != primary.id && is_primary(each) && each.said.set_name == primary.said.set_name;
+    if (!are_rivals || each.said.election_id == primary.said.election_id) continue;
+    const bool is_earlier = each.said.election_id < primary.said.election_id;
+    (is_earlier ? each : primary).said.state = State::other;
   }
 }
 

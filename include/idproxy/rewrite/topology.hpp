@@ -59,7 +59,7 @@ class Topology {
  private:
   [[nodiscard]] ServerDescription* known(ServerId server);
   void rename_set(ServerDescription& member, const std::string& name);
-  void outdate_others(const ServerDescription& primary);
+  void outdate(ServerDescription& primary);
   [[nodiscard]] std::vector<const ServerDescription*> authorities() const;
   [[nodiscard]] const ServerDescription* server_of(const std::string& member) const;
   [[nodiscard]] bool is_superfluous(const ServerDescription& server,

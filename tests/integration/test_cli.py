@@ -404,7 +404,8 @@ BAD_COUNTERS = {
     "another_step": f"name: a\n- {SECOND}\n  name: a\n  step: 2",
     "another_output": f"name: a\n- {SECOND}\n  name: a\n  output: string",
     "another_layout": "name: a\nstore: {collection: c}\n"
-                      f"- {SECOND}\n  name: a\n  store: {{collection: c, layout: ids-index}}",
+                      f"- {SECOND}\n  name: a\n  store: {{collection: c, layout: custom, "
+                      "key_field: _id, value_field: COUNT, value_is: last}",
 }
 
 

@@ -512,7 +512,7 @@ void tell(const ByKey& family, Bytes document, Found& there) {
     there.insert(&watched);
     if (!value.is_number()) continue;
     const auto next = Numbers(watched.spec).first_at(value.number);
-    if (next) watched.cache->watched(*next, watched.mark);
+    if (next) watched.cache->watched(next, watched.mark);
   }
 }
 

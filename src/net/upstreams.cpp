@@ -225,7 +225,9 @@ bool Upstreams::is_nobody_for_long(Served& served) const {
 void Upstreams::tried(Served& server) {
   if (std::exchange(server.tried, true)) return;
   server.listener->start();
-  if (untried_ > 0 && --untried_ == 0) all_tried();
+  if (untried_ == 0) return;
+  --untried_;
+  if (untried_ == 0) all_tried();
 }
 
 void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {

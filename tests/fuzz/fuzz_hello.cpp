@@ -54,6 +54,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(!rewrite::patch_hello_reply(mapped.view(), *members, out));
   told->me = said->me;
   told->members = said->members;
+  told->hosts = said->hosts;
+  told->arbiters = said->arbiters;
   require(*told == *said);
   return 0;
 }

@@ -81,6 +81,13 @@ def proxy_like() -> Iterator[StatusServer]:
         yield running
 
 
+def reloads_at(admin: str) -> dict[str, int]:
+    """How many have ended, and how."""
+    document = json.loads(run("status", "--json", "--admin", admin).stdout)
+    reloads: dict[str, int] = document["configuration"]["reloads"]
+    return {how: reloads[how] for how in ("succeeded", "failed")}
+
+
 class RunningProxy:
     """A real one, with a counter, and its configuration."""
 
@@ -105,8 +112,7 @@ class RunningProxy:
         return run("reload", "--config", self.path)
 
     def reloads(self) -> dict[str, int]:
-        document = json.loads(run("status", "--json", "--admin", self.admin).stdout)
-        return document["configuration"]["reloads"]
+        return reloads_at(self.admin)
 
 
 class TestHelp:
@@ -595,8 +601,7 @@ class TestReload:
                 with Proxy(path, within=["setpriv", "--reuid", "65534", "--clear-groups"]):
                     result = run("reload", "--admin", admin)
                     assert result.returncode == 77 and "neither this user's nor the service's" in result.stderr
-                    document = json.loads(run("status", "--json", "--admin", admin).stdout)
-                    assert document["configuration"]["reloads"] == {"succeeded": 0, "failed": 0}
+                    assert reloads_at(admin) == {"succeeded": 0, "failed": 0}
 
     def test_a_process_that_is_not_here(self, config, proxy_like):
         """As of a proxy in a container: no other process gets the signal."""

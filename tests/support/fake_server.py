@@ -121,6 +121,9 @@ Answer = Callable[[Request], bytes]
 
 _own_ids = itertools.count(70_000)
 
+# What the proxy asks a server for itself, on a connection that it keeps.
+_PROBE = ["hello", "getParameter", "buildInfo"]
+
 
 def reply_to(request: Request, body: dict[str, Any] | bytes, flags: int = 0,
              response_to: int | None = None) -> bytes:
@@ -185,7 +188,7 @@ class FakeServer:
         self.inserts: list[Request] = []
         self.inserters: set[threading.Thread] = set()  # one for each connection with an insert
         self.connections = 0  # accepted since the last expect()
-        self.open = 0
+        self.open = 0  # but for those that the proxy keeps for itself
         self._lock = threading.Lock()
         self._listener = socket.create_server((host, port), backlog=64)
         self.address = f"{host}:{self._listener.getsockname()[1]}"
@@ -214,14 +217,17 @@ class FakeServer:
 
     def _serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        asked: list[str] = []
         try:
             if self._tls:
                 connection = self._wrapped(connection, self._tls)
                 connection.do_handshake()
             if self.greeting:
                 connection.sendall(self.greeting)
-            while self._answer(connection):
-                pass
+            while self._answer(connection, asked):
+                if asked == _PROBE:
+                    with self._lock:
+                        self.open -= 1
         except ssl.SSLError as error:
             self.failures.append(error.reason or str(error))
         except OSError:
@@ -230,7 +236,7 @@ class FakeServer:
             connection.close()
             with self._lock:
                 self._sockets.discard(connection)
-                self.open -= 1
+                self.open -= asked[:3] != _PROBE
 
     def _wrapped(self, connection: socket.socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
         wrapped = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
@@ -239,8 +245,8 @@ class FakeServer:
             self._sockets.add(wrapped)
         return wrapped
 
-    def _answer(self, connection: socket.socket) -> bool:
-        """Reads one request and answers it; False at the end of the connection."""
+    def _answer(self, connection: socket.socket, asked: list[str]) -> bool:
+        """Reads one request, notes its command, and answers it; False at the end of the connection."""
         if self.early is not None:
             header = connection.recv(16, socket.MSG_WAITALL | socket.MSG_PEEK)
             if len(header) == 16 and struct.unpack_from("<i", header)[0] > LARGE:
@@ -253,6 +259,7 @@ class FakeServer:
         request = Request.read(raw)
         answer = self._answer_to(request)
         connection.sendall(answer)
+        asked.append(request.command)
         return not isinstance(answer, Last)
 
     def _answer_to(self, request: Request) -> bytes:

@@ -21,8 +21,6 @@ namespace {
 // How long a server of which no hello has passed may have been another one than it was: a change of
 // primary is seen within five seconds.
 constexpr std::chrono::seconds kAskIdle{3};
-// When to ask one that has closed the prober's connection.
-constexpr std::chrono::seconds kAskClosed{1};
 
 constexpr int kNoClient = -1;
 // The requestIDs of the commands.
@@ -70,7 +68,7 @@ std::string version_in(Bytes reply) {
 }  // namespace
 
 /// One hello to the server, behind it what needs a login, and buildInfo, over a connection of their
-/// own, which is kept for further hellos.
+/// own.
 ///
 /// Shared ownership, because its handlers may be under way when it is cancelled.
 class Prober::Probe : public std::enable_shared_from_this<Probe> {
@@ -85,8 +83,6 @@ class Prober::Probe : public std::enable_shared_from_this<Probe> {
   /// Tells the prober of the answer once, perhaps before this returns, unless it is cancelled.
   void start();
   void cancel();
-  /// Sends hello on the connection that was kept. False: there is none.
-  [[nodiscard]] bool ask_again();
 
  private:
   void connected(Stream stream);
@@ -96,8 +92,6 @@ class Prober::Probe : public std::enable_shared_from_this<Probe> {
   void broke_off();
   void take_replies();
   void take(Bytes reply);
-  void await_deadline();
-  void done();
   void fail(std::string_view reason);
   void end();
 
@@ -107,13 +101,10 @@ class Prober::Probe : public std::enable_shared_from_this<Probe> {
   std::shared_ptr<Connector> connector_;
   Stream stream_;
   std::chrono::nanoseconds connected_{};
-  std::chrono::nanoseconds asked_{};
   OutQueue out_;
   Timer deadline_;
   Buffer reply_;
-  std::int32_t awaited_ = kHello;   // the request that reply_ answers
-  std::int32_t last_ = kBuildInfo;  // which ends this round of them
-  bool is_kept_ = false;            // nothing is asked now
+  std::int32_t awaited_ = kHello;  // the request that reply_ answers
   std::optional<rewrite::HelloReply> said_;
 };
 
@@ -135,8 +126,6 @@ void Prober::wait(std::chrono::nanoseconds pause) {
     const bool clients_tell = server.down_since == 0 && silent < kAskIdle;
     const bool may_be_another = server.may_be_another.exchange(false);
     if (self->calls_.is_known() && clients_tell && !may_be_another) return self->wait(kAskIdle);
-    // A new connection asks all.
-    if (may_be_another && self->probe_) std::exchange(self->probe_, nullptr)->cancel();
     self->ask();
   });
 }
@@ -148,16 +137,9 @@ void Prober::stop() {
 }
 
 void Prober::ask() {
-  if (probe_ && probe_->ask_again()) return;
   probe_ = std::make_shared<Probe>(*this);
   const auto probe = probe_;  // it may end at once, and begin the next pause
   probe->start();
-}
-
-/// The server has closed the connection that was kept: it may be stopping, or just have enough.
-void Prober::closed() {
-  if (probe_) std::exchange(probe_, nullptr)->cancel();
-  wait(kAskClosed);
 }
 
 void Prober::answered(std::optional<rewrite::HelloReply> said) {
@@ -196,30 +178,15 @@ void Prober::Probe::cancel() {
 
 void Prober::Probe::connected(Stream stream) {
   stream_ = std::move(stream);
-  connected_ = asked_ = thread_.shared.clock.monotonic();
-  await_deadline();
+  connected_ = thread_.shared.clock.monotonic();
+  deadline_.start(thread_.shared.options.connect_timeout, [self = shared_from_this()] {
+    if (self->prober_) self->fail("no reply to hello within upstream.connect_timeout");
+  });
   out_.add(request("hello", kHello).view());
   // Every release has it, it costs the server nothing, and its reply is short.
   out_.add(request("getParameter", kPrivileged, "authenticationMechanisms").view());
   out_.add(request("buildInfo", kBuildInfo).view());
   send();
-}
-
-void Prober::Probe::await_deadline() {
-  deadline_.start(thread_.shared.options.connect_timeout, [self = shared_from_this()] {
-    if (self->prober_) self->fail("no reply to hello within upstream.connect_timeout");
-  });
-}
-
-bool Prober::Probe::ask_again() {
-  if (!std::exchange(is_kept_, false)) return false;
-  asked_ = thread_.shared.clock.monotonic();
-  awaited_ = last_ = kHello;
-  await_deadline();
-  out_.add(request("hello", kHello).view());
-  // What it does not take now it has not read for long, and the deadline tells.
-  (void)out_.flush(stream_);
-  return true;
 }
 
 void Prober::Probe::send() {
@@ -258,9 +225,8 @@ void Prober::Probe::take_replies() {
     if (length == 0 || reply_.size() < length) return wait_for_reply();
     const Bytes reply = reply_.view().first(length);
     take(reply);
-    if (!said_) return end();
+    if (!said_ || awaited_++ == kBuildInfo) return end();
     reply_.drop_front(length);
-    if (awaited_++ == last_) return done();
   }
 }
 
@@ -270,16 +236,12 @@ void Prober::Probe::take(Bytes reply) {
   said_ = rewrite::read_hello_reply(reply);
   if (!said_) return;
   const auto now = thread_.shared.clock.monotonic();
-  server_->round_trip = (now - asked_).count();
+  server_->round_trip = (now - connected_).count();
   server_->loads[thread_.index].heard(now);
 }
 
 /// mongod closes without an alert if it requires TLS, or a certificate.
 void Prober::Probe::broke_off() {
-  if (is_kept_) {
-    const auto prober = prober_;
-    return prober->closed();
-  }
   if (said_) return end();
   std::string reason(stream_.fault());
   if (reason.empty()) reason = stream_.why_closed();
@@ -296,15 +258,6 @@ void Prober::Probe::broke_off() {
 void Prober::Probe::fail(std::string_view reason) {
   if (!said_) Connector::gave_no_answer(thread_, *server_, reason);
   end();
-}
-
-/// All is answered: keeps the connection.
-void Prober::Probe::done() {
-  deadline_.cancel();
-  is_kept_ = true;
-  wait_for_reply();
-  const auto prober = prober_;  // which this may stop, and others forget
-  prober->answered(std::exchange(said_, std::nullopt));
 }
 
 void Prober::Probe::end() {

@@ -12,10 +12,10 @@
 
 namespace idproxy::net {
 
-/// Sends hello to one server repeatedly over a connection of its own, and on each new one buildInfo
-/// and a command that needs a login (Upstream::logins): with short pauses until the server has
-/// answered once, then every three seconds in which no client's hello has been answered. If a
-/// connection breaks, the server may be another one afterwards. Lives on the first io thread.
+/// Sends hello and buildInfo to one server repeatedly, each time over a connection of its own, and
+/// a command that needs a login (Upstream::logins): with short pauses until the server has answered
+/// once, then every three seconds in which no client's hello has been answered. If a connection
+/// breaks, the server may be another one afterwards. Lives on the first io thread.
 ///
 /// Shared ownership, because its handlers may be under way when it is stopped.
 class Prober : public std::enable_shared_from_this<Prober> {
@@ -43,7 +43,6 @@ class Prober : public std::enable_shared_from_this<Prober> {
 
   void wait(std::chrono::nanoseconds pause);
   void ask();
-  void closed();
   void answered(std::optional<rewrite::HelloReply> said);
 
   IoThread& thread_;

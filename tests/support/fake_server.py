@@ -121,7 +121,7 @@ Answer = Callable[[Request], bytes]
 
 _own_ids = itertools.count(70_000)
 
-# What the proxy asks a server for itself, on a connection that it keeps.
+# What the proxy asks a server for itself, on a connection of its own.
 _PROBE = ["hello", "getParameter", "buildInfo"]
 
 
@@ -187,8 +187,8 @@ class FakeServer:
         self.greeting: bytes = b""  # sent to whoever connects, before anything was asked
         self.inserts: list[Request] = []
         self.inserters: set[threading.Thread] = set()  # one for each connection with an insert
-        self.connections = 0  # accepted since the last expect()
-        self.open = 0  # but for those that the proxy keeps for itself
+        self.connections = 0  # of clients, accepted since the last expect()
+        self.open = 0
         self._lock = threading.Lock()
         self._listener = socket.create_server((host, port), backlog=64)
         self.address = f"{host}:{self._listener.getsockname()[1]}"
@@ -227,7 +227,7 @@ class FakeServer:
             while self._answer(connection, asked):
                 if asked == _PROBE:
                     with self._lock:
-                        self.open -= 1
+                        self.connections -= 1
         except ssl.SSLError as error:
             self.failures.append(error.reason or str(error))
         except OSError:
@@ -236,7 +236,7 @@ class FakeServer:
             connection.close()
             with self._lock:
                 self._sockets.discard(connection)
-                self.open -= asked[:3] != _PROBE
+                self.open -= 1
 
     def _wrapped(self, connection: socket.socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
         wrapped = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)

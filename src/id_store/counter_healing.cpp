@@ -107,7 +107,7 @@ Outcome<bool> CounterDocument::needs_scan(Run& run) const {
   return true;
 }
 
-/// Reads small collections at once. Nothing: they are not, or their documents are large.
+/// Reads small collections at once. Nothing: they are not, or cannot be read now.
 std::optional<Outcome<FieldNumbers::Look>> CounterDocument::read_small(
     Run& run, const FieldPlaces& places, const std::vector<FieldPlace>& scanned) {
   const auto limit = std::min<std::chrono::milliseconds>(spec_.scan, kSmallScan);
@@ -116,10 +116,8 @@ std::optional<Outcome<FieldNumbers::Look>> CounterDocument::read_small(
   stored.use(places);
   stored.allow_scans(limit);
   auto look = stored.look(kOutlierSample);
-  const bool took_too_long =
-      !look && look.error().kind == CounterReply::Kind::exhausted && !look.error().by_server;
-  if (took_too_long) return std::nullopt;
-  if (look) look->read_all = true;
+  if (!look) return std::nullopt;  // a scan tries again until the cause is removed
+  look->read_all = true;
   return look;
 }
 

@@ -37,7 +37,10 @@ ids::Draw DrawStage::draw(const Plan& plan, GivenValues& given) {
     if (sequence_ < wanted_.size()) wanted_[sequence_] = {};
     const auto drawn = sequences.all[sequence_]->next(counts_[sequence_], parts_[sequence_]);
     if (drawn) continue;
-    if (drawn.needs_store() && sequence_ >= wanted_.size()) want_all(sequences);
+    const ids::SequenceOptions& options = target.rule->strategy->about().sequences;
+    // With another text, a sequence has the same counter: its numbers keep the documents' order.
+    const bool has_counters = !options.text || options.text->fields().empty();
+    if (has_counters && drawn.needs_store() && sequence_ >= wanted_.size()) want_all(sequences);
     return drawn;
   }
   merge(sequences, values);

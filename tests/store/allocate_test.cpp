@@ -400,7 +400,7 @@ TEST_F(CounterTest, ConfirmsWhereTheLastIsStored) {
 }
 
 TEST_F(CounterTest, ConfirmsNothingWithoutANumber) {
-  EXPECT_EQ(confirm().kind, Kind::unknown);
+  EXPECT_EQ(confirm().kind, Kind::gone);
   EXPECT_EQ(database.all("counters"), "");
   counter(R"("seven")");
   EXPECT_EQ(confirm().kind, Kind::unknown);

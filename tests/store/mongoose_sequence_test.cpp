@@ -126,8 +126,10 @@ TEST_F(MongooseSequenceTest, IsWatchedWhateverTypesItsNumbersHave) {
   EXPECT_FALSE(goes_back());
   database.set("counters", Document().add("seq", 4));
   EXPECT_TRUE(goes_back());
-  database.set("counters", json(R"({"reference_value": {"city": "paris", "floor": 4}})"));
+  database.set("counters", json(R"({"seq": 10})"));
   EXPECT_FALSE(goes_back());
+  database.set("counters", json(R"({"reference_value": {"city": "paris", "floor": 4}})"));
+  EXPECT_TRUE(goes_back()) << "it is not there any more";
 }
 
 TEST_F(MongooseSequenceTest, IsWatchedWithoutAScope) {

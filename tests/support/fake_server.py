@@ -121,9 +121,6 @@ Answer = Callable[[Request], bytes]
 
 _own_ids = itertools.count(70_000)
 
-# What the proxy asks a server for itself, on a connection of its own.
-_PROBE = ["hello", "getParameter", "buildInfo"]
-
 
 def reply_to(request: Request, body: dict[str, Any] | bytes, flags: int = 0,
              response_to: int | None = None) -> bytes:
@@ -187,7 +184,7 @@ class FakeServer:
         self.greeting: bytes = b""  # sent to whoever connects, before anything was asked
         self.inserts: list[Request] = []
         self.inserters: set[threading.Thread] = set()  # one for each connection with an insert
-        self.connections = 0  # of clients, accepted since the last expect()
+        self.connections = 0  # accepted since the last expect()
         self.open = 0
         self._lock = threading.Lock()
         self._listener = socket.create_server((host, port), backlog=64)
@@ -217,17 +214,14 @@ class FakeServer:
 
     def _serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        asked: list[str] = []
         try:
             if self._tls:
                 connection = self._wrapped(connection, self._tls)
                 connection.do_handshake()
             if self.greeting:
                 connection.sendall(self.greeting)
-            while self._answer(connection, asked):
-                if asked == _PROBE:
-                    with self._lock:
-                        self.connections -= 1
+            while self._answer(connection):
+                pass
         except ssl.SSLError as error:
             self.failures.append(error.reason or str(error))
         except OSError:
@@ -245,8 +239,8 @@ class FakeServer:
             self._sockets.add(wrapped)
         return wrapped
 
-    def _answer(self, connection: socket.socket, asked: list[str]) -> bool:
-        """Reads one request, notes its command, and answers it; False at the end of the connection."""
+    def _answer(self, connection: socket.socket) -> bool:
+        """Reads one request and answers it; False at the end of the connection."""
         if self.early is not None:
             header = connection.recv(16, socket.MSG_WAITALL | socket.MSG_PEEK)
             if len(header) == 16 and struct.unpack_from("<i", header)[0] > LARGE:
@@ -259,7 +253,6 @@ class FakeServer:
         request = Request.read(raw)
         answer = self._answer_to(request)
         connection.sendall(answer)
-        asked.append(request.command)
         return not isinstance(answer, Last)
 
     def _answer_to(self, request: Request) -> bytes:

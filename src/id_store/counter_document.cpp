@@ -56,6 +56,7 @@ CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
   Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
   CounterReply reply = carry_out(run);
   unreached_ = std::move(run.unreached);
+  met_by_check_ = run.met_by_check;
   if (reply.kind == CounterReply::Kind::not_healed) events_.not_healed(reply.reason);
   if (reply.kind == CounterReply::Kind::exhausted) events_.gives_no_numbers(reply.reason);
   return reply;

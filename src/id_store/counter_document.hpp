@@ -111,6 +111,8 @@ class CounterDocument {
   [[nodiscard]] bool reached() const { return unreached_.empty(); }
   /// Why not, in the words of libmongoc or the server; for the log, not for clients.
   [[nodiscard]] const std::string& unreached() const { return unreached_; }
+  /// True if the last run() failed before it wrote, in what check() does as well.
+  [[nodiscard]] bool met_by_check() const { return met_by_check_; }
   [[nodiscard]] CounterEvents& events() { return events_; }
 
  private:
@@ -121,7 +123,8 @@ class CounterDocument {
     std::span<const ids::CounterField> fields;
     std::uint64_t count;  ///< the numbers to allocate; fewer than the job's near int64's end
     std::chrono::steady_clock::time_point begun;
-    std::string unreached{};  ///< why the last command reached no server; empty if it did
+    std::string unreached{};    ///< why the last command reached no server; empty if it did
+    bool met_by_check = false;  ///< the job failed in what a check does, too
   };
   /// The job's reply; nothing: try again.
   using Attempt = std::optional<ids::CounterReply>;
@@ -226,6 +229,7 @@ class CounterDocument {
   bool mark_first_ = false;  // it failed: before the next allocation
   bool converts_ = false;  // the last value was a double: the next allocation converts it to int64
   std::string unreached_;
+  bool met_by_check_ = false;
   std::optional<std::int64_t>
       taken_up_to_;  // where a new counter's search for free numbers goes on
 };

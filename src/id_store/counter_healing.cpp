@@ -175,6 +175,7 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_free_of_new(FieldNum
 
 CounterDocument::Attempt CounterDocument::create(Run& run, bool exists) {
   const auto created = first_of_new(run, exists);
+  run.met_by_check = !created;
   if (!created) return created.error();
   return create_at(run, exists, *created);
 }

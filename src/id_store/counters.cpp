@@ -306,7 +306,7 @@ void Counters::do_job(Counter& counter, const ids::CounterJob& job,
     const std::scoped_lock lock(mutex_);
     // An insert waits for numbers, or has been refused.
     counter.demanded = counter.demanded || reply.kind == ReplyKind::pending;
-    counter.refused_by_job = reply.by_server;
+    counter.refused_by_job = reply.by_server && !counter.document->met_by_check();
     counter.checks_end = clock_.monotonic() + kChecksLast;
     note(counter, job, reply);
   }

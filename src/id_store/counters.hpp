@@ -112,7 +112,7 @@ class Counters {
     bool announced = false;
     std::optional<Obstacle> obstacle;          // as the last job or check found
     ids::CounterJob refused_job = kAnyNumber;  // which found so
-    bool refused_by_job = false;               // the last job met a refusal of the server
+    bool refused_by_job = false;               // the last job met a refusal that no check does
     CounterDocument::Checked checked;          // what the last check found; empty: not ready
     bool demanded = false;         // inserts waited, while the store was preparing the counter
     std::optional<Time> check_at;  // the next check; unset once the counter is ready

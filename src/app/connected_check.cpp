@@ -236,24 +236,16 @@ void print(const RulesChecked& checked, std::ostream& out) {
       << " not ready\n";
 }
 
-boost::json::value texts(const std::vector<std::string>& all) {
-  return boost::json::value_from(all);
-}
-
-boost::json::value or_null(const std::string& text) {
-  return text.empty() ? boost::json::value(nullptr) : boost::json::value(text);
-}
-
 void add_to(boost::json::object& out, const ServersChecked& checked) {
   boost::json::array servers;
   for (const auto& [address, state, version, fault] : checked.servers) {
     servers.push_back({{"address", address},
                        {"state", state},
-                       {"version", or_null(version)},
-                       {"fault", or_null(fault)}});
+                       {"version", text_or_null(version)},
+                       {"fault", text_or_null(fault)}});
   }
   out["servers"] = std::move(servers);
-  out["servers_wrong"] = texts(checked.faults);
+  out["servers_wrong"] = boost::json::value_from(checked.faults);
 }
 
 void add_to(boost::json::object& out, const RulesChecked& checked) {
@@ -264,13 +256,13 @@ void add_to(boost::json::object& out, const RulesChecked& checked) {
                      {"field", each.field},
                      {"strategy", each.strategy},
                      {"ready", each.reason.empty()},
-                     {"reason", or_null(each.reason)},
+                     {"reason", text_or_null(each.reason)},
                      {"checked_with_first_insert", each.with_first_insert},
-                     {"sample", or_null(each.sample)},
-                     {"notes", texts(each.notes)}});
+                     {"sample", text_or_null(each.sample)},
+                     {"notes", boost::json::value_from(each.notes)}});
   }
   out["rules"] = std::move(rules);
-  out["store_wrong"] = or_null(checked.store_fault);
+  out["store_wrong"] = text_or_null(checked.store_fault);
 }
 
 /// What is said is the end of it: a thread may still wait for a server or the name service, and

@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
-#include <future>
 #include <limits>
 #include <map>
 #include <set>
@@ -38,10 +37,6 @@ constexpr std::chrono::seconds kTick = 1s;
 constexpr std::chrono::seconds kFilesWithin = 1s;
 constexpr std::chrono::seconds kLookAtFiles = 2s;   // with `reload: watch`
 constexpr std::chrono::seconds kHousekeeping = 5s;  // the log, and what systemd shows
-
-Watchdog::Time now() {
-  return std::chrono::steady_clock::now().time_since_epoch();
-}
 
 /// Notifies systemd, if it started this process.
 void notify(const std::string& state) {
@@ -82,31 +77,18 @@ Control::Control(std::string version) : version_(std::move(version)) {
   await_signal();
   await_tick();
   thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "control");
     const sigset_t set = signals();
     pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-    run(io_);
+    run_loop(io_, "control");
   });
   try {
     files_thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "files");
-      run(files_);
+      run_loop(files_, "files");
       files_ended_.set_value();
     });
   } catch (const std::system_error&) {
     stop();
     throw;
-  }
-}
-
-void Control::run(asio::io_context& io) {
-  try {
-    io.run();
-  } catch (const std::exception& error) {
-    log::event(log::Level::error, "internal_error", "an internal error ends the proxy",
-               {{"reason", error.what()}});
-    log::finish(kLogFlushTimeout);
-    std::_Exit(static_cast<int>(ExitCode::internal));
   }
 }
 
@@ -125,15 +107,6 @@ void Control::stop() {
     std::_Exit(static_cast<int>(ExitCode::ok));
   }
   files_thread_.join();
-}
-
-/// Runs `f` on the control thread and returns its result.
-template <class F>
-auto Control::on_thread(F f) {
-  std::packaged_task<decltype(f())()> task(std::move(f));
-  auto result = task.get_future();
-  asio::post(io_, std::move(task));
-  return result.get();
 }
 
 // ---- signals ---------------------------------------------------------------------------------
@@ -183,7 +156,8 @@ void Control::reload() {
     reload_wanted_ = true;
     return;
   }
-  const auto monotonic = std::chrono::duration_cast<std::chrono::microseconds>(now()).count();
+  const auto monotonic =
+      std::chrono::duration_cast<std::chrono::microseconds>(monotonic_now()).count();
   notify("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(monotonic) + "\nSTATUS=reloading");
   asio::post(files_, [this] {
     const Reload::Result result = reload_->reload();
@@ -195,7 +169,7 @@ void Control::reloaded(Reload::Result result) {
   reloads_ = false;
   last_reload_failed_ = result == Reload::Result::refused;
   if (phase_ == Phase::draining) return;
-  refusals_.finish(*rules_.set, now());
+  refusals_.finish(*rules_.set, monotonic_now());
   recent_.forget_rules();
   rules_ = reload_->rules();
   look_at_numbers();
@@ -209,8 +183,8 @@ void Control::reloaded(Reload::Result result) {
 /// elsewhere.
 void Control::check_files() {
   if (phase_ != Phase::serving || reloads_ || looks_at_files_) return;
-  if (now() - looked_at_files_ < kLookAtFiles) return;
-  looked_at_files_ = now();
+  if (monotonic_now() - looked_at_files_ < kLookAtFiles) return;
+  looked_at_files_ = monotonic_now();
   looks_at_files_ = true;
   asio::post(files_, [this] {
     const bool changed = reload_->sees_change();
@@ -237,16 +211,16 @@ void Control::on_tick() {
   tell_readiness();
   look_at_servers();
   check_files();
-  if (now() - housekept_ >= kHousekeeping) housekeep();
+  if (monotonic_now() - housekept_ >= kHousekeeping) housekeep();
 }
 
 void Control::look_at_servers() {
   if (server_ == nullptr || last_) return;
   const net::ServerStatistics net = server_->statistics();
   if (phase_ == Phase::serving) servers_log_.update(net.listeners);
-  recent_.sample(net, store_->statistics(), *rules_.set, now());
-  refusals_.update(*rules_.set, now());
-  differences_.update(store_->proxies(), now());
+  recent_.sample(net, store_->statistics(), *rules_.set, monotonic_now());
+  refusals_.update(*rules_.set, monotonic_now());
+  differences_.update(store_->proxies(), monotonic_now());
   if (phase_ == Phase::serving && listeners_of(net) != introduced_) introduce();
 }
 
@@ -271,7 +245,7 @@ void Control::tell_readiness() {
 void Control::look_at_numbers() {
   if (phase_ != Phase::serving) return;
   run_out_.update(rules_.set->rules(),
-                  rules_.watch->numbers(std::numeric_limits<std::size_t>::max()), now());
+                  rules_.watch->numbers(std::numeric_limits<std::size_t>::max()), monotonic_now());
   for (const RunOut::Warning& each : run_out_.take_news()) {
     const rewrite::Rule& rule = rules_.set->rules()[each.rule_index];
     if (each.end == RunOut::End::max_fill || rule.strategy_name == "counter-ranges") continue;
@@ -285,7 +259,7 @@ void Control::look_at_numbers() {
 }
 
 void Control::housekeep() {
-  housekept_ = now();
+  housekept_ = monotonic_now();
   log::catch_up();
   look_at_numbers();
   if (phase_ == Phase::serving) {
@@ -322,7 +296,7 @@ std::optional<Snapshot> Control::snapshot() const {
                   .reasons = reasons_of(*rules_.set),
                   .unguarded = unguarded(rules_),
                   .numbers = rules_.watch->numbers(std::numeric_limits<std::size_t>::max()),
-                  .refused = refusals_.current(now()),
+                  .refused = refusals_.current(monotonic_now()),
                   .run_out = run_out_.current(),
                   .outlooks = run_out_.outlooks(),
                   .proxies = store_->proxies(),
@@ -395,7 +369,7 @@ std::string Control::open(const net::Endpoint& admin, const std::vector<std::str
 }
 
 void Control::serve(net::Server& server, id_store::Store& store, Reload& reload) {
-  on_thread([&] {
+  on_thread(io_, [&] {
     server_ = &server;
     store_ = &store;
     reload_ = &reload;
@@ -422,11 +396,11 @@ void Control::announce() {
 }
 
 void Control::finished() {
-  on_thread([this] {
+  on_thread(io_, [this] {
     phase_ = Phase::draining;
     pulse_.ignore();
     last_ = snapshot();
-    refusals_.finish(*rules_.set, now());
+    refusals_.finish(*rules_.set, monotonic_now());
   });
 }
 

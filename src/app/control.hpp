@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "app/event_thread.hpp"
 #include "app/health.hpp"
 #include "app/proxy_differences.hpp"
 #include "app/pulse.hpp"
@@ -28,9 +29,6 @@
 #include "idproxy/net/server.hpp"
 
 namespace idproxy::app {
-
-/// How long to wait at exit until standard error has taken all lines of the log.
-inline constexpr std::chrono::seconds kLogFlushTimeout{1};
 
 /// The control thread: signals, the pages on admin.listen, systemd, the log of what changes. It
 /// does all that an operator asks of the process, so that none of it delays a client. Files are
@@ -66,10 +64,6 @@ class Control {
   void stop();
 
  private:
-  static void run(boost::asio::io_context& io);
-  template <class F>
-  auto on_thread(F f);
-
   // On the control thread:
   void await_signal();
   void signalled(int signal);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "idproxy/base/printable.hpp"
+#include "idproxy/base/utf8.hpp"
 
 namespace idproxy::app {
 
@@ -49,6 +50,24 @@ bool JsonView::is_true() const {
 
 bool JsonView::is_false() const {
   return value_ != nullptr && value_->is_bool() && !value_->get_bool();
+}
+
+boost::json::string json_text(std::string_view of) {
+  boost::json::string valid;
+  while (!of.empty()) {
+    const auto [code_point, size] = first_character(of);
+    if (code_point == kReplacementCharacter) {
+      valid += "\xef\xbf\xbd";
+    } else {
+      valid.append(of.substr(0, size));
+    }
+    of.remove_prefix(size);
+  }
+  return valid;
+}
+
+boost::json::value text_or_null(std::string_view of) {
+  return of.empty() ? boost::json::value() : boost::json::value(json_text(of));
 }
 
 std::string json_line(const boost::json::value& value) {

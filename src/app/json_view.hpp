@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/string.hpp>
 #include <boost/json/value.hpp>
 #include <optional>
 #include <string>
@@ -37,6 +38,10 @@ class JsonView {
   const boost::json::value* value_ = nullptr;  // null: nothing is known
 };
 
+/// JSON is UTF-8, and names of peers need not be.
+[[nodiscard]] boost::json::string json_text(std::string_view of);
+/// Null for "".
+[[nodiscard]] boost::json::value text_or_null(std::string_view of);
 /// The value as a line of JSON, with its newline, that is printable() and means the same.
 [[nodiscard]] std::string json_line(const boost::json::value& value);
 

@@ -120,6 +120,10 @@ ids::Sources process_sources() {
   return {kClock, system_random()};
 }
 
+std::chrono::nanoseconds monotonic_now() {
+  return kClock.monotonic();
+}
+
 void reserve_standard_descriptors() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     // open() uses the lowest free descriptor, which is this one.

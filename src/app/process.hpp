@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/system/result.hpp>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct ProcessStatistics {
 
 /// The system's clock and the kernel's random bytes. They live as long as the process.
 [[nodiscard]] ids::Sources process_sources();
+/// What its clock says: monotonic.
+[[nodiscard]] std::chrono::nanoseconds monotonic_now();
 
 /// Opens /dev/null as standard input, output and error if they are closed. Otherwise a socket could
 /// become standard error, and a server would receive log lines. Call it before anything is opened.

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <iostream>
 
+#include "app/process.hpp"
 #include "app/terminal.hpp"
 #include "idproxy/app/command_line.hpp"
 #include "idproxy/base/printable.hpp"
@@ -61,10 +62,6 @@ std::string two_units(std::int64_t large, const char* large_unit, std::int64_t s
   std::string text = std::to_string(large) + large_unit;
   if (small > 0) text += " " + std::to_string(small) + small_unit;
   return text;
-}
-
-std::chrono::nanoseconds monotonic_now() {
-  return std::chrono::steady_clock::now().time_since_epoch();
 }
 
 sigset_t stop_signal_set() {

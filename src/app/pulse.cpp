@@ -1,15 +1,15 @@
 #include "app/pulse.hpp"
 
-#include <pthread.h>
 #include <systemd/sd-daemon.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cstdint>
-#include <future>
 #include <utility>
 
+#include "app/event_thread.hpp"
 #include "app/health.hpp"
+#include "app/process.hpp"
 #include "idproxy/observability/log.hpp"
 
 namespace idproxy::app {
@@ -20,10 +20,6 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::microseconds kLongestBeat = 1s;
 
-Watchdog::Time monotonic() {
-  return std::chrono::steady_clock::now().time_since_epoch();
-}
-
 /// The interval of beats: a third of systemd's watchdog period, at most kLongestBeat.
 std::chrono::microseconds beat() {
   std::uint64_t period = 0;
@@ -32,23 +28,11 @@ std::chrono::microseconds beat() {
                     kLongestBeat);
 }
 
-/// Runs `work` on the thread of `io`, and returns its result.
-template <class Work>
-auto on_thread(asio::io_context& io, Work work) {
-  std::packaged_task<decltype(work())()> task(std::move(work));
-  auto result = task.get_future();
-  asio::post(io, std::move(task));
-  return result.get();
-}
-
 }  // namespace
 
 Pulse::Pulse() : tick_(beat()) {
   await_tick();
-  thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "pulse");
-    io_.run();
-  });
+  thread_ = std::thread([this] { run_loop(io_, "pulse"); });
 }
 
 void Pulse::stop() {
@@ -61,7 +45,7 @@ std::string Pulse::open(const net::Endpoint& admin, const std::vector<std::strin
                         admin::PagesElsewhere pages) {
   return on_thread(io_, [&]() -> std::string {
     admin::Pages own{{"/livez", [this](std::string_view) {
-                        return livez(watchdog_ ? watchdog_->owed(monotonic())
+                        return livez(watchdog_ ? watchdog_->owed(monotonic_now())
                                                : std::vector<Watchdog::Time>());
                       }}};
     auto opened = admin::HttpServer::open(io_, admin.host, admin.port, std::move(own), names, {},
@@ -104,14 +88,14 @@ void Pulse::on_tick() {
   // The answers to the previous tick's questions.
   if (!watchdog_ || watchdog_->all_answered()) ::sd_notify(0, "WATCHDOG=1");
   if (!watchdog_) return;
-  watchdog_->tick(monotonic());
+  watchdog_->tick(monotonic_now());
   // limits.drain may be longer than systemd's timeout. The first io thread enforces it; if a thread
   // is stuck, let systemd end the process.
   if (drains_ && all_well()) ::sd_notify(0, "EXTEND_TIMEOUT_USEC=10000000");
 }
 
 bool Pulse::all_well() const {
-  return std::ranges::all_of(watchdog_->owed(monotonic()),
+  return std::ranges::all_of(watchdog_->owed(monotonic_now()),
                              [](Watchdog::Time owed) { return owed < Watchdog::kStuck; });
 }
 

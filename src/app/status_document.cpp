@@ -8,9 +8,9 @@
 #include <numeric>
 #include <utility>
 
+#include "app/json_view.hpp"
 #include "app/problems.hpp"
 #include "app/rule_figures.hpp"
-#include "idproxy/base/utf8.hpp"
 
 namespace idproxy::app {
 namespace {
@@ -25,25 +25,6 @@ constexpr std::size_t kMostOfApplication = 1000;
 
 double seconds(std::chrono::nanoseconds time) {
   return Seconds(time).count();
-}
-
-/// JSON is UTF-8, and names of peers need not be.
-json::string text(std::string_view of) {
-  json::string valid;
-  while (!of.empty()) {
-    const auto [code_point, size] = first_character(of);
-    if (code_point == kReplacementCharacter) {
-      valid += "\xef\xbf\xbd";
-    } else {
-      valid.append(of.substr(0, size));
-    }
-    of.remove_prefix(size);
-  }
-  return valid;
-}
-
-json::value text_or_null(std::string_view of) {
-  return of.empty() ? json::value() : json::value(text(of));
 }
 
 template <class T>
@@ -104,8 +85,8 @@ class StatusWriter {
  private:
   static json::value problem(const Problem& problem) {
     return json::object{{"level", problem.level == Problem::Level::error ? "error" : "warning"},
-                        {"text", text(problem.text)},
-                        {"remedy", text(problem.remedy)},
+                        {"text", json_text(problem.text)},
+                        {"remedy", json_text(problem.remedy)},
                         {"link", problem.page},
                         {"subject", text_or_null(problem.subject)},
                         {"id", text_or_null(std::string(problem.id))}};
@@ -118,10 +99,10 @@ class StatusWriter {
       last = json::object{{"number", reloads.last_number()},
                           {"at", reloads.last_at.count()},
                           {"applied", !snapshot_.last_reload_failed},
-                          {"text", text(reloads.last_text)},
-                          {"findings", array_of(reloads.last_findings, text)}};
+                          {"text", json_text(reloads.last_text)},
+                          {"findings", array_of(reloads.last_findings, json_text)}};
     }
-    return json::object{{"file", text(sources_.file)},
+    return json::object{{"file", json_text(sources_.file)},
                         {"hash", rules_hash(*snapshot_.rules)},
                         {"read", reloads.last_success.count()},
                         {"reloads", json::object{{"succeeded", reloads.succeeded},
@@ -158,8 +139,8 @@ class StatusWriter {
   }
 
   json::value server(const Listener& server) const {
-    json::object out{{"listener", text(server.listener)},
-                     {"server", text(server.server)},
+    json::object out{{"listener", json_text(server.listener)},
+                     {"server", json_text(server.server)},
                      {"me", text_or_null(server.me)},
                      {"up", server.up},
                      {"state", server.state},
@@ -181,7 +162,7 @@ class StatusWriter {
     out["last_failure"] = nullptr;
     if (!server.last_failure.empty()) {
       out["last_failure"] =
-          json::object{{"reason", text(server.last_failure)}, {"at", ago(server.failure_age)}};
+          json::object{{"reason", json_text(server.last_failure)}, {"at", ago(server.failure_age)}};
     }
     out["fault"] = text_or_null(server.fault);
     return out;
@@ -236,8 +217,8 @@ class StatusWriter {
     }
     const auto [waiting, since] = outcomes.waiting.summary();
     json::object out{{"rule", i},
-                     {"ns", text(rule.ns)},
-                     {"field", text(rule.field)},
+                     {"ns", json_text(rule.ns)},
+                     {"field", json_text(rule.field)},
                      {"strategy", rule.strategy_name},
                      {"ready", !fails(i)},
                      {"reason", text_or_null(snapshot_.reason_of(i))},
@@ -293,11 +274,11 @@ class StatusWriter {
 
   json::value client(const net::ClientStatistics& client) const {
     return json::object{{"id", client.id},
-                        {"address", text(client.address)},
+                        {"address", json_text(client.address)},
                         {"application", text_or_null(client.application)},
                         {"driver", text_or_null(client.driver)},
                         {"user", text_or_null(client.user)},
-                        {"server", text(client.server)},
+                        {"server", json_text(client.server)},
                         {"since", ago(client.age)},
                         {"oldest", seconds_or_null(client.waits)},
                         {"requests", client.requests},
@@ -314,10 +295,10 @@ class StatusWriter {
   }
 
   json::value proxy(const id_store::KnownProxy& proxy) const {
-    return json::object{{"host", text(proxy.host)},
-                        {"version", text(proxy.version)},
-                        {"listeners", array_of(proxy.listeners, text)},
-                        {"rules_hash", text(proxy.rules_hash)},
+    return json::object{{"host", json_text(proxy.host)},
+                        {"version", json_text(proxy.version)},
+                        {"listeners", array_of(proxy.listeners, json_text)},
+                        {"rules_hash", json_text(proxy.rules_hash)},
                         {"since", ago(proxy.age)},
                         {"seen", ago(proxy.unseen)},
                         {"self", proxy.self}};
@@ -345,11 +326,11 @@ class StatusWriter {
 
 json::value event(const log::Line& line) {
   json::object fields;
-  for (const auto& [name, value] : line.fields) fields[text(name)] = text(value);
+  for (const auto& [name, value] : line.fields) fields[json_text(name)] = json_text(value);
   return json::object{{"at", seconds(line.time.time_since_epoch())},
                       {"level", log::name_of(line.level)},
                       {"event", line.event},
-                      {"message", text(line.message)},
+                      {"message", json_text(line.message)},
                       {"fields", std::move(fields)}};
 }
 

@@ -7,6 +7,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -106,17 +107,28 @@ def test_what_was_the_most_stays(standalone: Mongod, start_proxy):
     proxy = start_proxy(configuration(standalone, [], admin=LISTEN))
     admin = Admin(proxy)
 
+    def status() -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(admin.get("/status.json").text)
+        return document
+
     def clients() -> dict[str, int]:
-        return json.loads(admin.get("/status.json").text)["limits"]["clients"]
+        gauge: dict[str, int] = status()["limits"]["clients"]
+        return gauge
 
     connected = [silent(proxy) for _ in range(15)]
     assert clients()["most"] == 15
     for each in connected:
         each.close()
     eventually(lambda: clients()["current"] == 0)
-    for _ in range(3):
+
+    seconds: set[int] = set()  # in each of which a sample is taken
+
+    def stays() -> bool:
+        seconds.add(int(status()["now"]))
         assert clients()["most"] == 15 and clients()["most_lately"] == 15
-        time.sleep(0.5)  # as many samples as there may be
+        return len(seconds) >= 3
+
+    eventually(stays)
 
 
 def test_a_rule_s_rate_is_that_of_the_last_seconds(standalone: Mongod, start_proxy):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -46,6 +45,14 @@ RULES = {
 
 def make_index(database: Any, name: str) -> None:
     database[name].create_index("number", unique=True, sparse=True)
+
+
+def numbered_once(server: Mongod, name: str) -> Any:
+    """A database whose orders have the number 1, and the index."""
+    database = server.client[name]
+    make_index(database, "orders")
+    database.orders.insert_one({"number": Int64(1)})
+    return database
 
 
 # What takes the guard away. `through`: the database by which it is done.
@@ -218,13 +225,16 @@ def test_a_drop_under_load(replica_set: Mongod, proxies: Callable[..., list[Any]
 
 
 @contextmanager
-def slow(server: Mongod, mode: Any, commands: list[str], ns: str, ms: int) -> Iterator[None]:
-    """These commands on the collection take so long before they begin."""
+def slow(server: Mongod, mode: Any, commands: list[str], ns: str,
+         ms: int) -> Iterator[Callable[[], Any]]:
+    """These commands on the collection take so long before they begin. Yields what waits for the
+    first of them."""
     admin = server.client.admin
-    admin.command("configureFailPoint", "failCommand", mode=mode, data={
+    before = admin.command("configureFailPoint", "failCommand", mode=mode, data={
         "failCommands": commands, "namespace": ns, "blockConnection": True, "blockTimeMS": ms})
     try:
-        yield
+        yield lambda: admin.command("waitForFailPoint", "failCommand",
+                                    timesEntered=before["count"] + 1, maxTimeMS=20_000)
     finally:
         admin.command("configureFailPoint", "failCommand", mode="off")
 
@@ -254,9 +264,7 @@ def test_each_wait_for_a_guard_has_its_own_patience(
 def test_no_client_sees_how_the_server_says_that_a_collection_has_gone(
         replica_set: Mongod, start_proxy: Start, coll: str) -> None:
     """In the pause after a duplicate: the next attempt gets error 361, which no driver knows."""
-    database = replica_set.client[coll]
-    make_index(database, "orders")
-    database.orders.insert_one({"number": Int64(1)})
+    database = numbered_once(replica_set, coll)
     set_counter(replica_set.client, f"{coll}.orders", Int64(1), "number")
     proxy = start_proxy(configuration(replica_set, [rule(
         f"{coll}.orders", strategy="counter", unique_index="require", heal={"mode": "off"},
@@ -274,16 +282,14 @@ def test_no_client_sees_how_the_server_says_that_a_collection_has_gone(
 def test_an_index_that_goes_while_gapless_looks(
         replica_set: Mongod, start_proxy: Start, coll: str) -> None:
     """It looks again, and makes the index; no insert is refused, then or later."""
-    database = replica_set.client[coll]
-    make_index(database, "orders")
-    database.orders.insert_one({"number": Int64(1)})
+    database = numbered_once(replica_set, coll)
     database.other.insert_one({})
     proxy = start_proxy(configuration(replica_set, [rule(f"{coll}.*", **RULES["gapless"])]))
     one = proxy.client(retryWrites=False)[coll]
-    with slow(replica_set, "alwaysOn", ["find"], f"{coll}.orders", 400), \
+    with slow(replica_set, "alwaysOn", ["find"], f"{coll}.orders", 400) as it_looks, \
             concurrent.futures.ThreadPoolExecutor(1) as pool:
         first = pool.submit(one.orders.insert_one, {"k": 0})
-        time.sleep(0.2)
+        it_looks()
         one.client.admin.command("renameCollection", f"{coll}.other", to=f"{coll}.orders",
                                  dropTarget=True)
         first.result()

@@ -3,6 +3,7 @@ JavaScript; that axe finds nothing, the policy forbids nothing, and nobody else 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -117,39 +118,43 @@ def test_it_follows_the_proxy(show, client):
     timer.join()
 
 
-def test_a_frozen_server(show, proxy, client, server):
-    waits = threading.Thread(target=client.shop.orders.find_one)
-    os.kill(server.process.pid, signal.SIGSTOP)
+@contextlib.contextmanager
+def held_up(server: Mongod) -> Iterator[None]:
+    """Finds in shop.orders get no answer; everything else does."""
+    def fail_point(mode: str) -> None:
+        server.client.admin.command("configureFailPoint", "waitInFindBeforeMakingBatch",
+                                    mode=mode, data={"nss": "shop.orders"})
+
+    fail_point("alwaysOn")
     try:
+        yield
+    finally:
+        fail_point("off")
+
+
+def test_a_server_that_does_not_answer(show, proxy, client, server):
+    waits = threading.Thread(target=client.shop.orders.find_one)
+    with held_up(server):
         waits.start()
         proxy.wait_event("server_slow", timeout=60)
-        page = show("frozen")
+        page = show("slow")
         assert "has not answered a request for" in page["text"] and "slow: STANDALONE" in page["text"]
-    finally:
-        os.kill(server.process.pid, signal.SIGCONT)
     waits.join()
 
 
 def test_while_it_stops(show, proxy, client, server):
     """The last of this module, since the proxy ends with it."""
-    def held_up(mode: str) -> None:
-        server.client.admin.command("configureFailPoint", "waitInFindBeforeMakingBatch",
-                                    mode=mode, data={"nss": "shop.orders"})
-
     def finds() -> list[dict[str, Any]]:
         return list(server.client.admin.aggregate([
             {"$currentOp": {}}, {"$match": {"command.find": "orders"}}]))
 
     find = threading.Thread(target=client.shop.orders.find_one)
-    held_up("alwaysOn")
-    try:
+    with held_up(server):
         find.start()
         eventually(finds, 30)
         proxy.process.send_signal(signal.SIGTERM)
         proxy.wait_event("draining", timeout=30)
         page = show("draining")
         assert "the proxy is stopping: it accepts no new clients" in page["text"]
-    finally:
-        held_up("off")
     find.join()
     assert proxy.process.wait(60) == 0

@@ -187,16 +187,21 @@ class Values {
   }
 
  private:
+  /// Each error speaks of its own document; one that stops the batch of those behind it, too, and
+  /// in a transaction of all.
   void deny(const rewrite::WriteReply& reply, std::set<std::size_t>& denied) const {
-    static const std::set<std::int64_t> kDenied = {2,  9,  13,  14,    28,    52,   53,
-                                                   56, 57, 121, 10334, 11000, 16755};
+    static const std::set<std::int64_t> kDenied = {2,   9,     13,    14,    28,    40,   52,
+                                                   53,  54,    56,    57,    66,    121,  166,
+                                                   361, 10334, 11000, 16755, 17419, 17420};
     for (const auto& error : reply.errors) {
-      if (!kDenied.contains(error.code)) return denied.clear();
-      denied.insert(static_cast<std::size_t>(error.index));
+      const auto index = static_cast<std::size_t>(error.index);
+      const bool is_denied = kDenied.contains(error.code);
+      if (is_denied) denied.insert(index);
+      if (!stops_at_errors_) continue;
+      if (!is_denied) return;
+      for (auto i = in_transaction_ ? 0 : index; i < out_.size(); ++i) denied.insert(i);
+      return;
     }
-    if (in_transaction_ && !reply.errors.empty()) denied.insert(0);  // and all documents after it
-    if (!stops_at_errors_ || reply.errors.empty()) return;
-    for (auto i = *denied.begin(); i < out_.size(); ++i) denied.insert(i);
   }
 
   std::vector<std::int64_t> out_;  // of the last command sent, by document

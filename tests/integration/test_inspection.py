@@ -257,13 +257,13 @@ def test_refuses_what_is_above_max_fill(
     proxy = start_proxy(configuration(standalone, [
         rule(f"{coll}.{name}", digits=2, retry={"attempts": 100}, **limits)
         for name, limits in [("full", {}), ("filling", {}), ("allowed", {"max_fill": 0.95})]]))
+    await_event(proxy, "numbers_used_up", ns=f"{coll}.full", documents="91")
     with proxy.client() as client:
         error = fails(client, coll, "full")
         assert error.code == OPERATION_FAILED
         assert "91 %" in str(error) and "max_fill is 90 %" in str(error)
         assert insert(client, coll, "filling")
         assert insert(client, coll, "allowed")
-    await_event(proxy, "numbers_used_up", ns=f"{coll}.full", documents="91")
     warning = await_event(proxy, "numbers_run_out", ns=f"{coll}.filling")
     assert "with 90 documents" in warning["message"]
     await_event(proxy, "numbers_run_out", ns=f"{coll}.allowed")

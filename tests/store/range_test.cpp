@@ -13,6 +13,7 @@
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/ids/range_set.hpp"
 #include "idproxy/ids/source.hpp"
+#include "stores.hpp"
 
 namespace idproxy::id_store::test {
 namespace range_test {
@@ -374,17 +375,14 @@ class RangeStoreTest : public RangeTest {
   /// Waits for the store.
   std::vector<std::int64_t> next(ids::RangeSet& set, std::uint64_t n) {
     std::vector<ids::Range> taken;
-    std::vector<std::int64_t> numbers;
     (void)comes_true([&] {
-      struct Ignored final : ids::Waiter {
-        void answered(ids::Result<ids::Grant>) override {}
-      };
-      if (set.take(n, taken)) return true;
-      if (!ticket || set.statistics().waiting == 0)
-        ticket = set.ask(n, std::make_unique<Ignored>());
-      return false;
+      Answer answer;
+      const ids::Ticket ticket = set.ask(n, std::make_unique<Promise>(answer));
+      auto grant = get(answer, std::chrono::seconds(20));
+      if (grant) taken = grant->take();
+      return !taken.empty();
     });
-    ticket.reset();
+    std::vector<std::int64_t> numbers;
     for (const ids::Range& range : taken) {
       for (std::uint64_t i = 0; i < range.count; ++i) {
         numbers.push_back(range.first + static_cast<std::int64_t>(i));
@@ -395,7 +393,6 @@ class RangeStoreTest : public RangeTest {
 
   std::optional<Store> id_store;
   std::shared_ptr<Watch> watch;
-  std::optional<ids::Ticket> ticket;
 };
 
 TEST_F(RangeStoreTest, MakesItsRangesGivesNumbersAndTakesThemBack) {

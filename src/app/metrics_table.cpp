@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "app/rule_figures.hpp"
+#include "app/servers_log.hpp"
 #include "idproxy/observability/metrics_page.hpp"
 
 namespace idproxy::app {
@@ -137,12 +138,14 @@ void add_states(Family& family, const Serving& from) {
   }
 }
 
-void add_forwarded(Family& family, const Serving& from) {
+/// Of each rule, one for each reason.
+template <class Reason, auto kCounts>
+void add_reasons(Family& family, const Serving& from) {
   for (std::size_t i = 0; i < from.rules.size(); ++i) {
-    const auto& counts = from.snapshot.rules->outcomes(i).forwarded;
+    const auto& counts = from.snapshot.rules->outcomes(i).*kCounts;
     for (std::size_t reason = 0; reason < counts.size(); ++reason) {
       Labels labels = from.rules[i].labels;
-      labels.emplace_back("reason", name_of(static_cast<rewrite::ForwardReason>(reason)));
+      labels.emplace_back("reason", name_of(static_cast<Reason>(reason)));
       family.add(std::move(labels), counts[reason].load());
     }
   }
@@ -343,9 +346,13 @@ const Metric kMetrics[] = {
     {Type::counter, "idproxy_rule_writes_not_permitted_total",
      of_outcomes<&Outcomes::not_permitted>,
      "Writes that the server refused because the client may not write there."},
-    {Type::counter, "idproxy_rule_upserts_forwarded_total", add_forwarded,
+    {Type::counter, "idproxy_rule_upserts_forwarded_total",
+     add_reasons<rewrite::ForwardReason, &Outcomes::forwarded>,
      "Upserts, and other commands that store documents, that were sent without a value of the "
      "rule, by the reason."},
+    {Type::counter, "idproxy_rule_values_taken_away_total",
+     add_reasons<rewrite::LossReason, &Outcomes::taken_away>,
+     "Updates that took a stored value of the rule away or set the field, by the reason."},
     {Type::gauge, "idproxy_rule_requests_waiting",
      [](Family& family, const Serving& from) {
        add_outcomes(family, from, [](const Outcomes& its) { return its.waiting.summary().number; });

@@ -207,14 +207,20 @@ class StatusWriter {
     return array_of(chosen_rules(), [&](std::size_t i) { return rule(i, figures[i]); });
   }
 
+  /// Those that are not 0, by the name of their reason.
+  template <class Reason, std::size_t kReasons>
+  static json::object reasons(const std::array<rewrite::RuleOutcomes::Counter, kReasons>& counts) {
+    json::object out;
+    for (std::size_t each = 0; each < kReasons; ++each) {
+      const std::uint64_t count = counts[each];
+      if (count > 0) out[name_of(static_cast<Reason>(each))] = count;
+    }
+    return out;
+  }
+
   json::value rule(std::size_t i, const RuleFigures& figures) const {
     const rewrite::Rule& rule = snapshot_.rules->rules()[i];
     const rewrite::RuleOutcomes& outcomes = snapshot_.rules->outcomes(i);
-    json::object forwarded;
-    for (std::size_t each = 0; each < outcomes.forwarded.size(); ++each) {
-      const std::uint64_t count = outcomes.forwarded[each];
-      if (count > 0) forwarded[name_of(static_cast<rewrite::ForwardReason>(each))] = count;
-    }
     const auto [waiting, since] = outcomes.waiting.summary();
     json::object out{{"rule", i},
                      {"ns", json_text(rule.ns)},
@@ -234,7 +240,8 @@ class StatusWriter {
                      {"resent", outcomes.resent.load()},
                      {"given_up", outcomes.given_up.load()},
                      {"refused", outcomes.refused.load()},
-                     {"forwarded", std::move(forwarded)},
+                     {"forwarded", reasons<rewrite::ForwardReason>(outcomes.forwarded)},
+                     {"taken_away", reasons<rewrite::LossReason>(outcomes.taken_away)},
                      {"driver_made_ids", outcomes.driver_made_logged.load()},
                      {"next", or_null(figures.next)},
                      {"held", or_null(figures.held)},

@@ -222,13 +222,16 @@ Cell full_at(const JsonView& rule, double now) {
   return plain(hour == day ? hour : hour + ", " + day);
 }
 
-Cell forwarded(const JsonView& rule, double) {
-  const JsonView counts = rule["forwarded"];
-  std::string text;
-  for (const std::string& reason : counts.keys()) {
-    text += (text.empty() ? "" : ", ") + reason + " " + count_text(counts[reason].number());
-  }
-  return plain(text);
+/// Counts by reason.
+std::function<Cell(const JsonView&, double)> reasons(const char* member) {
+  return [member](const JsonView& rule, double) {
+    const JsonView counts = rule[member];
+    std::string text;
+    for (const std::string& reason : counts.keys()) {
+      text += (text.empty() ? "" : ", ") + reason + " " + count_text(counts[reason].number());
+    }
+    return plain(text);
+  };
 }
 
 const std::vector<Column>& rule_columns() {
@@ -261,7 +264,11 @@ const std::vector<Column>& rule_columns() {
       {"numbers", "full on", "when none is left, at the rate of the last hour, and of the last day",
        Kind::name, full_at},
       {"past the rule", "without a value",
-       "upserts and other commands that the rule did not cover, by reason", Kind::name, forwarded},
+       "upserts and other commands that the rule did not cover, by reason", Kind::name,
+       reasons("forwarded")},
+      {"past the rule", "values taken away",
+       "updates that took a stored value away or set the field, by reason", Kind::name,
+       reasons("taken_away")},
   };
   return columns;
 }

@@ -159,6 +159,13 @@ bool has_no_gaps(const rewrite::Rule& rule) {
   return rule.strategy != nullptr && rule.strategy->about().gapless;
 }
 
+void read_keep(rewrite::Rule& rule, Parameters& reader) {
+  rule.keep = static_cast<rewrite::Keep>(reader.choice("keep", {"replacements", "always", "off"}));
+  if (rule.field == "_id" && reader.given("keep")) {
+    reader.error("keep", "is for other fields: no update changes an _id; leave it out");
+  }
+}
+
 /// The defaults that depend on the strategy.
 void note_defaults(const rewrite::Rule& rule, Parameters& reader) {
   const bool has_gaps = !has_no_gaps(rule);
@@ -172,8 +179,8 @@ void note_defaults(const rewrite::Rule& rule, Parameters& reader) {
 }
 
 /// The keys that do not affect which values a rule makes, only how it puts them into documents.
-constexpr std::array<std::string_view, 8> kOfTheRuleAlone{
-    "assign", "driver_window", "in_transaction", "keep_driver_id",
+constexpr std::array<std::string_view, 9> kOfTheRuleAlone{
+    "assign", "driver_window", "in_transaction", "keep",   "keep_driver_id",
     "report", "reserve",       "retry",          "upserts"};
 
 /// A text that is equal for two rules if their values come from the same source. It includes the
@@ -201,6 +208,7 @@ rewrite::Rule read_rule(Parameters& reader, const std::string& store_db, ids::So
       static_cast<ids::UniqueIndex>(reader.choice("unique_index", {"warn", "require", "create"}));
   rule.upserts =
       static_cast<rewrite::Upserts>(reader.choice("upserts", {"assign", "forward", "refuse"}));
+  read_keep(rule, reader);
   read_strategy(rule, reader, store_db, sources);
   if (has_no_gaps(rule) && !reader.given("upserts")) rule.upserts = rewrite::Upserts::refuse;
   note_defaults(rule, reader);

@@ -64,6 +64,29 @@ void log_forwarded(const rewrite::Exchange& exchange, const Clock& clock) {
   }
 }
 
+/// Logs updates that were sent although they take values away. One that sets a value may set the
+/// same one, and `keep: off` asks for it.
+void log_taken_away(const rewrite::Exchange& exchange, const Clock& clock) {
+  using rewrite::LossReason;
+  for (const rewrite::TakenAway& each : exchange.taken_away()) {
+    if (each.reason == LossReason::off || each.reason == LossReason::sets) continue;
+    const rewrite::Assignment& assignment = *each.assignment;
+    const auto updates = assignment.outcomes->taken_away_log.add(
+        assignment.ns, name_of(each.reason), each.updates, clock.monotonic());
+    if (!updates) continue;
+    log::event(log::Level::warning, "value_taken_away",
+               "an update takes the rule's value away from the documents that it finds: " +
+                   std::string(way_out_of(each.reason)) +
+                   " (docs/keep.md; logged once an hour for each namespace and reason, with the "
+                   "number of updates since the last line)",
+               {{"rule", assignment.rule_index},
+                {"ns", assignment.ns},
+                {"field", assignment.rule->field},
+                {"reason", name_of(each.reason)},
+                {"updates", *updates}});
+  }
+}
+
 void log_driver_made(const rewrite::Exchange& exchange) {
   const rewrite::Assignment* rule = exchange.driver_made();
   if (rule == nullptr || rule->outcomes->driver_made_logged.exchange(true)) return;
@@ -147,6 +170,7 @@ void log_past(const rewrite::Forwarded& past, const Clock& clock) {
 
 void log_request(const rewrite::Exchange& exchange, const Clock& clock) {
   log_forwarded(exchange, clock);
+  log_taken_away(exchange, clock);
   log_driver_made(exchange);
   log_zero(exchange);
 }

@@ -175,9 +175,10 @@ Action Batch::send(const Step& step) {
 /// Writes the next command. Returns how many of its statements fit into it.
 std::optional<std::size_t> Batch::emit_part(const Step& step) {
   if (turns_) turns_->number(progress_.out());
-  const bool first = progress_.commands() == 1;
-  const WritePart part{progress_.out(), &*options_,   first,  budget_.time_left(step.now),
-                       request_id_,     own_fields(), named()};
+  const bool first = progress_.commands() == 1 && !contents_.has_begun;
+  WritePart part{progress_.out(), &*options_,   first,  budget_.time_left(step.now),
+                 request_id_,     own_fields(), named()};
+  part.numbered = !contents_.has_begun;
   return command_->emit(part, step.workspace, step.out);
 }
 
@@ -455,8 +456,11 @@ Batch::Next Batch::take_reply(const wire::OpMsgView& message, const WriteReply& 
   replaces_errors_ = replaces_errors_ || command_->replaces_errors(reply, progress_.out());
   progress_.answered(first_failed(reply));
   if (turns_) {
+    const bool may_be_held = std::ranges::any_of(progress_.tried(), [&](std::int32_t each) {
+      return !command_->inserted(each) && may_hold_value(each, reply);
+    });
     turns_->answered({message, reply, progress_, *options_, collisions, !moved_.empty(),
-                      is_unsure(), contents_.loses_writes});
+                      is_unsure(), contents_.loses_writes, may_be_held});
   }
   const std::size_t failed = options_->stops() ? 0 : reply.errors.size();
   if (progress_.tried().size() > failed) budget_.progress(step.now);
@@ -563,15 +567,22 @@ void Batch::note_refusal() {
   }
 }
 
+/// True if the statement, which has inserted nothing, may have given its value to a document that
+/// it found.
+bool Batch::may_hold_value(std::int32_t statement, const WriteReply& reply) const {
+  return given_.may_be_used_by_found(statement) && reply.modified.value_or(1) != 0;
+}
+
 /// What the reply, which has been merged and accounts for every statement, proves: a statement has
-/// stored nothing if its error says so, or if it found a document.
+/// stored nothing if its error says so, or if it found a document that did not take its value.
 void Batch::note_fates(const WriteReply& reply) {
   if (!options_->acknowledged || may_be_mixed_up(reply)) return;
   const auto out = progress_.out();
   auto error = reply.errors.begin();
   for (std::size_t i = 0; i < out.size(); ++i) {
     const bool failed = error != reply.errors.end() && static_cast<std::size_t>(error->index) == i;
-    const bool is_undone = failed ? denies((error++)->document) : !command_->inserted(out[i]);
+    const bool is_undone = failed ? denies((error++)->document)
+                                  : !command_->inserted(out[i]) && !may_hold_value(out[i], reply);
     if (failed && options_->stops()) return note_stop(is_undone, out.subspan(i));
     if (is_undone) note_undone(out[i]);
   }

@@ -64,6 +64,7 @@ class Batch {
     bool tells_retried;  ///< ConnectionMemory's, as the next one
     bool loses_writes;
     const ConnectionMemory* memory;  ///< null: nothing is known of the client
+    bool has_begun = false;  ///< its only statement has been sent without upsert, and found nothing
   };
   Batch(Contents contents, BatchSent sent);
   Batch(const Batch&) = delete;  // its members refer to each other
@@ -136,6 +137,7 @@ class Batch {
   void note_refusal();
   void note_fates(const WriteReply& reply);
   void note_undone(std::int32_t statement);
+  [[nodiscard]] bool may_hold_value(std::int32_t statement, const WriteReply& reply) const;
   void note_stop(bool is_undone, std::span<const std::int32_t> tail);
   [[nodiscard]] bool was_replayed(std::int32_t statement) const;
 

@@ -200,7 +200,9 @@ bool scan_ops(const WriteRequest& write, GivenValues& given, InsertRewriter& doc
       const auto found = UpsertStatement::read(*bytes, WriteKind::bulk_write);
       if (!found) return false;
       statement = *found;
-      if (ns.plan && !scan_upsert(statement, index, ns, *write.plan, given, result)) return false;
+      if (ns.plan && !scan_upsert(statement, index, false, ns, *write.plan, given, result)) {
+        return false;
+      }
     }
     given.upserts.push_back(statement.parts(message));
     if (given.given.size() > kMostValues) {
@@ -222,7 +224,7 @@ ScanResult scan_bulk(const WriteRequest& write, GivenValues& given, InsertRewrit
     return {};
   }
   if (result.kind == ScanResult::Kind::failed || fails_for_upserts(result)) return result;
-  if (given.given.empty() && result.refused.empty()) return result;
+  if (given.given.empty() && given.kept.empty() && result.refused.empty()) return result;
   number_values(*write.plan, given);
   result.size = write.message.message().size();
   result.kind = ScanResult::Kind::assigned;
@@ -376,6 +378,7 @@ std::optional<WriteReply> read_bulk_reply(Bytes body, std::size_t statements) {
   WriteReply reply;
   reply.ok = true;
   reply.n = inserted;
+  reply.modified = count_in(body, "nModified");
   reply.n_upserted = *upserted;
   if (!read_results(cursor->batch, statements, reply)) return std::nullopt;
   if (static_cast<std::size_t>(*errors) != reply.errors.size()) return std::nullopt;

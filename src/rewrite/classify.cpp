@@ -11,6 +11,7 @@
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/catalog_command.hpp"
 #include "rewrite/client_description.hpp"
+#include "rewrite/keep.hpp"
 #include "rewrite/login.hpp"
 #include "rewrite/turn_stage.hpp"
 #include "rewrite/upsert.hpp"
@@ -147,12 +148,12 @@ Decision classify_by_namespace(Bytes front, std::size_t length, const DocumentHe
     return inserts ? Relay{.past = namespaces.passed_by(db->text(), collection)} : Relay{};
   }
   if (front.size() < length) return NeedMore{length, true};
-  // A rule applies, but no statement can insert a document, or mongod will refuse the message.
+  // A rule applies, but no statement concerns it, or mongod will refuse the message.
   return understand_other(front, x509);
 }
 
 /// Reads a whole message. False if mongod will refuse it, no rule applies, or no statement can
-/// insert a document.
+/// insert a document or concerns a stored value.
 bool read_write(Bytes message, Namespaces& namespaces, WriteRequest& out) {
   const auto view = wire::OpMsgView::parse(message);
   if (!view) return false;
@@ -162,7 +163,9 @@ bool read_write(Bytes message, Namespaces& namespaces, WriteRequest& out) {
   out.known = &namespaces;
   out.message = *view;
   out.command = *command;
-  return out.plan != nullptr && (command->kind == WriteKind::insert || has_upsert(*command));
+  if (out.plan == nullptr) return false;
+  return command->kind == WriteKind::insert || has_upsert(*command) ||
+         touches_values(*command, *out.plan);
 }
 
 /// For a whole message. Reads the request where the caller gets it: there is no cheap way to move

@@ -19,6 +19,7 @@ void GivenValues::clear() {
   wanted.clear();
   sequences.clear();
   upserts.clear();
+  kept.clear();
   opening = ids::Opening::any;
 }
 
@@ -27,8 +28,14 @@ std::span<const Given> GivenValues::of(std::int32_t statement) const {
   return {its.begin(), its.end()};
 }
 
+std::span<const Kept> GivenValues::kept_of(std::int32_t statement) const {
+  const auto its = std::ranges::equal_range(kept, statement, {}, &Kept::statement);
+  return {its.begin(), its.end()};
+}
+
 std::size_t GivenValues::capacity() const {
-  std::size_t size = given.capacity() * sizeof(Given) + upserts.capacity() * sizeof(UpsertParts);
+  std::size_t size = given.capacity() * sizeof(Given) + upserts.capacity() * sizeof(UpsertParts) +
+                     kept.capacity() * sizeof(Kept);
   for (const ids::Values& each : values) size += each.capacity();
   return size;
 }

@@ -11,10 +11,6 @@
 namespace idproxy::rewrite {
 namespace {
 
-bool begins_transaction(std::string_view field) {
-  return field == "startTransaction" || field == "readConcern";
-}
-
 /// The bytes between the length of a document and its final 00.
 Bytes elements_of(Bytes document) {
   return document.subspan(4, document.size() - bson::kMinDocument);
@@ -41,9 +37,9 @@ bool PartFrame::leaves_out(const bson::Element& field) const {
   }
   if (!part_.instead.empty() && bson::find(part_.instead, field.key)) return true;
   if (part_.options == nullptr) return false;
-  const bool begins =
-      !part_.first && part_.options->in_transaction && begins_transaction(field.key);
-  return begins || field.key == "maxTimeMS" || field.key == "stmtId" || field.key == "stmtIds";
+  const bool is_number = field.key == "stmtId" || field.key == "stmtIds";
+  return part_.leaves_out_begin(field.key) || field.key == "maxTimeMS" ||
+         (is_number && part_.numbered);
 }
 
 /// Writes the section of kind 0: the client's fields that stay, and those in place of the others.
@@ -74,7 +70,7 @@ void PartFrame::body() {
   if (write_.command.kind != WriteKind::bulk_write) {
     for (const NamedCollection& each : part_.named) append_uuid(each.uuid, added);
   }
-  if (options != nullptr && options->has_txn_number && !options->in_transaction) {
+  if (options != nullptr && part_.numbered && options->has_txn_number && !options->in_transaction) {
     numbers(out_.size() - start, added);
   }
   out_.add(added.view());

@@ -83,7 +83,8 @@ std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
       if (!once(kWriteErrors) || field->type != bson::Type::array) return {};
       write_errors = field->value;
     } else if (field->key == "nModified") {
-      if (!once(kModified) || !field->as_integer()) return {};
+      reply.modified = field->as_integer();
+      if (!once(kModified) || !reply.modified) return {};
     } else if (field->key == "upserted") {
       if (!once(kUpserted) || field->type != bson::Type::array) return {};
       upserted = field->value;

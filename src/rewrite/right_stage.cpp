@@ -72,6 +72,7 @@ Right RightStage::right_for(std::size_t assignment, const WriteRequest& write,
 bool RightStage::makes_something(const WriteRequest& write, const GivenValues& given,
                                  std::chrono::nanoseconds now) {
   const Plan& plan = *write.plan;
+  if (given.given.empty() && write.command.kind != WriteKind::insert) return false;
   if (plan.reserves()) return true;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const Assignment& each = plan[i];

@@ -107,12 +107,46 @@ constexpr std::array<Texts, kForwardReasons> kTexts{{
      "use an ordinary collection, whose unique index keeps values apart, or have the application "
      "make the value; with an ns that does not match the collection, the rule lets it pass in "
      "silence"},
+    {"not_alone", "send each replacement in a command of its own"},
+}};
+
+constexpr std::string_view kAlone = "update by operators such as $set instead";
+constexpr std::string_view kItsRight =
+    "nothing, if the application means it; else leave the field out of the update";
+
+/// In the order of LossReason.
+constexpr std::array<Texts, kLossReasons> kLosses{{
+    {"off", "the rule says keep: off"},
+    {"server_time", "send the time instead of Timestamp(0, 0), or update by operators"},
+    {"dollar_name", kAlone},
+    {"repeated_name", kAlone},
+    {"array_filters", "leave arrayFilters out of the statement, in which they do nothing"},
+    {"other_form", "send a document where the path of the field leads through one"},
+    {"filter_names_field",
+     "send the replacement in a command of its own, or leave the field out of its filter"},
+    {"too_deep", kAlone},
+    {"too_large", kAlone},
+    {"encrypted", kAlone},
+    {"unset", "set keep: always in the rule, or leave the field out of the update"},
+    {"sets", kItsRight},
+    {"sets_missing", "set keep: always in the rule, or leave the field out of the update"},
+    {"renames", kItsRight},
+    {"pipeline", kItsRight},
+    {"unknown_form", kAlone},
 }};
 
 }  // namespace
 
 std::string_view name_of(ForwardReason reason) {
   return kTexts[static_cast<std::size_t>(reason)].name;
+}
+
+std::string_view name_of(LossReason reason) {
+  return kLosses[static_cast<std::size_t>(reason)].name;
+}
+
+std::string_view way_out_of(LossReason reason) {
+  return kLosses[static_cast<std::size_t>(reason)].way_out;
 }
 
 std::string_view way_out_of(ForwardReason reason, std::string_view field) {

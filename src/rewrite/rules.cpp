@@ -56,6 +56,7 @@ Plan::Plan(std::vector<Assignment> all, Is is) : all_(std::move(all)), is_(is) {
     reserves_ = reserves_ || each.reservations != nullptr;
     is_guarded_ = is_guarded_ || each.guard != nullptr;
     may_depend_on_time_ = may_depend_on_time_ || each.may_depend_on_time();
+    can_lose_values_ = can_lose_values_ || !each.is_id();
   }
 }
 

@@ -66,6 +66,7 @@ void TurnStage::answered(const Outcome& outcome) {
   const WriteReply& reply = outcome.reply;
   const auto out = outcome.progress.out();
   if (outcome.options.in_transaction && !reply.errors.empty()) return lost();
+  if (outcome.may_be_held) return lost();
   const bool again = reply.retried > 0 || was_executed(out.front());
   is_repeated_ = is_repeated_ || again;
   // It is not known which of several statements the server has executed now, or whether it has

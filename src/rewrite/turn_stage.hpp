@@ -169,6 +169,7 @@ class TurnStage {
     bool is_moved;      ///< its collection is another one
     bool is_unsure;     ///< the server does not tell which statements it had executed before
     bool loses_writes;  ///< ConnectionMemory's
+    bool may_be_held;   ///< a document that a statement found may have its number
   };
   void answered(const Outcome& outcome);
   /// The command has failed. `is_denied`: its statements are certainly not stored.

@@ -8,6 +8,7 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
+#include "rewrite/keep.hpp"
 #include "rewrite/upsert_statement.hpp"
 
 namespace idproxy::rewrite {
@@ -42,7 +43,8 @@ Verdict judge_filter(Bytes filter, std::string_view field, ForwardReason reason)
   return filter.empty() ? kAssign : unless(filter_names(filter, field), reason);
 }
 
-/// For one operator with its paths, such as $set: {a: 1, "b.c": 2}.
+/// For one operator with its paths, such as $set: {a: 1, "b.c": 2}. Those that are left out do not
+/// count.
 Verdict judge_operator(const bson::Element& update_operator, const Assignment& assignment) {
   const std::string_view field = assignment.rule->field;
   const bool on_insert = update_operator.key == "$setOnInsert";
@@ -51,7 +53,8 @@ Verdict judge_operator(const bson::Element& update_operator, const Assignment& a
   while (const auto path = paths.next()) {
     if (const auto value = on_insert ? value_set_by(*path, field) : std::nullopt) {
       gives = gives || !replaces(assignment.rule->assign, *value);
-    } else if (names_path(update_operator, *path, field)) {
+    } else if (names_path(update_operator, *path, field) &&
+               !is_left_out(update_operator, *path, *assignment.rule)) {
       return forward(ForwardReason::update_names_field);
     }
   }
@@ -82,8 +85,15 @@ Verdict judge_operators(Bytes update, const Assignment& assignment) {
 }
 
 /// For an update that is a document without operators: the server stores it in place of the
-/// document that it finds, so that a value in it would change that document.
-Verdict judge_replacement(const UpsertStatement& statement, const Assignment& assignment) {
+/// document that it finds, so that a value in it would change that document, unless a pipeline does
+/// the same and leaves a stored value.
+Verdict judge_replacement(const UpsertStatement& statement, const Assignment& assignment, bool kept,
+                          bool is_alone) {
+  if (kept) {
+    if (assignment.in_turn && !is_alone) return forward(ForwardReason::not_alone);
+    return judge_filter(statement.filter, assignment.rule->field,
+                        ForwardReason::filter_names_field);
+  }
   const auto value = field_at(statement.update, assignment.rule->field);
   const bool gives = value && value->is == ids::FieldValue::Is::there;
   if (gives && !replaces(assignment.rule->assign, value->element)) return kNotNeeded;
@@ -96,12 +106,13 @@ Verdict judge_replacement(const UpsertStatement& statement, const Assignment& as
   return forward(ForwardReason::replacement_loses_field);
 }
 
-Verdict judge_document(const UpsertStatement& statement, const Assignment& assignment) {
+Verdict judge_document(const UpsertStatement& statement, const Assignment& assignment, bool kept,
+                       bool is_alone) {
   bson::Elements elements(statement.update);
   const auto first = elements.next();
   if (elements.malformed()) return kMalformed;
-  if (!first) return forward(ForwardReason::empty_update);
-  if (!first->key.starts_with('$')) return judge_replacement(statement, assignment);
+  if (!first && !kept) return forward(ForwardReason::empty_update);
+  if (statement.is_replacement) return judge_replacement(statement, assignment, kept, is_alone);
   const Verdict verdict = judge_operators(statement.update, assignment);
   if (verdict != kAssign) return verdict;
   return judge_filter(statement.filter, assignment.rule->field, ForwardReason::filter_names_field);
@@ -141,13 +152,15 @@ Verdict judge_pipeline(const UpsertStatement& statement, const Assignment& assig
 
 }  // namespace
 
-UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignment) {
+UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignment, bool kept,
+                    bool is_alone) {
   if (statement.kind == UpsertStatement::Kind::plain || assignment.implied) return kNotNeeded;
   if (statement.kind == UpsertStatement::Kind::unknown) {
     return forward(ForwardReason::unknown_form);
   }
-  const Verdict verdict = statement.is_pipeline ? judge_pipeline(statement, assignment)
-                                                : judge_document(statement, assignment);
+  const Verdict verdict = statement.is_pipeline
+                              ? judge_pipeline(statement, assignment)
+                              : judge_document(statement, assignment, kept, is_alone);
   if (verdict != kAssign) return verdict;
   if (assignment.rule->upserts == Upserts::forward) return forward(ForwardReason::configured);
   if (assignment.reservations != nullptr) return forward(ForwardReason::reserved);
@@ -275,13 +288,6 @@ Stated stated_by_operators(Bytes update, std::string_view field) {
   return stated;
 }
 
-bool has_operators(const UpsertStatement& statement) {
-  if (statement.is_pipeline) return false;
-  bson::Elements elements(statement.update);
-  const auto first = elements.next();
-  return first && first->key.starts_with('$');
-}
-
 Stated stated_by_replacement(Bytes document, std::string_view field) {
   const auto value = field_at(document, field);
   if (value && value->is == Is::there) return {Stated::Kind::literal, value->element};
@@ -309,7 +315,7 @@ Stated stated_by(const UpsertStatement& statement, std::string_view field) {
     return {Stated::Kind::unclear};
   }
   const Stated filter = stated_by_filter(statement.filter, field);
-  if (has_operators(statement)) {
+  if (!statement.is_replacement) {
     return merged(filter, stated_by_operators(statement.update, field));
   }
   // Of the filter, only the `_id` gets into a document that replaces another one.
@@ -354,7 +360,6 @@ std::optional<std::vector<ids::FieldValue>> known_values(const UpsertStatement& 
                                                          std::span<const std::string> fields) {
   std::vector<ids::FieldValue> values;
   if (fields.empty()) return values;
-  if (!has_operators(statement)) return std::nullopt;
   for (const std::string& field : fields) {
     const Stated stated = stated_by(statement, field);
     const bool is_missing = stated.kind == Stated::Kind::nothing && !overlap(field, "_id");

@@ -32,7 +32,10 @@ struct UpsertVerdict {
   bool operator==(const UpsertVerdict&) const = default;
 };
 
-[[nodiscard]] UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignment);
+/// `kept`: the statement is written so that a stored value stays, as judge_keep() says. Then a
+/// replacement can give a value, too. `is_alone` as there.
+[[nodiscard]] UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignment,
+                                  bool kept = false, bool is_alone = false);
 
 // ---- the document that it inserts, as far as the upsert itself states its fields: the server
 // makes it from the equalities of the filter, and then applies the update to it
@@ -50,8 +53,8 @@ struct UpsertVerdict {
 
 /// Returns the values of these fields in the document that the upsert inserts, if each of them is
 /// certain: a literal that the upsert states once, or both in the filter and in the update; or no
-/// value, because the upsert does not name the field. Views into the statement. Nothing for upserts
-/// without operators.
+/// value, because the upsert does not name the field. Views into the statement. Nothing for
+/// pipelines.
 [[nodiscard]] std::optional<std::vector<ids::FieldValue>> known_values(
     const UpsertStatement& statement, std::span<const std::string> fields);
 

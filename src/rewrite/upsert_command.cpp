@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "idproxy/bson/builder.hpp"
+#include "rewrite/keep.hpp"
 #include "rewrite/part_frame.hpp"
 #include "rewrite/upsert.hpp"
 #include "rewrite/upsert_edit.hpp"
@@ -33,14 +34,49 @@ void choose_sequence(const UpsertStatement& statement, const ids::Sequences& seq
   its.add_value(sequences.sequence(*values, opening));
 }
 
+}  // namespace
+
+bool goes_alone(const WriteRequest& write) {
+  if (write.message.has(wire::flag::kMoreToCome)) return false;
+  if (write.command.kind == WriteKind::update) {
+    Statements statements(write.command);
+    if (!statements.next() || statements.next()) return false;
+  }
+  const auto options = divisible(write.message, 1);
+  return options && options->acknowledged;
+}
+
+bool says_nothing_found(Bytes reply, WriteKind kind) {
+  // Of a findAndModify that has inserted in an earlier attempt (observed, 4.4.2 to 6.0.5).
+  constexpr std::int64_t kWasUpsert = 40608;
+  const bool is_one = kind == WriteKind::find_and_modify;
+  const auto ok = bson::find(reply, "ok");
+  if (!ok || ok->as_integer() != 1) {
+    const auto code = bson::find(reply, "code");
+    return is_one && code && code->as_integer() == kWasUpsert;
+  }
+  if (bson::find(reply, "writeErrors") || bson::find(reply, "retriedStmtIds")) return false;
+  if (!is_one) return bson::find(reply, "n") && bson::find(reply, "n")->as_integer() == 0;
+  const auto last = bson::find(reply, "lastErrorObject");
+  const auto n =
+      last && last->type == bson::Type::document ? bson::find(last->value, "n") : std::nullopt;
+  return n && n->as_integer() == 0;
+}
+
+namespace {
+
 /// Scans the statements of one command. Returns false if mongod will refuse it.
 bool scan_all(const WriteRequest& write, GivenValues& given, ScanResult& result) {
+  const bool is_alone = goes_alone(write);
+  const bool is_encrypted = bson::find(write.message.body(), "encryptionInformation").has_value();
   Statements statements(write.command);
   std::int32_t index = 0;
   for (; const auto statement = statements.next(); ++index) {
     if (static_cast<std::size_t>(index) == kMaxBatch) return false;
-    const auto found = UpsertStatement::read(*statement, write.command.kind);
-    if (!found || !scan_upsert(*found, index, {write.plan, 0}, *write.plan, given, result)) {
+    auto found = UpsertStatement::read(*statement, write.command.kind);
+    if (found) found->is_encrypted = is_encrypted;
+    if (!found ||
+        !scan_upsert(*found, index, is_alone, {write.plan, 0}, *write.plan, given, result)) {
       return false;
     }
     given.upserts.push_back(found->parts(write.message.message()));
@@ -63,25 +99,65 @@ CommandError refused_upsert(const Forwarded& forwarded) {
 
 }  // namespace
 
-void count(const Forwarded& statement, std::vector<Forwarded>& forwarded) {
-  const auto its = std::ranges::equal_range(forwarded, statement.assignment, std::less<>(),
-                                            &Forwarded::assignment);
-  const auto same = std::ranges::find_if(its, [&](const Forwarded& each) {
-    return each.reason == statement.reason && each.brings_value == statement.brings_value;
-  });
-  if (same != its.end()) {
-    same->upserts += statement.upserts;
+namespace {
+
+/// `all` is sorted by assignment. `same`: true for the entry that `one` adds to.
+template <class Entry, class Same>
+void add(const Entry& one, std::vector<Entry>& all, std::uint64_t Entry::* number, Same same) {
+  const auto its = std::ranges::equal_range(all, one.assignment, std::less<>(), &Entry::assignment);
+  const auto known = std::ranges::find_if(its, same);
+  if (known != its.end()) {
+    (*known).*number += one.*number;
   } else {
-    forwarded.insert(its.end(), statement);
+    all.insert(its.end(), one);
   }
 }
 
-bool scan_upsert(const UpsertStatement& statement, std::int32_t index, const BulkNamespace& ns,
-                 const Plan& all, GivenValues& given, ScanResult& result) {
+}  // namespace
+
+void count(const Forwarded& statement, std::vector<Forwarded>& forwarded) {
+  add(statement, forwarded, &Forwarded::upserts, [&](const Forwarded& each) {
+    return each.reason == statement.reason && each.brings_value == statement.brings_value;
+  });
+}
+
+void count(const TakenAway& updates, std::vector<TakenAway>& taken) {
+  add(updates, taken, &TakenAway::updates,
+      [&](const TakenAway& each) { return each.reason == updates.reason; });
+}
+
+namespace {
+
+/// Whether its stored value stays. From an upsert by operators that can get no value, nothing is
+/// left out: it may have to insert what is left.
+KeepVerdict keep_of(const UpsertStatement& statement, const Assignment& assignment, bool is_alone,
+                    UpsertVerdict& upsert) {
+  KeepVerdict keep = judge_keep(statement, assignment, is_alone);
+  const bool is_kept = keep.kind == KeepVerdict::Kind::kept;
+  upsert = judge(statement, assignment, is_kept, is_alone);
+  const bool is_plain = statement.kind == UpsertStatement::Kind::plain;
+  if (is_kept && !statement.is_replacement && !is_plain &&
+      upsert.kind != UpsertVerdict::Kind::assign) {
+    keep = {KeepVerdict::Kind::lost, LossReason::unset};
+  }
+  return keep;
+}
+
+}  // namespace
+
+bool scan_upsert(const UpsertStatement& statement, std::int32_t index, bool is_alone,
+                 const BulkNamespace& ns, const Plan& all, GivenValues& given, ScanResult& result) {
   for (std::size_t i = 0; i < ns.plan->size(); ++i) {
     const Assignment& assignment = all[ns.first + i];
-    const UpsertVerdict verdict = judge(statement, assignment);
+    UpsertVerdict verdict{};
+    const KeepVerdict keep = keep_of(statement, assignment, is_alone, verdict);
+    if (keep.kind == KeepVerdict::Kind::malformed) return false;
     if (verdict.kind == UpsertVerdict::Kind::malformed) return false;
+    if (keep.kind == KeepVerdict::Kind::kept) {
+      given.kept.push_back({index, static_cast<std::uint16_t>(ns.first + i)});
+    } else if (keep.kind == KeepVerdict::Kind::lost) {
+      count({&assignment, keep.reason, 1}, result.taken_away);
+    }
     if (verdict.kind == UpsertVerdict::Kind::assign) {
       given.given.push_back({index, static_cast<std::uint16_t>(ns.first + i), 0});
       if (assignment.sequences == nullptr) continue;
@@ -117,7 +193,7 @@ ScanResult scan_upserts(const WriteRequest& write, GivenValues& given) {
     return {};
   }
   if (result.kind == ScanResult::Kind::failed || fails_for_upserts(result)) return result;
-  if (given.given.empty()) return result;
+  if (given.given.empty() && given.kept.empty()) return result;
   number_values(*write.plan, given);
   result.size = write.message.message().size();
   result.kind = ScanResult::Kind::assigned;
@@ -210,7 +286,23 @@ class LengthsAround {
 
 }  // namespace
 
-void emit_upserts(const WriteRequest& write, const GivenValues& given, wire::PatchedMessage& out) {
+namespace {
+
+/// The statements that get or keep values, ascending.
+std::vector<std::int32_t> changed_statements(const GivenValues& given) {
+  std::vector<std::int32_t> all;
+  for (const Given& each : given.given) all.push_back(each.statement);
+  for (const Kept& each : given.kept) all.push_back(each.statement);
+  if (!given.kept.empty()) std::ranges::sort(all);
+  const auto rest = std::ranges::unique(all);
+  all.erase(rest.begin(), rest.end());
+  return all;
+}
+
+}  // namespace
+
+void emit_upserts(const WriteRequest& write, const GivenValues& given, UpsertEdit::As as,
+                  wire::PatchedMessage& out) {
   const WriteCommand& command = write.command;
   const Bytes message = write.message.message();
   const auto offset = [&](Bytes part) {
@@ -227,9 +319,8 @@ void emit_upserts(const WriteRequest& write, const GivenValues& given, wire::Pat
     lengths.open(message, at, offset(command.sequence->whole) + 1);
   }
   std::int64_t growth = 0;
-  for (std::int32_t last = -1; const Given& each : given.given) {
-    if (std::exchange(last, each.statement) == each.statement) continue;
-    const UpsertEdit edit(write, given, each.statement);
+  for (const std::int32_t index : changed_statements(given)) {
+    const UpsertEdit edit(write, given, index, as);
     const Bytes statement = edit.statement().whole;
     out.keep(at, offset(statement));
     edit.write(message, statement, out);
@@ -278,6 +369,8 @@ void emit_find_and_modify(const WriteRequest& write, const GivenValues& given,
       out.add(time.view());
     } else if (field->value.data() == edit.statement().update.data()) {
       edit.write(message, element, out);
+    } else if (part.leaves_out_begin(field->key)) {
+      continue;
     } else if (part.instead.empty() || !bson::find(part.instead, field->key)) {
       out.keep(at, at + element.size());
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "idproxy/bson/builder.hpp"
+#include "rewrite/keep_edit.hpp"
 #include "rewrite/upsert.hpp"
 
 namespace idproxy::rewrite {
@@ -137,10 +138,82 @@ class UpsertWriter {
 
 }  // namespace
 
-UpsertEdit::UpsertEdit(const WriteRequest& write, const GivenValues& given, std::int32_t statement)
+namespace {
+
+/// Those of a replacement that stay if it is sent as an upsert. A field that the filter names would
+/// get the filter's value into a document that is inserted: such a replacement has been sent
+/// without upsert before.
+std::vector<Kept> kept_by_upsert(const UpsertStatement& statement, const Plan& plan,
+                                 std::span<const Kept> kept, std::span<const Given> given) {
+  std::vector<Kept> all;
+  for (const Kept& each : kept) {
+    const bool gets = std::ranges::find(given, each.assignment, &Given::assignment) != given.end();
+    const std::string& field = plan[each.assignment].rule->field;
+    if (gets || filter_names(statement.filter, field) == Names::no) all.push_back(each);
+  }
+  return all;
+}
+
+}  // namespace
+
+/// Writes the whole update anew, and without upsert all fields of the statement, since the option
+/// may stand anywhere.
+void UpsertEdit::write_keeping(const WriteRequest& write, const GivenValues& given,
+                               std::int32_t statement, As as) {
+  std::span<const Kept> kept = given.kept_of(statement);
+  std::span<const Given> its;
+  std::vector<Kept> some;
+  if (as == As::upsert && statement_.kind == UpsertStatement::Kind::upsert) {
+    its = given.of(statement);
+    some = kept_by_upsert(statement_, *write.plan, kept, its);
+    kept = some;
+  }
+  if (kept.empty()) return;
+  around_[depth_++] = statement_.whole.data();
+  bson::Elements fields(statement_.whole);
+  while (const auto field = fields.next()) {
+    const bool is_update = field->value.data() == statement_.update.data();
+    if (as == As::upsert && !is_update) continue;
+    if (is_update) {
+      at_ = field->begin;
+      removed_ = static_cast<std::size_t>(field->end() - field->begin);
+      append_inside(added_, Type::array, field->key, [&] {
+        append_keeping_stages(statement_, *write.plan, kept, its, given.values, added_);
+      });
+    } else if (field->key != "upsert") {
+      bson::append_copy(added_, *field);
+    }
+  }
+  if (as == As::upsert) return;
+  at_ = statement_.whole.data() + 4;
+  removed_ = statement_.whole.size() - bson::kMinDocument;
+}
+
+/// Leaves out what would take values away, and adds those for a document that is inserted.
+void UpsertEdit::write_without_losses(const WriteRequest& write, const GivenValues& given,
+                                      std::int32_t statement) {
+  const Bytes update = statement_.update;
+  around_[depth_++] = statement_.whole.data();
+  around_[depth_++] = update.data();
+  at_ = update.data() + 4;
+  removed_ = update.size() - bson::kMinDocument;
+  UpsertWriter writer(*write.plan, given.values, added_);
+  const std::span<const Given> its = given.of(statement);
+  OnInsert on_insert;
+  if (!its.empty()) on_insert = [&](std::optional<Bytes> own) { writer.fields(own, its); };
+  append_without_losses(update, *write.plan, given.kept_of(statement), on_insert, added_);
+}
+
+UpsertEdit::UpsertEdit(const WriteRequest& write, const GivenValues& given, std::int32_t statement,
+                       As as)
     : statement_(UpsertStatement::of(given.upserts[static_cast<std::size_t>(statement)],
                                      write.message.message())) {
   const std::span<const Given> its = given.of(statement);
+  if (!given.kept_of(statement).empty()) {
+    statement_.is_replacement ? write_keeping(write, given, statement, as)
+                              : write_without_losses(write, given, statement);
+    return;
+  }
   if (its.empty()) return;
   const Bytes update = statement_.update;
   UpsertWriter writer(*write.plan, given.values, added_);

@@ -21,14 +21,21 @@ namespace idproxy::rewrite {
 ///                                                      {$literal: 7}, "$number"]}}},
 ///                                                   {$set: {x: 1}}]
 ///
+/// One that would take a stored value away is written anew (rewrite/keep_edit.hpp).
+///
 /// In a pipeline, which knows no $setOnInsert, a document without `_id` is one that is being
 /// inserted (observed, 6.0.5). Each value has a stage of its own, `_id` the last. A dotted field is
 /// set within its outermost document, which the stage leaves as it is in a document that matches: a
 /// dotted name would change arrays there, and documents that lack the field.
 class UpsertEdit {
  public:
-  /// Of the statement with this index; no change if it gets no values. Borrows its bytes.
-  UpsertEdit(const WriteRequest& write, const GivenValues& given, std::int32_t statement);
+  /// Whether an upsert is one still.
+  enum class As { upsert, update };
+
+  /// Of the statement with this index; no change if it gets and keeps no values. Borrows its bytes.
+  /// As::update: only of a replacement that keeps some.
+  UpsertEdit(const WriteRequest& write, const GivenValues& given, std::int32_t statement,
+             As as = As::upsert);
 
   /// As the client sent it.
   [[nodiscard]] const UpsertStatement& statement() const { return statement_; }
@@ -41,6 +48,11 @@ class UpsertEdit {
   void write(Bytes message, Bytes part, wire::PatchedMessage& out) const;
 
  private:
+  void write_keeping(const WriteRequest& write, const GivenValues& given, std::int32_t statement,
+                     As as);
+  void write_without_losses(const WriteRequest& write, const GivenValues& given,
+                            std::int32_t statement);
+
   UpsertStatement statement_;
   /// Documents around the change, outermost first.
   std::array<const std::uint8_t*, 3> around_{};

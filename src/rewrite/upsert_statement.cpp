@@ -37,18 +37,20 @@ Truth truth_of(const bson::Element& option) {
 
 /// The fields of a statement that matter here. Each may occur once.
 struct Fields {
-  std::optional<bson::Element> filter, update, upsert, multi, remove;
+  std::optional<bson::Element> filter, update, upsert, multi, remove, array_filters, constants;
 
   /// Returns false if a field is repeated or the statement is malformed.
   [[nodiscard]] bool read(Bytes statement, WriteKind kind) {
-    using Names = std::array<std::string_view, 5>;
-    static constexpr Names kUpdate{"q", "u", "upsert", "multi", ""};
-    static constexpr Names kFindAndModify{"query", "update", "upsert", "", "remove"};
-    static constexpr Names kBulkWrite{"filter", "updateMods", "upsert", "multi", ""};
+    using Names = std::array<std::string_view, 7>;
+    static constexpr Names kUpdate{"q", "u", "upsert", "multi", "", "arrayFilters", "c"};
+    static constexpr Names kFindAndModify{"query",  "update",       "upsert", "",
+                                          "remove", "arrayFilters", ""};
+    static constexpr Names kBulkWrite{"filter", "updateMods",   "upsert",   "multi",
+                                      "",       "arrayFilters", "constants"};
     const Names& names = kind == WriteKind::update            ? kUpdate
                          : kind == WriteKind::find_and_modify ? kFindAndModify
                                                               : kBulkWrite;
-    const std::array all{&filter, &update, &upsert, &multi, &remove};
+    const std::array all{&filter, &update, &upsert, &multi, &remove, &array_filters, &constants};
     bson::Elements elements(statement);
     while (const auto element = elements.next()) {
       const auto name = std::ranges::find(names, element->key);
@@ -63,6 +65,12 @@ struct Fields {
 
 Truth truth_of(const std::optional<bson::Element>& option) {
   return option ? truth_of(*option) : Truth::no;
+}
+
+bool has_operators(Bytes update) {
+  bson::Elements elements(update);
+  const auto first = elements.next();
+  return first && first->key.starts_with('$');
 }
 
 bool is_absent(const std::optional<bson::Element>& field) {
@@ -82,14 +90,17 @@ std::optional<UpsertStatement> UpsertStatement::read(Bytes statement, WriteKind 
   UpsertStatement found;
   found.whole = statement;
   found.multi = multi != Truth::no;
-  if (upsert == Truth::no || remove == Truth::yes) return found;
-  // In findAndModify, the filter is optional.
+  if (remove == Truth::yes) return found;
+  // In findAndModify, the filter is optional, and there is no update where it removes.
   if (is_absent(fields.filter) ? in_batch : fields.filter->type != bson::Type::document) return {};
   if (!is_absent(fields.filter)) found.filter = fields.filter->value;
   if (is_absent(fields.update)) return std::nullopt;
   found.update = fields.update->value;
   found.is_pipeline = fields.update->type == bson::Type::array;
   if (fields.update->type != bson::Type::document && !found.is_pipeline) return std::nullopt;
+  found.is_replacement = !found.is_pipeline && !has_operators(found.update);
+  found.has_array_filters = !is_absent(fields.array_filters) || !is_absent(fields.constants);
+  if (upsert == Truth::no) return found;
   found.kind = upsert == Truth::yes && remove == Truth::no ? Kind::upsert : Kind::unknown;
   return found;
 }
@@ -98,7 +109,7 @@ UpsertStatement UpsertStatement::of(const UpsertParts& parts, Bytes message) {
   const auto at = [&](std::uint32_t offset) {
     return offset == 0 ? Bytes() : *bson::document_at(message.subspan(offset));
   };
-  return {parts.kind,      parts.multi,      parts.is_pipeline,
+  return {parts.kind,      parts.multi,      parts.is_pipeline, parts.is_replacement,
           at(parts.whole), at(parts.filter), at(parts.update)};
 }
 
@@ -106,7 +117,7 @@ UpsertParts UpsertStatement::parts(Bytes message) const {
   const auto offset = [&](Bytes part) {
     return part.empty() ? 0 : static_cast<std::uint32_t>(part.data() - message.data());
   };
-  return {kind, multi, is_pipeline, offset(whole), offset(filter), offset(update)};
+  return {kind, multi, is_pipeline, is_replacement, offset(whole), offset(filter), offset(update)};
 }
 
 bool has_upsert(const WriteCommand& command) {

@@ -16,9 +16,13 @@ struct UpsertStatement {
   Kind kind = Kind::plain;
   bool multi = false;
   bool is_pipeline = false;
+  bool is_replacement = false;
   Bytes whole;
   Bytes filter;  ///< empty if there is none
-  Bytes update;  ///< a document or an array; empty if it is plain
+  Bytes update;  ///< a document or an array; empty if there is none
+  /// True if it has arrayFilters or constants. Only as read().
+  bool has_array_filters = false;
+  bool is_encrypted = false;  ///< its command has fields that the driver encrypts
 
   /// Returns nothing if mongod will refuse the whole command because of this statement: a field is
   /// repeated, missing or of a wrong type, or the statement is malformed.

@@ -58,6 +58,10 @@ WriteExchange::~WriteExchange() {
 /// `owner`: as in Received.
 Steps WriteExchange::write(Buffer* owner) {
   if (const auto end = scan_statements(owner)) co_return *end;
+  if (looks_first()) {
+    co_await send_without_upsert();
+    if (has_found()) co_return action::Relay{};
+  }
   do {
     // Its collection's guards, its values, their reservations, its turns.
     while (const auto need = lacks()) {
@@ -93,12 +97,14 @@ Action WriteExchange::go_on() {
   asks_server_ = std::holds_alternative<action::AskServer>(action);
   if (sends) awaits_reply_ = acknowledged_;
   // A batch of which nothing is sent yet asks whether it was executed before.
-  const bool asks = batch_ != nullptr && batch_->commands() == 0;
+  const bool asks =
+      (batch_ != nullptr && batch_->commands() == 0) || asks_right_ || looked_ == Looked::under_way;
   if ((relays || (sends && !asks)) && !std::exchange(sent_, true)) count_sent();
   if (relays || replies || std::holds_alternative<action::Close>(action)) end();
   if (!replies || sent_) return action;
   assigned_ = 0;
   forwarded_.clear();
+  taken_away_.clear();
   return acknowledged_ ? action : action::Reply{};
 }
 
@@ -134,13 +140,13 @@ Action WriteExchange::reply(Bytes message, const Context& context, Workspace& wo
   begin_event(context, workspace);
   reply_ = single_reply(message);
   if (!reply_) return action::Close{};
-  if (steps_.awaits<action::AskServer>()) return answered_by_server();
+  if (asks_right_) return answered_by_server();
   if (!steps_.awaits<action::Send>()) return action::Close{};
   const Concern concern = is_unchanged_ ? Concern::none : concern_of(reply_->body());
   if (concern == Concern::malformed) return action::Close{};
   is_empty_ = concern == Concern::none;
   const bool tells = !is_empty_ || is_unchanged_ || !rights_.is_shown();
-  if (!std::exchange(rights_noted_, true) && tells) note_rights();
+  if (!std::exchange(rights_noted_, looked_ != Looked::under_way) && tells) note_rights();
   if (batch_ != nullptr) {
     begin_step();
     since_ = now_;
@@ -150,6 +156,7 @@ Action WriteExchange::reply(Bytes message, const Context& context, Workspace& wo
 
 /// Its own question, to which others of the thread have scanned their messages meanwhile.
 Action WriteExchange::answered_by_server() {
+  asks_right_ = false;
   begin_step();
   since_ = now_;
   look_into_original();
@@ -162,7 +169,9 @@ void WriteExchange::note_rights() {
   const auto read = WriteReply::read(reply_->body(), kMaxBatch);
   if (!read) return;
   if (says_not_permitted(*read)) return note_refusal({write_.plan->begin(), write_.plan->end()});
-  if (read->ok && !is_unchanged_) rights_.carried_out(write_, given_, now_);
+  // Without values, it was no insert.
+  const bool inserts = !given_.given.empty() && looked_ != Looked::under_way;
+  if (read->ok && !is_unchanged_ && inserts) rights_.carried_out(write_, given_, now_);
 }
 
 /// `where`: rules of the collections into which the client may not write.
@@ -258,6 +267,7 @@ std::optional<Action> WriteExchange::scan() {
   leaves_zero_ = result.leaves_zero;
   if (result.kind == ScanResult::Kind::failed) return fail(result.error);
   forwarded_ = std::move(result.forwarded);
+  taken_away_ = std::move(result.taken_away);
   statements_ = result.statements;
   if (result.kind == ScanResult::Kind::unchanged) return action::Relay{};
   if (auto fault = fault_of_encryption(write_, given_)) return fail(*std::move(fault));
@@ -270,8 +280,9 @@ std::optional<Action> WriteExchange::scan() {
     const auto errors_only = bson::find(write_.message.body(), "errorsOnly");
     write_.all_results = errors_only && errors_only->as_integer().value_or(0) != 0;
   }
-  as_batch_ = takes_turns() || reserves_values();
-  if (as_batch_) {
+  const bool needs_batch = takes_turns() || reserves_values();
+  as_batch_ = needs_batch || looked_ == Looked::found_nothing;
+  if (needs_batch) {
     if (auto fault = fault_in_batch()) return fail(*std::move(fault));
   }
   return std::nullopt;
@@ -330,6 +341,8 @@ Action WriteExchange::ask_for_right() {
   refill(*workspace_);
   ask_right(write_.message, request_id_, ns.substr(0, dot), ns.substr(dot + 1), asked_.right,
             message_);
+  asks_right_ = true;
+  if (looked_ != Looked::no) return action::Send{&message_, {}};
   return action::AskServer{&message_};
 }
 
@@ -490,6 +503,43 @@ void WriteExchange::take_back() {
   given_.values.clear();
 }
 
+// ---- without upsert first ----------------------------------------------------------------------
+
+/// True for a replacement in a command of its own that may insert a document, and would take a
+/// value away from one that it finds: what ODMs send to save a document.
+bool WriteExchange::looks_first() const {
+  if (statements_ != 1 || given_.kept.empty() || !acknowledged_) return false;
+  const UpsertParts& only = given_.upserts.front();
+  return only.is_replacement && only.kind == UpsertParts::Kind::upsert && goes_alone(write_);
+}
+
+/// With the client's txnNumber: the server notes no statement that has changed nothing, so that the
+/// one with upsert is the first one (observed, 4.4.2 to 6.0.5).
+Action WriteExchange::send_without_upsert() {
+  looked_ = Looked::under_way;
+  assigned_ = 0;
+  refill(*workspace_);
+  emit_upserts(write_, given_, UpsertEdit::As::update, message_);
+  if (message_.size() > kLimit) return fail(too_large());
+  return action::Send{&message_, original()};
+}
+
+/// If the server has found a document, or refused the command, that is the answer.
+bool WriteExchange::has_found() {
+  looked_ = Looked::found_nothing;
+  if (!says_nothing_found(reply_->body(), write_.command.kind)) {
+    given_.clear();
+    forwarded_.clear();
+    return true;
+  }
+  look_into_original();
+  begin_step();
+  since_ = patient_since_ = now_;
+  assigned_ = given_.given.size();
+  as_batch_ = has_waited_ = true;
+  return false;
+}
+
 // ---- sending -----------------------------------------------------------------------------------
 
 /// Sends the next command, or fails the write if it cannot be sent.
@@ -518,7 +568,7 @@ Action WriteExchange::send() {
 
 /// Writes the client's message with its values.
 void WriteExchange::emit() {
-  if (!is_insert()) return emit_upserts(write_, given_, message_);
+  if (!is_insert()) return emit_upserts(write_, given_, UpsertEdit::As::upsert, message_);
   if (has_waited_) {
     GivenValues same;
     static_cast<void>(workspace_->insert.scan(write_, same));
@@ -534,7 +584,7 @@ Action WriteExchange::send_unchanged() {
   batch_.reset();
   look_into_original();
   assigned_ = refused_documents_ = 0;
-  for (const Forwarded& each : forwarded_) each.count();
+  count_odd();
   note_time_series();
   sent_ = true;
   message_.start(original_.view());
@@ -572,9 +622,14 @@ void WriteExchange::look_into_original() {
   write_ = write_.in(original_.view());
 }
 
+void WriteExchange::count_odd() const {
+  for (const Forwarded& each : forwarded_) each.count();
+  for (const TakenAway& each : taken_away_) each.count();
+}
+
 /// Once. A batch counts the values of each of its commands.
 void WriteExchange::count_sent() const {
-  for (const Forwarded& each : forwarded_) each.count();
+  count_odd();
   if (batch_ != nullptr) return;
   for (std::size_t i = 0; i < write_.plan->size(); ++i) {
     const std::size_t values = given_.wanted.empty() ? assigned_ : given_.wanted[i];
@@ -619,7 +674,8 @@ void WriteExchange::open_batch(BatchSent sent) {
       Batch::Contents{write_, started_, patient_since_, given_, guards_ ? &*guards_ : nullptr,
                       std::move(refused_), statements_, takes_turns(), !acknowledged_,
                       memory_ == nullptr || memory_->tells_retried(),
-                      memory_ != nullptr && memory_->loses_writes(), memory_},
+                      memory_ != nullptr && memory_->loses_writes(), memory_,
+                      looked_ == Looked::found_nothing},
       sent);
   begin_step();
 }

@@ -54,6 +54,7 @@ class Conversation {
   [[nodiscard]] bool acknowledged() const { return acknowledged_; }
   [[nodiscard]] bool streams() const { return streams_; }
   [[nodiscard]] std::span<const Forwarded> forwarded() const { return forwarded_; }
+  [[nodiscard]] std::span<const TakenAway> taken_away() const { return taken_away_; }
   [[nodiscard]] std::size_t handed_out() const { return handed_out_; }
   [[nodiscard]] const Assignment* not_permitted() const { return not_permitted_; }
 
@@ -79,6 +80,7 @@ class Conversation {
   wire::PatchedMessage message_;  // what is sent, until it is taken
   Buffer original_;
   std::vector<Forwarded> forwarded_;
+  std::vector<TakenAway> taken_away_;
   std::size_t handed_out_ = 0;
   const Assignment* not_permitted_ = nullptr;
 

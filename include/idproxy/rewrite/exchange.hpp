@@ -138,10 +138,13 @@ class Exchange {
   }
   /// Writes that were sent without a value of a rule.
   [[nodiscard]] std::span<const Forwarded> forwarded() const { return what_->forwarded(); }
-  /// True if the operator should know how the request was understood: driver_made(), leaves_zero()
-  /// or forwarded() tell.
+  /// Updates that take values of a rule away.
+  [[nodiscard]] std::span<const TakenAway> taken_away() const { return what_->taken_away(); }
+  /// True if the operator should know how the request was understood: driver_made(), leaves_zero(),
+  /// forwarded() or taken_away() tell.
   [[nodiscard]] bool was_odd() const {
-    return driver_made() != nullptr || leaves_zero() != nullptr || !forwarded().empty();
+    return driver_made() != nullptr || leaves_zero() != nullptr || !forwarded().empty() ||
+           !taken_away().empty();
   }
   /// The same of how it ended: given_up(), lost_writes() or not_permitted() tell.
   [[nodiscard]] bool ended_badly() const {

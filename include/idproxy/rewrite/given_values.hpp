@@ -27,6 +27,13 @@ struct Given {
   std::uint32_t value;       ///< index in GivenValues::values[assignment]
 };
 
+/// A stored value that a statement would take away, and that stays (docs/keep.md). If the statement
+/// inserts a document, that may be Given one.
+struct Kept {
+  std::int32_t statement;
+  std::uint16_t assignment;  ///< index in the plan
+};
+
 /// The sequences that the values of one assignment come from (ids::Sequences).
 struct GivenSequences {
   std::vector<std::shared_ptr<ids::Source>> all;                ///< each once
@@ -45,11 +52,19 @@ struct GivenValues {
   /// By assignment; empty if no strategy of the plan has sequences.
   std::vector<GivenSequences> sequences{};
   std::vector<UpsertParts> upserts{};  ///< by statement; empty for an insert
+  std::vector<Kept> kept{};            ///< sorted as `given`
   /// For the scan: with `only_used`, `sequences` has null for those that are not in use.
   ids::Opening opening = ids::Opening::any;
 
   /// The values of this statement; empty if it gets none.
   [[nodiscard]] std::span<const Given> of(std::int32_t statement) const;
+  [[nodiscard]] std::span<const Kept> kept_of(std::int32_t statement) const;
+  /// True if a document that this statement has found may have the value that was meant for one
+  /// that it inserts: a replacement gives it to documents without the field.
+  [[nodiscard]] bool may_be_used_by_found(std::int32_t statement) const {
+    return !upserts.empty() && upserts[static_cast<std::size_t>(statement)].is_replacement &&
+           !kept_of(statement).empty();
+  }
   /// Calls `use` with the index in `given` of each value of these statements, which ascend.
   template <class Use>
   void each_of(std::span<const std::int32_t> statements, const Use& use) const {

@@ -45,6 +45,7 @@ struct WriteReply {
   std::vector<WriteError> errors;  ///< with ok: 1; their indexes ascend
   /// Statements of an update that inserted a document, with ok: 1; ascending.
   std::vector<std::int32_t> upserted;
+  std::optional<std::int64_t> modified;  ///< nModified: documents that were found and changed
   std::size_t retried = 0;  ///< how many statements had been executed earlier (retriedStmtIds)
   // Of a bulkWrite (rewrite/bulk_write.hpp), whose `n` is nInserted:
   std::int64_t n_upserted = 0;

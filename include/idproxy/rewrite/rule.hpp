@@ -63,6 +63,14 @@ enum class Upserts {
   refuse,   ///< as assign, but a command with one that is not safe fails
 };
 
+/// Which updates leave a stored value where it is, although they would take it away
+/// (docs/keep.md).
+enum class Keep {
+  replacements,  ///< replacements without the field
+  always,        ///< also $unset of the field, and $set of it to what the rule calls missing
+  off,           ///< none
+};
+
 /// One rule of the configuration. Immutable once in a RuleSet.
 struct Rule {
   std::string ns;     ///< glob (base/glob.hpp) over "db.collection"
@@ -73,6 +81,7 @@ struct Rule {
   Retry retry;
   InTransaction in_transaction = InTransaction::transient;
   Upserts upserts = Upserts::assign;
+  Keep keep = Keep::replacements;
   bool report = false;  ///< replies to writes report the assigned values
   ids::UniqueIndex unique_index = ids::UniqueIndex::warn;
   /// The collection in which values are reserved before their documents are sent; nothing: they are

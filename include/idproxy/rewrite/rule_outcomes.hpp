@@ -38,14 +38,42 @@ enum class ForwardReason : std::uint8_t {
   out,           ///< the same with $out
   apply_ops,     ///< no upsert: an insert within applyOps
   time_series,   ///< no upsert: an insert into a time-series collection
+  /// A replacement whose number without gaps might be used or not: the command has others.
+  not_alone,
 };
 inline constexpr std::size_t kForwardReasons =
-    static_cast<std::size_t>(ForwardReason::time_series) + 1;
+    static_cast<std::size_t>(ForwardReason::not_alone) + 1;
 
 /// The reason as metrics, status and log spell it, such as "filter_names_field".
 [[nodiscard]] std::string_view name_of(ForwardReason reason);
 /// The remedy, as half a sentence for the log and for errors. `field`: the rule's.
 [[nodiscard]] std::string_view way_out_of(ForwardReason reason, std::string_view field);
+
+/// Why an update goes to the server although it takes away a stored value of a rule, or sets
+/// another one (docs/keep.md).
+enum class LossReason : std::uint8_t {
+  off,            ///< a replacement without the field, and the rule says `keep: off`
+  server_time,    ///< the replacement has a Timestamp(0, 0), for which the server puts its time
+  dollar_name,    ///< the replacement has a name that begins with $
+  repeated_name,  ///< the replacement has a name twice
+  array_filters,  ///< the statement has arrayFilters, or constants
+  other_form,     ///< the replacement has no document where the field's path goes on
+  filter_names_field,  ///< an upsert beside other statements, whose filter names the field
+  too_deep,
+  too_large,
+  encrypted,     ///< the driver encrypts fields of the collection (Queryable Encryption)
+  unset,         ///< $unset
+  sets,          ///< $set or another operator sets a value, perhaps the same
+  sets_missing,  ///< the update sets null, or what the rule calls missing
+  renames,       ///< $rename
+  pipeline,      ///< a pipeline that can change the field
+  unknown_form,  ///< a form that the proxy does not know
+};
+inline constexpr std::size_t kLossReasons = static_cast<std::size_t>(LossReason::unknown_form) + 1;
+
+/// As for ForwardReason.
+[[nodiscard]] std::string_view name_of(LossReason reason);
+[[nodiscard]] std::string_view way_out_of(LossReason reason);
 
 /// When the log has a line about something that may happen often: once in a while for each thing
 /// and kind, with the number of events since the last one. Thread-safe.
@@ -145,6 +173,8 @@ struct RuleOutcomes {
   std::atomic<std::int64_t> last_assigned{0};        ///< when; monotonic, in ns; 0: never
   std::array<Counter, kForwardReasons> forwarded{};  ///< upserts without a value, by ForwardReason
   RareLines forwarded_log{std::chrono::hours(1)};    ///< by namespace and reason
+  std::array<Counter, kLossReasons> taken_away{};    ///< updates, by LossReason
+  RareLines taken_away_log{std::chrono::hours(1)};   ///< by namespace and reason
   RareLines not_permitted_log{std::chrono::minutes(1)};  ///< by user and namespace
   RefusedWrites refusals;                                ///< of `refused`, for the log
   WaitingRequests waiting;

@@ -77,6 +77,8 @@ class Plan {
   [[nodiscard]] bool is_guarded() const { return is_guarded_; }
   /// True for some Assignment::may_depend_on_time().
   [[nodiscard]] bool may_depend_on_time() const { return may_depend_on_time_; }
+  /// True if an update can take away a value of some assignment: nobody can take an `_id`.
+  [[nodiscard]] bool can_lose_values() const { return can_lose_values_; }
 
  private:
   std::vector<Assignment> all_;
@@ -85,6 +87,18 @@ class Plan {
   bool reserves_ = false;
   bool is_guarded_ = false;
   bool may_depend_on_time_ = false;
+  bool can_lose_values_ = false;
+};
+
+/// Updates that take away values of a rule, for one reason.
+struct TakenAway {
+  const Assignment* assignment;
+  LossReason reason;
+  std::uint64_t updates;
+
+  void count() const {
+    assignment->outcomes->taken_away[static_cast<std::size_t>(reason)] += updates;
+  }
 };
 
 /// Upserts that get no value of a rule, for one reason; or another command that stores documents to

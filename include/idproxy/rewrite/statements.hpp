@@ -68,9 +68,10 @@ struct UpsertParts {
   /// comes from its insert, and its values are never given back.
   bool multi = false;
   bool is_pipeline = false;
+  bool is_replacement = false;  ///< its update is a document without operators
   std::uint32_t whole = 0;
   std::uint32_t filter = 0;  ///< 0 if there is none
-  std::uint32_t update = 0;  ///< a document or an array; 0 if it is plain
+  std::uint32_t update = 0;  ///< a document or an array; 0 if there is none
 };
 
 /// Iterates over the statements of a write command, in each form.

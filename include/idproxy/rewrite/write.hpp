@@ -81,6 +81,11 @@ struct WritePart {
   /// True for the first command of the batch: only that one keeps the fields that begin a
   /// transaction.
   bool first;
+  /// True if the field begins the transaction, which has begun.
+  [[nodiscard]] bool leaves_out_begin(std::string_view field) const {
+    return !first && options != nullptr && options->in_transaction &&
+           (field == "startTransaction" || field == "readConcern");
+  }
   std::optional<std::int64_t> max_time_ms;  ///< the rest of the client's maxTimeMS
   std::int32_t request_id;
   /// A document whose elements take the place of the client's fields of the same names; or empty.
@@ -89,6 +94,7 @@ struct WritePart {
   /// Documents to replace by refused_document(), ascending by index, in addition to those that the
   /// command's plan makes impossible.
   std::span<const RefusedDocument> refused{};
+  bool numbered = true;  ///< says the statements' numbers; false: as the client's command does
 };
 
 /// The result of scanning one write command.
@@ -106,7 +112,8 @@ struct ScanResult {
   const Assignment* driver_made = nullptr;  ///< an `_id` rule that found only driver-made ObjectIds
   /// A rule whose field has a zero that the rule leaves, as `assign: missing-or-zero` would not.
   const Assignment* leaves_zero = nullptr;
-  std::vector<Forwarded> forwarded;  ///< if it is not `failed`
+  std::vector<Forwarded> forwarded;   ///< if it is not `failed`
+  std::vector<TakenAway> taken_away;  ///< the same
 };
 
 /// Why values cannot be assigned if the driver encrypts one of their fields, or one around or below

@@ -81,6 +81,11 @@ class WriteExchange final : public Conversation {
   Action fail(CommandError error);
   void take_back();
 
+  // Without upsert first.
+  [[nodiscard]] bool looks_first() const;
+  Action send_without_upsert();
+  [[nodiscard]] bool has_found();
+
   // Sending.
   Action send();
   void emit();
@@ -89,6 +94,7 @@ class WriteExchange final : public Conversation {
   Action send_batch();
   [[nodiscard]] bool is_large_unordered() const;
   void look_into_original();
+  void count_odd() const;
   void count_sent() const;
 
   // After it.
@@ -109,7 +115,12 @@ class WriteExchange final : public Conversation {
   bool is_too_large_ = false;         // together with its values
   std::optional<GuardStage> guards_;  // nothing: no rule has one
   RightStage rights_;
-  NeededRight asked_{};        // of the server
+  NeededRight asked_{};      // of the server
+  bool asks_right_ = false;  // that is under way
+  /// Of a replacement that may insert a document: sent without upsert, so that no value is drawn
+  /// for one that is there.
+  enum class Looked { no, under_way, found_nothing };
+  Looked looked_ = Looked::no;
   bool rights_noted_ = false;  // as the server's reply says
   bool is_unchanged_ = false;  // is sent as it came after all
   GivenValues given_;

@@ -242,7 +242,11 @@ TEST_F(GuardedExchange, AnInsertIntoATimeSeriesCollectionIsCounted) {
   EXPECT_EQ(counted.front().reason, ForwardReason::time_series);
   EXPECT_EQ(counted.front().assignment->ns, "shop.orders");
   EXPECT_EQ(world.counts(), "");
-  EXPECT_EQ(world.namespaces.rules()->outcomes(0).forwarded.back(), 1U) << "one command";
+  EXPECT_EQ(world.namespaces.rules()
+                ->outcomes(0)
+                .forwarded[static_cast<std::size_t>(ForwardReason::time_series)],
+            1U)
+      << "one command";
   EXPECT_TRUE(
       send(client(Form::sequence, "", {nth(0)}), {ids::Readiness::Kind::left_alone, {}}).empty())
       << "a view";

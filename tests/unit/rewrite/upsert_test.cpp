@@ -425,7 +425,9 @@ TEST(UpsertValues, AreKnownWhereTheStatementFixesThem) {
       {"$push", kK, u(doc_field("$push", ann)), "?"},
       {"$set below it", kK, set(string_field("t.x", "ann")), "?"},
       {"a pipeline", ann, array_of("u", {item(set_x)}), "?"},
-      {"a replacement", ann, u(ann), "?"},
+      {"a replacement", ann, u(ann), is_ann},
+      {"one without it", ann, u(kK), "missing"},
+      {"one with it twice", kK, u(ann + ann), "?"},
   };
   for (const auto& row : rows)
     EXPECT_EQ(known(row.filter, row.update, "t"), row.expected) << row.name;

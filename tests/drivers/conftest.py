@@ -221,6 +221,15 @@ def pymongo_program() -> Program:
     return Program([sys.executable, HERE / "python" / "driver.py"])
 
 
+@pytest.fixture(scope="session")
+def php() -> Program:
+    """php/, with the extension of the system. It knows steps only."""
+    need("php")
+    if "mongodb" not in run(["php", "-m"]).split():
+        pytest.skip("PHP's extension mongodb is missing: run scripts/setup drivers")
+    return Program(["php", HERE / "php" / "driver.php"])
+
+
 @pytest.fixture
 def driver(request) -> Program:
     """The one that a test names by `@pytest.mark.parametrize("driver", […], indirect=True)`."""

@@ -15,6 +15,7 @@ import pymongo
 import pytest
 from pymongo.errors import PyMongoError
 
+from support.activated import activated, listening
 from support.full import FULL
 from support.process import eventually, free_port, free_ports
 from support.proxy import Proxy, configuration, uri_host
@@ -22,24 +23,6 @@ from support.replica_set import ReplicaSet
 
 RESTARTS = 1000 if FULL else 5
 RULES = [{"ns": "activated.*", "field": "number", "strategy": "counter"}]
-
-
-def listening(address: tuple[str, int] | str, kind: int = socket.SOCK_STREAM) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET, kind)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.bind(address)
-    if kind == socket.SOCK_STREAM:
-        made.listen(4096)
-    return made
-
-
-def activated(config: dict, sockets: Sequence[socket.socket], names: Sequence[str] = (), **options) -> Proxy:
-    """One that gets the sockets as sd_listen_fds(3) describes it: from descriptor 3 on."""
-    descriptors = [each.fileno() for each in sockets]
-    moved = " ".join(f"{3 + i}<&{each}" for i, each in enumerate(descriptors))
-    environment = {"LISTEN_FDS": str(len(sockets)), **({"LISTEN_FDNAMES": ":".join(names)} if names else {})}
-    return Proxy(config, environment, within=["bash", "-c", f'LISTEN_PID=$$ exec "$@" {moved}', "bash"],
-                 pass_fds=descriptors, **options)
 
 
 @pytest.fixture

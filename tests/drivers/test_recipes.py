@@ -858,10 +858,60 @@ def test_gaps(replica_set, invoices, mongosh, tmp_path):
     assert invoices.find_one(sort=[("number", -1)])["number"] == 1018
 
 
+DRAFT, TOGETHER = "Publishing a draft", "In one collection"
+
+
+@pytest.fixture
+def published(replica_set, mongosh, tmp_path) -> Iterator[Proxy]:
+    """With the page's rules for invoices of a year and for articles, and the index of these."""
+    rules = INVOICES.snippets(YEAR, "yaml")[0] + INVOICES.snippets(TOGETHER, "yaml")[0].removeprefix("rules:\n")
+    with started_with(replica_set, rules, tmp_path) as proxy:
+        mongosh(proxy.uri, INVOICES.snippets(TOGETHER, "js")[0])
+        yield proxy
+    for name in ("drafts", "articles"):
+        replica_set.client.shop[name].drop()
+
+
+def test_drafts_of_python(published, invoices):
+    names: dict[str, Any] = {"pymongo": pymongo}
+    exec(INVOICES.snippets(DRAFT, "python")[0] + INVOICES.snippets(TOGETHER, "python")[0], names)
+    with published.client() as client:
+        shop, year = client.shop, {"fiscalYear": 2026}
+        shop.drafts.insert_many([{"_id": k, "total": k} for k in range(3)])
+        shop.invoices.insert_one({"_id": 0, "total": 0, **year})  # and then it was interrupted
+        assert [names["issue"](shop, k, year) for k in (0, 1, 1, 2)] == [f"2026-0000{n}" for n in (1, 2, 2, 3)]
+        assert shop.drafts.count_documents({}) == 0 and invoices.count_documents({}) == 3
+        shop.articles.insert_many([{"_id": k, "number": None} for k in range(3)])
+        assert [names["publish"](shop.articles, k) for k in (2, 0, 2)] == [1, 2, 1]
+        assert shop.articles.find_one(1) == {"_id": 1, "number": None}
+
+
+def test_drafts_of_javascript(published, invoices, node_binary, node_modules, tmp_path):
+    (tmp_path / "drafts.js").write_text(NODE + INVOICES.snippets(DRAFT, "js")[0]
+                                        + INVOICES.snippets(TOGETHER, "js")[1] + """
+        (async () => {
+          const client = await new MongoClient(process.argv[2]).connect();
+          const shop = client.db('shop');
+          await shop.collection('drafts').insertMany([{_id: 0, total: 0}, {_id: 1, total: 1}]);
+          await shop.collection('invoices').insertOne({_id: 0, total: 0, fiscalYear: 2026});
+          const told = [];
+          for (const id of [0, 1, 1]) told.push(await issue(shop, id, {fiscalYear: 2026}));
+          await shop.collection('articles').insertMany([{_id: 0, number: null}, {_id: 1, number: null}]);
+          for (const id of [1, 0, 1]) told.push(await publish(client, shop.collection('articles'), id));
+          console.log(JSON.stringify(told));
+          process.exit(0);
+        })().catch((error) => { console.error(error); process.exit(1); });""")
+    told = json.loads(run([node_binary, tmp_path / "drafts.js", published.uri],
+                          env={**os.environ, "NODE_PATH": str(node_modules)}))
+    first = told[3]
+    assert told == ["2026-00001", "2026-00002", "2026-00002", first, first + 1, first]
+    assert invoices.count_documents({}) == 2
+
+
 def test_every_snippet_is_run():
     """Those that no test above takes are answers."""
     assert PAGE.languages() == {"yaml": 1, "js": 10, "python": 5, "go": 4, "": 1}
     assert C_PAGE.languages() == {"c": 3}
     assert JAVA_PAGE.languages() == {"java": 9}
     assert TOOLS.languages() == {"ts": 2}
-    assert INVOICES.languages() == {"yaml": 1, "python": 1, "js": 4}
+    assert INVOICES.languages() == {"yaml": 2, "python": 3, "js": 7}

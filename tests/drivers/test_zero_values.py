@@ -17,8 +17,8 @@ RULES = [
 pytestmark = pytest.mark.timeout(600)
 
 
-def insert(driver, proxy, coll, db: str, own: bool) -> None:
-    assert driver("zeros", uri=proxy.uri, db=db, coll=coll, count=3, own=own) == {"inserted": 3}
+def insert(driver, proxy, coll, db: str, **more: bool) -> None:
+    assert driver("zeros", uri=proxy.uri, db=db, coll=coll, count=3, **more) == {"inserted": 3}
 
 
 @pytest.fixture
@@ -45,3 +45,11 @@ def test_of_java(proxy, server, java, coll):
     found = list(server.client.fields[coll].find().sort("number"))
     assert [d["number"] for d in found] == [*range(1000, 1006)]
     assert all({*d} == {"_id", "number"} for d in found), "null is not sent"
+
+
+def test_of_the_ids_of_java(proxy, server, java, coll):
+    insert(java, proxy, coll, "zeros", own=False, keyed=True)
+    assert [d["_id"] for d in server.client.zeros[coll].find().sort("_id")] == [1, 2, 3]
+    server.client.zeros[coll].delete_many({})
+    insert(java, proxy, coll, "zeros", own=True, keyed=True)
+    assert all(isinstance(d["_id"], ObjectId) for d in server.client.zeros[coll].find())

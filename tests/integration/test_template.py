@@ -186,3 +186,13 @@ def test_configuration_errors(tmp_path: pathlib.Path, rule, place, text):
     output = done.stdout + done.stderr
     assert re.search(rf"config\.yaml:\d+:\d+: error: rules\[0\]\.{place}: {re.escape(text)}",
                      output), output
+
+
+def test_how_likely_a_guess_hits():
+    """The page's table: documents / 10^digits."""
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "templates.md").read_text()
+    head, _, *rows = re.findall(r"(?m)^\|.*$", page.split("## How likely a guess hits\n")[1])
+    documents = [int(re.sub(r"\D", "", cell)) for cell in head.split("|")[2:-1]]
+    for digits, *cells in ([cell.strip() for cell in row.split("|")[1:-1]] for row in rows):
+        one_in = [10 ** int(digits) // count for count in documents]
+        assert cells == [f"1 in {n:,}" if n > 1 else "" for n in one_in], digits

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.bson.Document;
 import org.bson.codecs.pojo.PojoCodecProvider;
+import org.bson.codecs.pojo.annotations.BsonId;
 
 /** Objects of which no field was set. */
 public final class Zeros {
@@ -22,12 +23,23 @@ public final class Zeros {
     public String code;
   }
 
+  /** Sends 0 as its _id. */
+  public static final class Keyed {
+    @BsonId public long id;
+  }
+
+  /** The driver sees no _id, and makes an ObjectId. */
+  public static final class SparselyKeyed {
+    @BsonId public Long id;
+  }
+
   private Zeros() {}
 
-  /** Inserts count objects; with own, sparse ones. */
+  /** Inserts count objects; with own, sparse ones; with keyed, such as have nothing but an _id. */
   static Document insert(MongoDatabase db, Document argument) {
     boolean own = argument.getBoolean("own", false);
     Class<?> type = own ? Sparse.class : Plain.class;
+    if (argument.getBoolean("keyed", false)) type = own ? SparselyKeyed.class : Keyed.class;
     return insert(db, argument, type);
   }
 

@@ -84,12 +84,16 @@ def mongoose(node_modules, node_binary) -> Program:
 
 
 @pytest.fixture(scope="session")
-def mongoose_sequence(node_binary) -> Program:
-    """node/sequence/, with an older Mongoose and the plugin mongoose-sequence."""
-    directory = HERE / "node" / "sequence"
-    modules = installed(directory / "package.json")
-    return Program([node_binary, directory / "sequence.js"],
-                   env={**os.environ, "NODE_PATH": str(modules)})
+def sequence_modules() -> pathlib.Path:
+    """An older Mongoose and the plugin mongoose-sequence."""
+    return installed(HERE / "node" / "sequence" / "package.json")
+
+
+@pytest.fixture(scope="session")
+def mongoose_sequence(node_binary, sequence_modules) -> Program:
+    """node/sequence/"""
+    return Program([node_binary, HERE / "node" / "sequence" / "sequence.js"],
+                   env={**os.environ, "NODE_PATH": str(sequence_modules)})
 
 
 @pytest.fixture(scope="session")

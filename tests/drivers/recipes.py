@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pathlib
 import re
+import textwrap
+
+from support.mongod import Mongod
+from support.proxy import Proxy
 
 _DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
@@ -25,3 +29,20 @@ class Page:
         """How many snippets the page has of each."""
         found = re.findall(r"(?ms)^```(\w*)\n.*?^```$", self.text)
         return {language: found.count(language) for language in {*found}}
+
+
+def written(server: Mongod, rules: str, directory: pathlib.Path) -> pathlib.Path:
+    """A configuration with these rules: YAML, as a page has it."""
+    assert rules.startswith("rules:\n")
+    config = directory / "config.yaml"
+    config.write_text(textwrap.dedent(f"""
+        listen: {{address: 127.0.0.1, port: 0}}
+        upstream: {{uri: "{server.uri}"}}
+        admin: {{listen: null}}
+        log: {{format: json}}
+        """) + rules)
+    return config
+
+
+def started_with(server: Mongod, rules: str, directory: pathlib.Path) -> Proxy:
+    return Proxy(written(server, rules, directory))

@@ -11,7 +11,6 @@ import os
 import pathlib
 import re
 import shutil
-import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +18,7 @@ import pymongo
 import pytest
 from pymongo.collection import Collection
 
-from recipes import Page
+from recipes import Page, started_with
 from stored import run
 from support.backfill import Backfill
 from support.mongod import Mongod
@@ -43,19 +42,6 @@ DUPLICATES = "Duplicates of such values"
 MONGOOSE = "With Mongoose"
 INTEGERS = "Integers as `_id`"
 CREATE = "Find or create"
-
-
-def started_with(server: Mongod, rules: str, directory: pathlib.Path) -> Proxy:
-    """rules: YAML, as a page has it."""
-    assert rules.startswith("rules:\n")
-    config = directory / "config.yaml"
-    config.write_text(textwrap.dedent(f"""
-        listen: {{address: 127.0.0.1, port: 0}}
-        upstream: {{uri: "{server.uri}"}}
-        admin: {{listen: null}}
-        log: {{format: json}}
-        """) + rules)
-    return Proxy(config)
 
 
 @pytest.fixture(scope="module")

@@ -191,6 +191,29 @@ def build_java() -> Callable[..., list[str | os.PathLike]]:
 
 
 @pytest.fixture(scope="session")
+def python_odms() -> Program:
+    """python/odms.py, with Beanie, Django and MongoEngine in an environment of their own."""
+    requirements = HERE / "python" / "requirements.txt"
+    venv = [HERE.parents[1] / "scripts" / "venv", requirements]
+    attempt(venv, "pip cannot install requirements.txt")
+    return Program([run(venv).strip(), HERE / "python" / "odms.py"])
+
+
+@pytest.fixture(scope="session")
+def node_odms(node_binary, node_modules, sequence_modules, typeorm_modules) -> Program:
+    """node/odms.js, with two versions of Mongoose and TypeORM, each from its own packages."""
+    modules = {"MONGOOSE_8": sequence_modules, "MONGOOSE_9": node_modules, "TYPEORM": typeorm_modules}
+    return Program([node_binary, HERE / "node" / "odms.js"],
+                   env={**os.environ, **{name: str(path) for name, path in modules.items()}})
+
+
+@pytest.fixture(scope="session")
+def java_odms(build_java) -> Program:
+    """odms/, with Spring Boot and Morphia."""
+    return Program([*build_java("odms", *sorted((HERE / "odms").glob("*.java"))), "orders.OdmProgram"])
+
+
+@pytest.fixture(scope="session")
 def java(build_java) -> Program:
     """java/"""
     return Program([*build_java("java", *sorted((HERE / "java").glob("*.java"))), "Driver"])

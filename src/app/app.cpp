@@ -30,6 +30,9 @@ namespace {
 // How long to wait for the id store: before serving the first client, and at the end.
 constexpr std::chrono::seconds kFirstLook{1};
 constexpr std::chrono::seconds kStoreStopTimeout{2};
+// A check of servers ends within ten seconds, whatever does not answer.
+constexpr std::chrono::milliseconds kCheckWithin{9500};
+constexpr std::chrono::milliseconds kLookUpWithin{2500};
 
 ExitCode exit_code_for(const std::string& error) {
   return error.find("Permission denied") != std::string::npos ? ExitCode::no_permission
@@ -167,10 +170,11 @@ ExitCode check_config(const CheckRequest& request) {
   if (!loaded.ok()) return end(ExitCode::config);
   out << printable(request.file) << ": ok, " << count << (count == 1 ? " rule\n" : " rules\n");
   if (request.with == CheckWith::file) return end(ExitCode::ok);
-  const auto upstream_uri = opened->find_servers(out);
+  const auto until = std::chrono::steady_clock::now() + kCheckWithin;
+  const auto upstream_uri = opened->find_servers(out, kLookUpWithin);
   if (!upstream_uri) return end(upstream_uri.error());
   json["findings"] = findings_json(*opened, request.file);
-  return check_connected(std::move(loaded.config), *upstream_uri, std::cout,
+  return check_connected(std::move(loaded.config), *upstream_uri, until, std::cout,
                          request.as_json ? &json : nullptr);
 }
 

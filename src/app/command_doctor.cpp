@@ -2,18 +2,17 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <future>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "app/admin_process.hpp"
+#include "app/apart.hpp"
 #include "app/config_file.hpp"
 #include "app/doctor_host.hpp"
 #include "app/doctor_proxies.hpp"
@@ -40,16 +39,6 @@ constexpr std::chrono::milliseconds kProxyWithin = 3s;
 
 std::chrono::sys_seconds this_second() {
   return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-}
-
-/// What is asked at the same time. A thread that does not end in time is left behind, and the
-/// process ends without it.
-template <class Said>
-std::future<Said> ask_apart(std::function<Said()> question) {
-  std::packaged_task<Said()> task(std::move(question));
-  std::future<Said> answer = task.get_future();
-  std::thread(std::move(task)).detach();
-  return answer;
 }
 
 /// The proxy of this host.
@@ -113,7 +102,7 @@ class Doctor {
 
   std::optional<std::string> find_servers(DoctorCheck& check) {
     std::ostringstream faults;
-    auto uri = opened_.find_servers(faults);
+    auto uri = opened_.find_servers(faults, kHelloWithin);
     if (uri) return *std::move(uri);
     std::string text = faults.str();
     std::erase(text, '\n');

@@ -8,6 +8,7 @@
 #include <boost/system/result.hpp>
 #include <chrono>
 #include <cstdlib>
+#include <future>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -18,10 +19,12 @@
 #include <utility>
 #include <vector>
 
+#include "app/apart.hpp"
 #include "app/process.hpp"
 #include "idproxy/base/input_file.hpp"
 #include "idproxy/base/owned.hpp"
 #include "idproxy/base/printable.hpp"
+#include "idproxy/base/scalars.hpp"
 #include "idproxy/config/secret_file.hpp"
 #include "idproxy/config/seed_list.hpp"
 #include "idproxy/observability/log.hpp"
@@ -116,6 +119,16 @@ boost::system::result<std::string, std::string> find_seed_list(const std::string
   return SeedListUri(boost::system::in_place_value, config::with_seed_list(srv_uri, *seeds));
 }
 
+/// The same, in time: the name service may be silent.
+boost::system::result<std::string, std::string> find_seed_list(const std::string& srv_uri,
+                                                               Milliseconds limit) {
+  auto found = ask_apart<boost::system::result<std::string, std::string>>(
+      [srv_uri] { return find_seed_list(srv_uri); });
+  if (found.wait_for(limit) == std::future_status::ready) return found.get();
+  return {boost::system::in_place_error,
+          "the name service has not answered within " + duration_text(limit)};
+}
+
 /// Retries until it succeeds, and logs failures.
 std::string await_seed_list(const std::string& srv_uri, RandomSource& random) {
   FailureLog log;
@@ -207,9 +220,10 @@ void ConfigFile::print_findings(std::ostream& out) const {
   for (const Finding& finding : loaded.findings) out << printable(finding.text(name_)) << '\n';
 }
 
-boost::system::result<std::string, ExitCode> ConfigFile::find_servers(std::ostream& out) {
+boost::system::result<std::string, ExitCode> ConfigFile::find_servers(std::ostream& out,
+                                                                      Milliseconds limit) {
   if (loaded.config.srv_uri.empty()) return loaded.config.written.upstream_uri;
-  auto seed_list = find_seed_list(loaded.config.srv_uri);
+  auto seed_list = find_seed_list(loaded.config.srv_uri, limit);
   if (!seed_list) {
     out << "\ncannot look up the servers of upstream.uri: " << printable(seed_list.error()) << '\n';
     return ExitCode::unavailable;

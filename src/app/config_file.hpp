@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/system/result.hpp>
+#include <chrono>
 #include <iosfwd>
 #include <set>
 #include <string>
@@ -44,8 +45,10 @@ class ConfigFile {
 
   /// For commands that use the servers once: if upstream.uri is a mongodb+srv string, looks its
   /// servers up and parses the text again. Returns upstream.uri, or the mongodb:// string that it
-  /// resolves to. Prints faults to `out` and returns the exit code.
-  [[nodiscard]] boost::system::result<std::string, ExitCode> find_servers(std::ostream& out);
+  /// resolves to. Prints faults to `out` and returns the exit code, also where the name service is
+  /// silent for `limit`.
+  [[nodiscard]] boost::system::result<std::string, ExitCode> find_servers(
+      std::ostream& out, std::chrono::milliseconds limit = std::chrono::seconds(10));
   /// The same for the proxy: retries until it succeeds, and logs failures and findings. Returns the
   /// seed list, or "".
   [[nodiscard]] std::string await_servers();

@@ -23,10 +23,10 @@
 #include <future>
 #include <iostream>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "app/apart.hpp"
 #include "app/config_file.hpp"
 #include "app/terminal.hpp"
 #include "idproxy/base/scalars.hpp"
@@ -70,10 +70,8 @@ boost::system::result<Addresses, std::string> find(const net::Endpoint& admin,
   boost::system::error_code error;
   const auto address = asio::ip::make_address(admin.host, error);
   if (!error) return Addresses{{address, admin.port}};
-  std::packaged_task<boost::system::result<Addresses, std::string>()> task(
+  auto found = ask_apart<boost::system::result<Addresses, std::string>>(
       [host = admin.host, port = admin.port] { return look_up(host, port); });
-  auto found = task.get_future();
-  std::thread(std::move(task)).detach();
   if (found.wait_for(limit) == std::future_status::ready) return found.get();
   return "the name service has not told the address of " + admin.host + " within " +
          duration_text(limit);

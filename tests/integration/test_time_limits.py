@@ -37,7 +37,7 @@ def silent_name_service(folder: pathlib.Path) -> Iterator[list[str]]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind((address, 53))
         resolver = folder / "resolv.conf"
-        resolver.write_text(f"nameserver {address}\n")  # the resolver waits 5 s, twice
+        resolver.write_text(2 * f"nameserver {address}\n")  # the resolver waits 5 s for each, twice
         yield names.mounted({pathlib.Path("/etc/resolv.conf"): resolver})
 
 
@@ -78,6 +78,18 @@ def test_members_that_cannot_be_resolved(tmp_path: pathlib.Path, command: list[s
     assert done.returncode == 69, done
     assert seconds < 10 + SLACK
     assert "nowhere.invalid" in done.stdout and server.address in done.stdout, done.stdout
+
+
+@needs_names
+@pytest.mark.parametrize("command", ["check --connect", "--check-config --connect", "doctor"])
+def test_servers_that_no_record_names(tmp_path: pathlib.Path, command: str):
+    file = tmp_path / "config.yaml"
+    file.write_text(json.dumps({"upstream": {"uri": "mongodb+srv://set.example.test/"}}))
+    with silent_name_service(tmp_path) as within:
+        done, seconds = timed(*command.split(), "--config", file, within=within)
+    assert done.returncode == (1 if command == "doctor" else 69)
+    assert "cannot look up the servers of upstream.uri" in done.stdout, done
+    assert seconds < 10 + SLACK
 
 
 def test_all_rules_are_looked_at(standalone: Mongod, tmp_path: pathlib.Path):

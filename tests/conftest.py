@@ -25,9 +25,12 @@ os.environ["MONGOC_DISABLE_SHM"] = "1"
 TOPOLOGIES = ["standalone", "replica_set"]
 
 LONGEST = [f"test_{name}" for name in (
-    "duplicates", "counter_store_down", "tls", "inspection", "failover", "topology", "limits",
-    "replica_set", "counter_failover", "command_line", "admin", "drain", "cuts", "chaos", "watchdog",
-    "store", "counter", "differential", "upsert_differential", "write_shapes", "upsert_chaos")]
+    "duplicates", "other_servers", "chaos", "store", "counter_store_down", "failover", "secured_set",
+    "tls", "verify", "status_page", "replica_set", "transactions", "upsert_chaos", "guards", "limits",
+    "recipes", "backfill", "command_line", "inspection", "topology", "trial", "reload", "doctor",
+    "bulk_write", "differential", "gapless", "counters_command", "relay", "named_causes",
+    "hostile_words", "drain", "rights", "backfill_sequences", "admin", "incidents", "counter",
+    "upsert_differential", "cuts", "insert", "existing_data", "counter_heal", "watchdog")]
 """The files that take longest. They come first: what begins last of what runs side by side is short."""
 
 

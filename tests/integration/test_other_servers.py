@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -96,10 +97,16 @@ class Other:
         except TimeoutError:
             raise AssertionError(f"{ns} ({said}): {replies[-1]}") from None
 
+    def give_values(self, rules: Iterable[int], said: str | None = None) -> list[bool]:
+        """The same of several, which wait side by side."""
+        with ThreadPoolExecutor(len(self.rules)) as threads:
+            return list(threads.map(lambda rule: self.gives_values(rule, said), rules))
+
     def check(self, refusal: Refusal) -> list[int]:
         """The rules that give no values, each with the server's text."""
         said = f"error {refusal.code} {refusal.code_name}: {refusal.kept}"
-        refused = [rule for rule in range(len(self.rules)) if not self.gives_values(rule, said)]
+        rules = range(len(self.rules))
+        refused = [rule for rule, gives in zip(rules, self.give_values(rules, said)) if not gives]
         for rule in refused:
             with contextlib.suppress(TimeoutError):
                 eventually(lambda: said in self.line(rule), 20)
@@ -136,7 +143,7 @@ def seen(server: RefusingServer, other: Callable[[], Other]) -> list[Part]:
     server.refusal = None
     every = other()
     for _ in range(2):  # a block, and the next one
-        assert all(every.gives_values(rule) for rule in range(len(every.rules)))
+        assert all(every.give_values(range(len(every.rules))))
     every.proxy.stop()  # gives numbers back
     return sorted(server.asked)
 
@@ -178,8 +185,7 @@ def refuse(server: RefusingServer, other: Callable[[], Other], refusal: Refusal)
     if refusal.part.name in DISPENSABLE:
         assert refused == [], "there are values without it"
     server.refusal = None
-    for rule in refused:
-        assert its.gives_values(rule), "once the server takes it"
+    assert all(its.give_values(refused)), "once the server takes it"
     its.proxy.stop()
 
 

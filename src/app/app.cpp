@@ -112,12 +112,13 @@ std::string whole_path(const std::string& file) {
 
 boost::json::array findings_json(const ConfigFile& opened, const std::string& file) {
   boost::json::array all;
-  for (const Finding& each : opened.loaded.findings) {
-    const bool is_error = each.severity == Finding::Severity::error;
-    all.push_back({{"level", is_error ? "error" : "warning"},
-                   {"line", each.place.line},
-                   {"column", each.place.column},
-                   {"text", each.text(file)}});
+  for (const auto* findings : {&opened.loaded.findings, &opened.loaded.notes}) {
+    for (const Finding& each : *findings) {
+      all.push_back({{"level", each.level()},
+                     {"line", each.place.line},
+                     {"column", each.place.column},
+                     {"text", each.text(file)}});
+    }
   }
   return all;
 }
@@ -166,6 +167,7 @@ ExitCode check_config(const CheckRequest& request) {
     return code;
   };
   opened->print_findings(out);
+  for (const Finding& note : loaded.notes) out << printable(note.text(request.file)) << '\n';
   json["ok"] = loaded.ok();
   if (!loaded.ok()) return end(ExitCode::config);
   out << printable(request.file) << ": ok, " << count << (count == 1 ? " rule\n" : " rules\n");

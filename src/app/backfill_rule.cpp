@@ -106,7 +106,7 @@ boost::system::result<std::size_t, std::string> find_rule(const std::string& fil
                                                           const std::vector<rewrite::Rule>& rules) {
   std::string others;
   for (std::size_t i = 0; i < rules.size(); ++i) {
-    if (!glob_matches(rules[i].ns, ns)) continue;
+    if (!rules[i].matches(ns)) continue;
     if (rules[i].field == field) return i;
     others += (others.empty() ? "" : ", ") + rules[i].field;
   }

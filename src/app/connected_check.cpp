@@ -204,7 +204,7 @@ RulesChecked checked_of(const RulesInForce& rules, const std::vector<std::string
   for (std::size_t i = 0; i < reasons.size(); ++i) {
     const rewrite::Rule& rule = rules.set->rules()[i];
     RuleChecked& row = checked.rules.emplace_back(
-        RuleChecked{i, rule.ns, rule.field, rule.strategy_name, reasons[i]});
+        RuleChecked{i + rule.nones_before, rule.ns, rule.field, rule.strategy_name, reasons[i]});
     if (!row.reason.empty()) continue;
     row.with_first_insert = has_wildcards(rule.ns);
     row.sample = sample_of(rule, i, numbers);

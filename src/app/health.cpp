@@ -67,8 +67,8 @@ std::string run_out_in(const Snapshot& snapshot, std::size_t rule_index) {
 
 std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
   const rewrite::Rule& rule = snapshot.rules->rules()[rule_index];
-  std::string line = "rule " + std::to_string(rule_index) + " (" + rule.ns + ", " + rule.field +
-                     ", " + rule.strategy_name + "): ";
+  std::string line = "rule " + std::to_string(rule_index + rule.nones_before) + " (" + rule.ns +
+                     ", " + rule.field + ", " + rule.strategy_name + "): ";
   const std::size_t not_ready = snapshot.not_ready_of(rule_index);
   const std::string reason = snapshot.reason_of(rule_index);
   if (!reason.empty()) return line + "not ready: " + reason;

@@ -122,7 +122,8 @@ class Problems {
 
   [[nodiscard]] std::string name_of_rule(std::size_t i) const {
     const rewrite::Rule& rule = snapshot_.rules->rules()[i];
-    return "rule " + std::to_string(i) + " (" + rule.ns + ", " + rule.field + ")";
+    return "rule " + std::to_string(i + rule.nones_before) + " (" + rule.ns + ", " + rule.field +
+           ")";
   }
 
   /// Of a rule that is not ready, that is said.

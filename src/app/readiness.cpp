@@ -23,8 +23,8 @@ constexpr std::string_view kReserved = "reservations of a repeated insert are le
 
 void RuleList::add(std::size_t rule_index, const rewrite::Rule& rule) {
   if (++count_ > kMostListed) return;
-  text_ += (count_ == 1 ? "" : ", ") + std::to_string(rule_index) + " (" + rule.ns + ", " +
-           rule.field + ")";
+  text_ += (count_ == 1 ? "" : ", ") + std::to_string(rule_index + rule.nones_before) + " (" +
+           rule.ns + ", " + rule.field + ")";
 }
 
 std::string RuleList::text() const {

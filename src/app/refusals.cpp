@@ -63,6 +63,7 @@ void Refusals::say(const rewrite::RuleSet& rules, const Key& key, Entry& entry, 
   entry.logged = now;
   const std::uint64_t writes = std::exchange(entry.unsaid, 0);
   const std::string& field = rules.rules()[rule].field;
+  const std::size_t place = rule + rules.rules()[rule].nones_before;
   constexpr std::string_view kMessage =
       "the proxy has answered writes that need a value of the rule with an error (one line a "
       "minute "
@@ -70,10 +71,10 @@ void Refusals::say(const rewrite::RuleSet& rules, const Key& key, Entry& entry, 
   if (entry.holder == nullptr) {
     return log::event(
         log::Level::warning, "writes_refused", kMessage,
-        {{"rule", rule}, {"ns", ns}, {"field", field}, {"writes", writes}, {"reason", reason}});
+        {{"rule", place}, {"ns", ns}, {"field", field}, {"writes", writes}, {"reason", reason}});
   }
   log::event(log::Level::warning, "writes_refused", kMessage,
-             {{"rule", rule},
+             {{"rule", place},
               {"ns", ns},
               {"field", field},
               {"writes", writes},

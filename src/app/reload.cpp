@@ -186,6 +186,7 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
     watched.back().reserve = rule.reserve;
     watched.back().scope = about.sequences.scope;
     watched.back().repeats = about.sequences.repeats();
+    watched.back().except = rule.except;
   }
   auto watch = store.watch(std::move(watched));
   auto set = std::make_shared<const rewrite::RuleSet>(std::move(rules), store_db, watch, before);

@@ -24,7 +24,7 @@ std::vector<RuleFigures> figures_of(const Snapshot& snapshot) {
   for (const rewrite::Rule& rule : snapshot.rules->rules()) {
     const std::size_t i = figures.size();
     RuleFigures& its = figures.emplace_back();
-    its.labels = {{"rule", std::to_string(i)},
+    its.labels = {{"rule", std::to_string(i + rule.nones_before)},
                   {"ns", rule.ns},
                   {"field", rule.field},
                   {"strategy", rule.strategy_name}};

@@ -222,7 +222,7 @@ class StatusWriter {
     const rewrite::Rule& rule = snapshot_.rules->rules()[i];
     const rewrite::RuleOutcomes& outcomes = snapshot_.rules->outcomes(i);
     const auto [waiting, since] = outcomes.waiting.summary();
-    json::object out{{"rule", i},
+    json::object out{{"rule", i + rule.nones_before},
                      {"ns", json_text(rule.ns)},
                      {"field", json_text(rule.field)},
                      {"strategy", rule.strategy_name},

@@ -1,6 +1,6 @@
 #include "idproxy/base/glob.hpp"
 
-#include <vector>
+#include <algorithm>
 
 #include "idproxy/base/utf8.hpp"
 
@@ -77,6 +77,27 @@ bool globs_overlap(std::string_view a, std::string_view b) {
     }
   }
   return overlap[0] != 0;
+}
+
+// Without '?', only a '*' of `a` can match a wildcard of `b`, and so whatever stands there instead.
+bool glob_covers(std::string_view a, std::string_view b) {
+  if (!has_wildcards(b)) return glob_matches(a, b);
+  return a == b || (a.find('?') == std::string_view::npos && glob_matches(a, b));
+}
+
+bool Glob::matches(std::string_view text) const {
+  return glob_matches(pattern, except, text);
+}
+
+bool Glob::covers(std::string_view other) const {
+  return glob_covers(pattern, other) && std::ranges::none_of(except, [&](const Glob& each) {
+           return globs_overlap(each.pattern, other);
+         });
+}
+
+bool glob_matches(std::string_view pattern, const Exceptions& except, std::string_view text) {
+  return glob_matches(pattern, text) &&
+         std::ranges::none_of(except, [&](const Glob& each) { return each.matches(text); });
 }
 
 }  // namespace idproxy

@@ -350,6 +350,7 @@ Loaded parse(const std::string& text, ids::Sources sources, const std::string& s
     if (look) look(file, loaded.config);
   }
   loaded.findings = findings.in_file_order();
+  loaded.notes = findings.notes();
   loaded.files = findings.files();
   return loaded;
 }

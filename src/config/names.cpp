@@ -1,6 +1,7 @@
 #include "config/names.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/words.hpp"
@@ -31,6 +32,12 @@ std::string why_untouchable(std::string_view db, std::string_view collection,
     return "is never touched: collections named system.* belong to the server";
   }
   return {};
+}
+
+/// What is in front of the first dot, and behind it; the latter is empty if there is none.
+std::pair<std::string_view, std::string_view> parts_of(std::string_view ns) {
+  const std::size_t dot = std::min(ns.find('.'), ns.size());
+  return {ns.substr(0, dot), ns.substr(std::min(dot + 1, ns.size()))};
 }
 
 bool is_number(std::string_view text) {
@@ -73,22 +80,25 @@ std::string fault_of_own_collection(std::string_view name) {
   return "must not begin with system., as the server's own do";
 }
 
-std::string fault_of_ns(std::string_view ns, std::string_view store_db) {
+std::string fault_of_pattern(std::string_view ns) {
   if (ns.size() > kMaxNamespaceBytes) return "must have at most 255 bytes";
   // A namespace is a name, a dot and a name.
   if (ns.starts_with('.') || ns.ends_with('.') || !globs_overlap(ns, "?*.?*")) {
     return "must name a database and a collection, as in shop.orders or \"shop.*\", is '" +
            shown(ns) + "'";
   }
-  const std::size_t dot = ns.find('.');
-  if (dot == std::string_view::npos) return {};
-  const std::string_view db = ns.substr(0, dot);
-  const std::string_view collection = ns.substr(dot + 1);
-  if (has_wildcards(db)) return {};
+  const auto [db, collection] = parts_of(ns);
+  if (has_wildcards(db) || collection.empty()) return {};
   std::string fault = fault_of_database(db);
   if (fault.empty() && !has_wildcards(collection)) fault = fault_of_collection(collection);
-  if (!fault.empty()) return fault;
-  fault = why_untouchable(db, collection, store_db);
+  return fault;
+}
+
+std::string fault_of_ns(std::string_view ns, std::string_view store_db) {
+  if (std::string fault = fault_of_pattern(ns); !fault.empty()) return fault;
+  const auto [db, collection] = parts_of(ns);
+  if (has_wildcards(db) || collection.empty()) return {};
+  const std::string fault = why_untouchable(db, collection, store_db);
   return fault.empty() ? fault : "'" + shown(ns) + "' " + fault;
 }
 

@@ -14,6 +14,9 @@ namespace idproxy::config {
 [[nodiscard]] std::string fault_of_own_database(std::string_view name);
 [[nodiscard]] std::string fault_of_own_collection(std::string_view name);
 
+/// For a pattern of namespaces.
+[[nodiscard]] std::string fault_of_pattern(std::string_view ns);
+
 /// For a rule's `ns`, which must be able to match a namespace that rules may apply to. `store_db`
 /// is the proxy's own database.
 [[nodiscard]] std::string fault_of_ns(std::string_view ns, std::string_view store_db);

@@ -86,7 +86,7 @@ void read_place(ReserveSpec& spec, const rewrite::Rule& rule, Parameters& reserv
 bool check_ids_in_turn(const rewrite::Rule& ids, const rewrite::Rule& reserving,
                        Parameters& reader) {
   const bool in_turn = ids.field == "_id" && ids.strategy_name == "gapless";
-  if (!in_turn || !reserving.reserve || !glob_matches(ids.ns, reserving.ns)) return false;
+  if (!in_turn || !reserving.reserve || !ids.matches(reserving.ns)) return false;
   reader.error(reader.given("reserve") ? "reserve" : "strategy",
                "gapless numbers for _id and `reserve` for another field do not go together: a "
                "reservation must name its document's _id before there is a number");

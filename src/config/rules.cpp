@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "config/counters.hpp"
+#include "config/exceptions.hpp"
 #include "config/names.hpp"
 #include "config/reserves.hpp"
 #include "config/tree.hpp"
@@ -25,15 +26,10 @@ using rewrite::InTransaction;
 // Each rule is compared with every other.
 constexpr std::size_t kMaxRules = 1000;
 
-/// A rule and its reader. An invalid `ns` or `field` is left empty.
-struct Draft {
-  rewrite::Rule rule;
-  Parameters* reader;
-};
-
-std::vector<std::string_view> names_of_kinds() {
+std::vector<std::string_view> names_of_strategies() {
   std::vector<std::string_view> names;
   for (const ids::Kind& kind : ids::kinds()) names.push_back(kind.name);
+  names.push_back(kNone);
   return names;
 }
 
@@ -85,10 +81,6 @@ std::chrono::seconds read_driver_window(Parameters& rule) {
   return seconds;
 }
 
-bool replaces_driver_ids(const rewrite::Rule& rule) {
-  return rule.field == "_id" && (rule.assign == Assign::driver || rule.assign == Assign::always);
-}
-
 void read_keep_driver_id(rewrite::Rule& rule, Parameters& reader) {
   const auto field = reader.optional_text("keep_driver_id");
   if (!field) return;
@@ -96,7 +88,7 @@ void read_keep_driver_id(rewrite::Rule& rule, Parameters& reader) {
     reader.error("keep_driver_id", fault);
     return;
   }
-  if (!rule.field.empty() && !replaces_driver_ids(rule)) {
+  if (!rule.field.empty() && !rule.replaces_driver_ids()) {
     reader.error("keep_driver_id", "needs field: _id and assign: driver or always");
     return;
   }
@@ -130,11 +122,11 @@ void warn_of_kept_ids(Parameters& reader) {
 
 void warn_of_driver_ids(const rewrite::Rule& rule, Parameters& reader) {
   if (rule.field != "_id") return;
-  replaces_driver_ids(rule) ? warn_of_replaced_ids(rule, reader) : warn_of_kept_ids(reader);
+  rule.replaces_driver_ids() ? warn_of_replaced_ids(rule, reader) : warn_of_kept_ids(reader);
 }
 
 void refuse_strategy(const std::string& name, Parameters& rule) {
-  const auto names = names_of_kinds();
+  const auto names = names_of_strategies();
   rule.error("strategy", "must be one of " + listed(names) + ", is '" + shown(name) + "'" +
                              suggestion(name, names));
   rule.accept_all();  // the keys of an unknown strategy are unknown, too
@@ -179,26 +171,52 @@ void note_defaults(const rewrite::Rule& rule, Parameters& reader) {
 }
 
 /// The keys that do not affect which values a rule makes, only how it puts them into documents.
-constexpr std::array<std::string_view, 9> kOfTheRuleAlone{
-    "assign", "driver_window", "in_transaction", "keep",   "keep_driver_id",
-    "report", "reserve",       "retry",          "upserts"};
+constexpr std::array<std::string_view, 10> kOfTheRuleAlone{
+    "assign",         "driver_window", "except",  "in_transaction", "keep",
+    "keep_driver_id", "report",        "reserve", "retry",          "upserts"};
 
 /// A text that is equal for two rules if their values come from the same source. It includes the
-/// store's database, the default for counters.
-std::string source_of(const TreeNode& rule, const std::string& store_db) {
-  return canonical_text(rule, kOfTheRuleAlone) + " " + store_db;
+/// store's database, the default for counters. A counter that collections share looks into all of
+/// them.
+std::string source_of(const rewrite::Rule& rule, const TreeNode& node,
+                      const std::string& store_db) {
+  const bool shares = rule.strategy != nullptr && rule.strategy->about().counter &&
+                      !rule.strategy->about().per_namespace;
+  return canonical_text(node, kOfTheRuleAlone) + " " +
+         (shares ? exceptions_text(rule.except) : "") + store_db;
 }
 
-rewrite::Rule read_rule(Parameters& reader, const std::string& store_db, ids::Sources sources) {
-  rewrite::Rule rule;
+void read_collections(rewrite::Rule& rule, Parameters& reader, const std::string& store_db) {
   rule.ns = read_name("ns", reader, [&](std::string_view ns) { return fault_of_ns(ns, store_db); });
+  rule.except = read_except(rule.ns, reader);
+}
+
+/// Of a rule with faults, `ns` is left empty.
+rewrite::Rule read_none(Parameters& reader, const std::string& store_db) {
+  const std::size_t errors = reader.errors();
+  rewrite::Rule none;
+  read_collections(none, reader, store_db);
+  none.field = reader.optional_text("field").value_or("");
+  const std::string fault = none.field.empty() ? "" : fault_of_field(none.field);
+  if (!fault.empty()) reader.error("field", fault);
+  none.strategy_name = reader.required_text("strategy");
+  reader.spec("strategy").words = names_of_strategies();
+  if (reader.errors() != errors) none.ns.clear();
+  return none;
+}
+
+rewrite::Rule read_rule(Parameters& reader, const std::string& store_db, ids::Sources sources,
+                        std::span<const Draft> before) {
+  rewrite::Rule rule;
+  read_collections(rule, reader, store_db);
   rule.field = read_name("field", reader, fault_of_field);
   rule.strategy_name = reader.required_text("strategy");
-  reader.spec("strategy").words = names_of_kinds();
+  reader.spec("strategy").words = names_of_strategies();
   rule.assign = static_cast<Assign>(reader.choice(
       "assign", {"missing", "missing-or-null", "missing-or-zero", "driver", "always"}));
   rule.driver_window = read_driver_window(reader);
   read_keep_driver_id(rule, reader);
+  leave_alone(rule, before, reader);
   warn_of_driver_ids(rule, reader);
   rule.retry = read_retry(reader.section("retry"));
   rule.in_transaction =
@@ -214,29 +232,41 @@ rewrite::Rule read_rule(Parameters& reader, const std::string& store_db, ids::So
   note_defaults(rule, reader);
   read_reserve(rule, reader);
   if (rule.reserve) rule.id_strategy = ids::make_object_ids(sources);
+  if (rule.strategy != nullptr) rule.strategy->leave_alone(rule.except);
   rule.definition = canonical_texts(*reader.node());
-  rule.source = source_of(*reader.node(), store_db);
+  if (!rule.except.empty()) rule.definition["except"] = exceptions_text(rule.except);
+  rule.source = source_of(rule, *reader.node(), store_db);
   return rule;
+}
+
+bool is_none(const Parameters& reader) {
+  const TreeNode* strategy = reader.find("strategy");
+  return strategy != nullptr && strategy->text == kNone;
 }
 
 bool nested(std::string_view a, std::string_view b) {
   return is_prefix(a, b) || is_prefix(b, a);
 }
 
-/// Why `later` can never be reached behind `earlier`, or "".
-std::string why_unreachable(const Draft& earlier, const Draft& later) {
-  if (earlier.rule.field != later.rule.field) return {};
-  const std::string first = "never reached: " + earlier.reader->path();
-  if (earlier.rule.ns == later.rule.ns) return first + " has the same ns and field";
-  const bool covered =
-      !has_wildcards(later.rule.ns) && glob_matches(earlier.rule.ns, later.rule.ns);
-  if (!covered) return {};
-  return first + " ('" + shown(earlier.rule.ns) +
-         "') matches first; put the narrower rule in front of it";
+/// True if `earlier` matches all that `later` matches. False if `later` has wildcards that go
+/// further, whatever stands in between.
+bool hides(const Draft& earlier, const rewrite::Rule& later) {
+  const rewrite::Rule& first = earlier.rule;
+  if (!has_wildcards(later.ns)) return first.matches(later.ns);
+  const bool leaves_more = std::ranges::any_of(first.except, [&](const Glob& each) {
+    return std::ranges::find(later.except, each) == later.except.end();
+  });
+  if (leaves_more) return false;
+  return first.ns == later.ns || (earlier.is_none() && glob_covers(first.ns, later.ns));
 }
 
-bool overlap(const Draft& a, const Draft& b) {
-  return globs_overlap(a.rule.ns, b.rule.ns);
+/// Why `later` can never be reached behind `earlier`, or "".
+std::string why_unreachable(const Draft& earlier, const Draft& later) {
+  if (!earlier.takes(later.rule.field) || !hides(earlier, later.rule)) return {};
+  const std::string first = "never reached: " + earlier.reader->path();
+  if (earlier.rule.ns == later.rule.ns) return first + " has the same ns and field";
+  return first + " ('" + shown(earlier.rule.ns) +
+         "') matches first; put the narrower rule in front of it";
 }
 
 // Each check returns true if it has reported an error.
@@ -250,7 +280,7 @@ bool check_reachable(const Draft& earlier, const Draft& later) {
 bool check_fields(const Draft& earlier, const Draft& later) {
   const std::string& a = earlier.rule.field;
   const std::string& b = later.rule.field;
-  if (a == b || !nested(a, b) || !overlap(earlier, later)) return false;
+  if (a == b || !nested(a, b) || !overlap(earlier.rule, later.rule)) return false;
   later.reader->error("field", "'" + shown(b) + "' and '" + shown(a) + "' of " +
                                    earlier.reader->path() +
                                    " cannot both be assigned in one document: one contains the "
@@ -260,7 +290,8 @@ bool check_fields(const Draft& earlier, const Draft& later) {
 
 bool check_kept(const Draft& keeping, const Draft& other) {
   const std::string& field = keeping.rule.keep_driver_id;
-  if (field.empty() || !nested(field, other.rule.field) || !overlap(keeping, other)) return false;
+  if (field.empty() || !nested(field, other.rule.field) || !overlap(keeping.rule, other.rule))
+    return false;
   keeping.reader->error("keep_driver_id", "'" + shown(field) + "' is assigned by " +
                                               other.reader->path() + " (field " +
                                               shown(other.rule.field) + ")");
@@ -275,10 +306,13 @@ bool check_counters(const Draft& earlier, const Draft& later) {
 }
 
 bool check_pair(const Draft& earlier, const Draft& later) {
-  const auto unnamed = [](const Draft& d) { return d.rule.ns.empty() || d.rule.field.empty(); };
+  const auto unnamed = [](const Draft& d) {
+    return d.rule.ns.empty() || (d.rule.field.empty() && !d.is_none());
+  };
   if (unnamed(earlier) || unnamed(later)) return false;
-  return check_reachable(earlier, later) || check_fields(earlier, later) ||
-         check_kept(earlier, later) || check_kept(later, earlier) ||
+  if (check_reachable(earlier, later)) return true;
+  if (earlier.is_none() || later.is_none()) return false;
+  return check_fields(earlier, later) || check_kept(earlier, later) || check_kept(later, earlier) ||
          check_counters(earlier, later) ||
          check_reservations(earlier.rule, earlier.reader->path(), later.rule, *later.reader);
 }
@@ -308,12 +342,20 @@ std::vector<rewrite::Rule> read_rules(Parameters& file, const std::string& store
   std::vector<Draft> drafts;
   for (Parameters* reader : *readers) {
     if (reader->node() == nullptr) continue;
-    drafts.push_back({read_rule(*reader, store_db, sources), reader});
+    drafts.push_back({is_none(*reader) ? read_none(*reader, store_db)
+                                       : read_rule(*reader, store_db, sources, drafts),
+                      reader});
   }
+  const std::size_t errors = file.errors();
   check_pairs(drafts);
+  if (file.errors() == errors) check_nones(drafts);
   std::vector<rewrite::Rule> rules;
   rules.reserve(drafts.size());
-  for (Draft& draft : drafts) rules.push_back(std::move(draft.rule));
+  for (Draft& draft : drafts) {
+    if (draft.is_none()) continue;
+    rules.push_back(std::move(draft.rule));
+    rules.back().nones_before = static_cast<std::size_t>(&draft - drafts.data()) + 1 - rules.size();
+  }
   return rules;
 }
 

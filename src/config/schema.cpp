@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/exceptions.hpp"
 #include "config/key_meanings.hpp"
 #include "config/key_values.hpp"
 #include "config/tree.hpp"
@@ -330,24 +331,23 @@ json::object branch_of(std::string_view strategy, json::object keys) {
 }
 
 json::object schema_of_rules(ids::Sources sources) {
-  json::object of_all;  // what every rule must have, also before it has a strategy
   json::array branches;
-  for (const ids::Kind& kind : ids::kinds()) {
-    const Shape shape = shape_of_rule(kind.name, sources);
-    json::object keys = mapping_of(shape, "", key_meanings(kind.name));
-    if (of_all.empty()) {
-      json::object properties;
-      for (const json::value& key : keys["required"].as_array()) {
-        properties[key.as_string()] = keys["properties"].as_object()[key.as_string()];
-      }
-      of_all = {{"type", "object"},
-                {"required", keys["required"]},
-                {"properties", std::move(properties)}};
-    }
-    branches.push_back(branch_of(kind.name, std::move(keys)));
+  const auto add = [&](std::string_view strategy) {
+    json::object keys = mapping_of(shape_of_rule(strategy, sources), "", key_meanings(strategy));
+    branches.push_back(branch_of(strategy, keys));
+    return keys;
+  };
+  for (const ids::Kind& kind : ids::kinds()) add(kind.name);
+  json::object least = add(kNone);
+  // What every rule must have, also before it has a strategy.
+  json::object properties;
+  for (const json::value& key : least["required"].as_array()) {
+    properties[key.as_string()] = least["properties"].as_object()[key.as_string()];
   }
-  of_all["allOf"] = std::move(branches);
-  return of_all;
+  return {{"type", "object"},
+          {"required", least["required"]},
+          {"properties", std::move(properties)},
+          {"allOf", std::move(branches)}};
 }
 
 }  // namespace

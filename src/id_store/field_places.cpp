@@ -147,7 +147,7 @@ Outcome<FieldPlaces> find_places(Client& client, const ids::CounterPlace& counte
   for (const CounterField& field : fields) {
     if (field.repeats) continue;
     std::vector<Namespace> found;
-    const Reply reply = find_namespaces(client, field.ns, counter, found);
+    const Reply reply = find_namespaces(client, {field.ns, field.except}, counter, found);
     if (!reply.ok()) return after_read_error(client, reply, split_namespace(field.ns));
     for (const Namespace& ns : found) {
       const auto added = add_place(client, field, ns, places);

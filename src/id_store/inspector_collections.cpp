@@ -19,9 +19,8 @@ constexpr auto kFillRound = 5s;
 
 std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules, std::string_view ns,
                                    std::string_view field) {
-  const auto found = std::ranges::find_if(rules, [&](const WatchedRule& rule) {
-    return rule.field == field && glob_matches(rule.ns, ns);
-  });
+  const auto found = std::ranges::find_if(
+      rules, [&](const WatchedRule& rule) { return rule.field == field && rule.matches(ns); });
   if (found == rules.end()) return std::nullopt;
   return static_cast<std::size_t>(found - rules.begin());
 }

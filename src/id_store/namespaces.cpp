@@ -8,7 +8,7 @@
 namespace idproxy::id_store {
 namespace {
 
-mongo::Reply list_collections(mongo::Client& client, const std::string& db, const std::string& glob,
+mongo::Reply list_collections(mongo::Client& client, const std::string& db, const Glob& glob,
                               std::vector<Namespace>& found) {
   mongo::Document command;
   // Without authorizedCollections, which would silently leave out collections that the user may not
@@ -18,7 +18,7 @@ mongo::Reply list_collections(mongo::Client& client, const std::string& db, cons
     const Namespace ns{db, std::string(mongo::text_in(entry, "name"))};
     const bool counts =
         mongo::text_in(entry, "type") == "collection" && !ns.collection.starts_with("system.");
-    if (counts && glob_matches(glob, ns.text())) found.push_back(ns);
+    if (counts && glob.matches(ns.text())) found.push_back(ns);
     return true;
   });
 }
@@ -47,13 +47,13 @@ mongo::Reply list_databases(mongo::Client& client, std::vector<std::string>& nam
   return reply;
 }
 
-mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
+mongo::Reply find_namespaces(mongo::Client& client, const Glob& glob,
                              const ids::CounterPlace& counter, std::vector<Namespace>& found) {
-  if (!has_wildcards(glob)) {
-    found.push_back(split_namespace(glob));
+  if (!has_wildcards(glob.pattern)) {
+    found.push_back(split_namespace(glob.pattern));
     return {};
   }
-  std::vector<std::string> dbs{split_namespace(glob).db};
+  std::vector<std::string> dbs{split_namespace(glob.pattern).db};
   mongo::Reply reply;
   if (has_wildcards(dbs.front())) {
     dbs.clear();

@@ -84,13 +84,13 @@ std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
                                    const ids::CounterField& field) {
   const auto find = [&](const auto& fits) -> std::optional<std::size_t> {
     const auto rule = std::ranges::find_if(
-        rules, [&](const WatchedRule& each) { return each.field == field.field && fits(each.ns); });
+        rules, [&](const WatchedRule& each) { return each.field == field.field && fits(each); });
     if (rule == rules.end()) return std::nullopt;
     return static_cast<std::size_t>(rule - rules.begin());
   };
-  const auto literally = find([&](const std::string& ns) { return ns == field.ns; });
+  const auto literally = find([&](const WatchedRule& each) { return each.ns == field.ns; });
   return literally ? literally
-                   : find([&](const std::string& ns) { return glob_matches(ns, field.ns); });
+                   : find([&](const WatchedRule& each) { return each.matches(field.ns); });
 }
 
 }  // namespace

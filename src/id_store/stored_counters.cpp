@@ -69,7 +69,8 @@ std::optional<std::string> collection_of(const About& rule, std::string_view nam
   const std::string end = "." + rule.field.field;
   if (!name.ends_with(end)) return std::nullopt;
   name.remove_suffix(end.size());
-  return glob_matches(rule.field.ns, name) ? std::optional(std::string(name)) : std::nullopt;
+  const bool is_its = glob_matches(rule.field.ns, rule.field.except, name);
+  return is_its ? std::optional(std::string(name)) : std::nullopt;
 }
 
 /// A time on the day, or in the middle of the month or year, that "2026-11-22", "2026-11" or "2026"

@@ -188,6 +188,7 @@ FieldCounter counter_in(const RuleSource::About& about, std::string_view ns) {
   FieldCounter counter{*about.counter, about.field};
   if (about.per_namespace) {
     counter.field.ns = ns;
+    counter.field.except.clear();
     counter.spec.place.key = counter.field.ns + "." + counter.field.field;
   }
   return counter;

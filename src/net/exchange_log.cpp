@@ -56,7 +56,7 @@ void log_forwarded(const rewrite::Exchange& exchange, const Clock& clock) {
                    outcome_of(each) +
                    " (docs/duplicates.md#upserts; logged once an hour for each namespace and "
                    "reason, with the number of upserts since the last line)",
-               {{"rule", assignment.rule_index},
+               {{"rule", assignment.place()},
                 {"ns", ns},
                 {"field", assignment.rule->field},
                 {"reason", name_of(each.reason)},
@@ -96,7 +96,7 @@ void log_driver_made(const rewrite::Exchange& exchange) {
       "nothing to assign: make the driver leave _id out "
       "(docs/drivers.md#documents-without-an-_id), or set assign: driver, and then the insertedId "
       "that the driver reports is not the stored one",
-      {{"rule", rule->rule_index}, {"ns", rule->rule->ns}, {"field", rule->rule->field}});
+      {{"rule", rule->place()}, {"ns", rule->rule->ns}, {"field", rule->rule->field}});
 }
 
 void log_zero(const rewrite::Exchange& exchange) {
@@ -107,7 +107,7 @@ void log_zero(const rewrite::Exchange& exchange) {
              "leaves it: typed languages send that for a field that was never set. Have them leave "
              "the field out, or set assign: missing-or-zero (docs/drivers.md#zero-values; logged "
              "once for each rule)",
-             {{"rule", rule->rule_index}, {"ns", rule->ns}, {"field", rule->rule->field}});
+             {{"rule", rule->place()}, {"ns", rule->ns}, {"field", rule->rule->field}});
 }
 
 void log_given_up(const rewrite::Exchange& exchange, std::uint64_t connection) {
@@ -130,7 +130,7 @@ void log_lost(const rewrite::Exchange& exchange) {
              "the server has left out documents of an unordered insert that a driver repeated, and "
              "has told no error: the proxy looked which were missing. Inserts without a rule lose "
              "them. MongoDB 5.0 and later do not do this: upgrade (logged once for each rule)",
-             {{"rule", rule->rule_index}, {"ns", rule->rule->ns}});
+             {{"rule", rule->place()}, {"ns", rule->rule->ns}});
 }
 
 void log_not_permitted(const rewrite::Exchange& exchange, const Ended& by) {
@@ -161,7 +161,7 @@ void log_past(const rewrite::Forwarded& past, const Clock& clock) {
              text_of(past) +
                  " (docs/duplicates.md#writes-past-the-rules; logged once an hour for each "
                  "namespace and reason, with the number of commands since the last line)",
-             {{"rule", assignment.rule_index},
+             {{"rule", assignment.place()},
               {"ns", assignment.ns},
               {"field", assignment.rule->field},
               {"reason", name_of(past.reason)},

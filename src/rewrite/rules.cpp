@@ -129,7 +129,7 @@ std::vector<Assignment> RuleSet::matching(std::string_view db, std::string_view 
   std::vector<Assignment> plan;
   if (is_untouchable(db, collection, ns)) return plan;
   for (std::size_t i = 0; i < rules_.size(); ++i) {
-    if (!glob_matches(rules_[i].ns, ns)) continue;
+    if (!rules_[i].matches(ns)) continue;
     auto path = segments(rules_[i].field);
     const bool taken = std::any_of(plan.begin(), plan.end(), [&](const Assignment& earlier) {
       return starts_with(path, earlier.path) || starts_with(earlier.path, path);

@@ -248,7 +248,7 @@ rules:
         result = run("--check-config", "--config",
                      config(GOOD.replace("strategy: uuid", "strategy: autoincrement")))
         assert result.returncode == 78
-        assert "counter, counter-ranges, gapless or random-digits" in result.stdout
+        assert "counter, counter-ranges, gapless, random-digits or none" in result.stdout
 
 
 class TestAPasswordInTheFile:

@@ -267,7 +267,7 @@ class TestRefuses:
                 assert f"error: {path}: " in output, (kind, path, output)
             assert not validator().is_valid(config)
 
-    @pytest.mark.parametrize("case", ["", *STRATEGIES])
+    @pytest.mark.parametrize("case", ["", *STRATEGIES, "none"])
     def test_unknown_keys_of_every_section(self, tmp_path, case):
         whole = of_rules()[case] if case else schema()
         mapping: dict[str, Any] = {_UNKNOWN: 1}
@@ -327,6 +327,7 @@ def another_value(its: dict[str, Any]) -> Any:
 
 TEXT = {"output": "string"}
 NEEDS: dict[str, dict[str, Any]] = {
+    "except": {"ns": "shop.*.c"},
     "keep_driver_id": {"field": "_id", "assign": "driver"},
     "retry.backoff": {"retry.deadline": "1h"},
     "format.pad": TEXT, "format.prefix": TEXT, "format.suffix": TEXT, "check": TEXT,
@@ -346,7 +347,7 @@ VALUES: dict[str, Any] = {
     "timezone": "Europe/Berlin", "template": "A{counter}", "retry.backoff_max": "7s", "reserve.orphan_after": "11m",
     "on_store_down.wait": "7ms", "ranges.width": 1000, "unique_index": "create",
     "assign": "missing-or-null", "start": 2, "max": 1000, "store.value_is": "last", "reset": "daily",
-    "upserts": "forward",
+    "upserts": "forward", "except": ["*.fs.*"],
 }
 
 
@@ -365,7 +366,7 @@ def rules_with_each_key() -> list[tuple[str, Any, dict[str, Any]]]:
                 put(rule, "store.collection", f"ranges{number}")
             for other, needed in NEEDS.get(key, {}).items():
                 if strategy == "counter" or not key.startswith("store."):
-                    put(rule, other, f"{needed}{number}" if other == "reserve.collection" else needed)
+                    put(rule, other, f"{needed}{number}" if other in ("reserve.collection", "ns") else needed)
             value = rule.get(key, VALUES.get(key, another_value(part)))
             if key in ("output", "store.collection", "reserve.collection"):
                 value = {"output": "string" if strategy != "random-digits" else "int32"}.get(key, f"other{number}")

@@ -344,7 +344,7 @@ TEST_F(CounterTest, AWildcardOverAllDatabasesLooksWhereRulesApply) {
   orders({5});
   counter("1");
   spec.place.store_db = "another_db";
-  EXPECT_TRUE(find_namespaces(client, "*.*", spec.place, found).ok());
+  EXPECT_TRUE(find_namespaces(client, {"*.*"}, spec.place, found).ok());
   std::set<std::string> names;
   for (const Namespace& ns : found) {
     EXPECT_THAT(ns.db, testing::Not(testing::AnyOf("admin", "local", "config")));
@@ -354,7 +354,7 @@ TEST_F(CounterTest, AWildcardOverAllDatabasesLooksWhereRulesApply) {
   EXPECT_FALSE(names.contains(database.name() + ".counters"));
   spec.place.store_db = database.name();
   found.clear();
-  EXPECT_TRUE(find_namespaces(client, "*.*", spec.place, found).ok());
+  EXPECT_TRUE(find_namespaces(client, {"*.*"}, spec.place, found).ok());
   EXPECT_TRUE(
       std::ranges::none_of(found, [&](const Namespace& ns) { return ns.db == database.name(); }));
 }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,9 +16,9 @@ struct Place {
   int column = 0;
 };
 
-/// An error or warning about a configuration file.
+/// An error, a warning or a note about a configuration file.
 struct Finding {
-  enum class Severity { warning, error };
+  enum class Severity { note, warning, error };
   Severity severity;
   Place place;
   std::string message;       ///< "rules[2].digits: must be 1 to 18 with output int64, is 19"
@@ -25,8 +27,11 @@ struct Finding {
   /// As a compiler writes it: "FILE:LINE:COLUMN: error: MESSAGE".
   [[nodiscard]] std::string text(const std::string& file) const {
     const std::string at = ":" + std::to_string(place.line) + ":" + std::to_string(place.column);
-    return file + (place.line > 0 ? at : "") +
-           (severity == Severity::error ? ": error: " : ": warning: ") + message;
+    return file + (place.line > 0 ? at : "") + ": " + std::string(level()) + ": " + message;
+  }
+  [[nodiscard]] std::string_view level() const {
+    constexpr std::array<std::string_view, 3> kLevels{"note", "warning", "error"};
+    return kLevels[static_cast<std::size_t>(severity)];
   }
 };
 
@@ -41,6 +46,12 @@ class Findings {
   void warning(Place place, std::string message) {
     add({Finding::Severity::warning, place, std::move(message)});
   }
+  /// Nothing is wrong: what the configuration does may surprise.
+  void note(Place place, std::string message) {
+    notes_.push_back({Finding::Severity::note, place, std::move(message)});
+  }
+  /// In the order in which they were added.
+  [[nodiscard]] const std::vector<Finding>& notes() const { return notes_; }
 
   /// Notes a file before it is read, with a text that changes when it does.
   void note_file(const std::string& path, std::string state) {
@@ -73,6 +84,7 @@ class Findings {
 
   std::multimap<std::pair<int, int>, Finding> all_;  // by line and column
   std::size_t errors_ = 0;
+  std::vector<Finding> notes_;
   std::map<std::string, std::string> files_;  // states by path
 };
 

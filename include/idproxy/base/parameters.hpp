@@ -150,6 +150,9 @@ class Parameters {
   /// `file`: as Finding::other_file.
   void error(std::string_view key, std::string_view reason, const std::string& file = {});
   void warning(std::string_view key, std::string_view reason);
+  void note(std::string_view key, std::string_view text) {
+    findings_.note(place_of(key), message(key, text));
+  }
   /// As Findings::note_file().
   void note_file(const std::string& path, std::string state) {
     findings_.note_file(path, std::move(state));

@@ -48,7 +48,8 @@ struct Config {
 struct Loaded {
   Config config;  ///< valid only if ok()
   std::vector<Finding> findings;
-  bool is_mapping = false;  ///< false: the text has no keys that could be read
+  std::vector<Finding> notes;  ///< in file order, for whoever has the file checked
+  bool is_mapping = false;     ///< false: the text has no keys that could be read
   /// The files that it names, each with its state_of_file() just before it was read; also after
   /// errors.
   std::map<std::string, std::string> files;

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/base/glob.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
@@ -37,7 +38,7 @@ inline constexpr const char* kFloors = "gaplessFloors";
 /// not the collection exists, without asking a server. Wildcards do not match where no rule
 /// applies: in admin, local, config, the id store's database, the `counter`'s collection and
 /// kMarks. `found` is valid if the reply is ok.
-[[nodiscard]] mongo::Reply find_namespaces(mongo::Client& client, const std::string& glob,
+[[nodiscard]] mongo::Reply find_namespaces(mongo::Client& client, const Glob& glob,
                                            const ids::CounterPlace& counter,
                                            std::vector<Namespace>& found);
 

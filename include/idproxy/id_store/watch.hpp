@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/base/glob.hpp"
 #include "idproxy/base/typed_command.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/reservations.hpp"
@@ -34,6 +35,10 @@ struct WatchedRule {
   bool repeats = false;
   /// The reservations of its values, if there are any. Then `unique_index: warn` gives no warning.
   std::optional<ids::ReserveSpec> reserve{};
+  Exceptions except{};  ///< of `ns`
+  [[nodiscard]] bool matches(std::string_view concrete_ns) const {
+    return glob_matches(ns, except, concrete_ns);
+  }
   friend bool operator==(const WatchedRule&, const WatchedRule&) = default;
 };
 

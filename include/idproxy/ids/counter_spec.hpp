@@ -8,6 +8,7 @@
 #include <string>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/base/glob.hpp"
 #include "idproxy/ids/check_digits.hpp"
 
 namespace idproxy::ids {
@@ -43,6 +44,7 @@ struct CounterField {
   /// True: equal values belong to several counters, and nothing in a document tells them apart. So
   /// stored values say nothing about this counter.
   bool repeats = false;
+  Exceptions except{};  ///< of `ns`
   friend bool operator==(const CounterField&, const CounterField&) = default;
 };
 

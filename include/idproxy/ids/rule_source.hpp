@@ -46,6 +46,8 @@ class RuleSource {
   virtual ~RuleSource() = default;
 
   [[nodiscard]] const About& about() const { return about_; }
+  /// Sets the exceptions of the field's ns. Before any other call.
+  void leave_alone(const Exceptions& except) { about_.field.except = except; }
   /// Tells the store what it must know of this rule before any of its collections is used. Called
   /// before bind(), and again with each reload that leaves the rule unchanged; then other threads
   /// may still bind it for the previous set of rules, with another Store of the same counters.
@@ -65,7 +67,7 @@ class RuleSource {
   explicit RuleSource(About about) : about_(std::move(about)) {}
 
  private:
-  const About about_;
+  About about_;
 };
 
 /// A rule whose collections all have one source, which needs no store.

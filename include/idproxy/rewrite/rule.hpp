@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "idproxy/base/glob.hpp"
 #include "idproxy/ids/reservations.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/store.hpp"
@@ -73,7 +74,8 @@ enum class Keep {
 
 /// One rule of the configuration. Immutable once in a RuleSet.
 struct Rule {
-  std::string ns;     ///< glob (base/glob.hpp) over "db.collection"
+  std::string ns;     ///< glob over "db.collection"
+  Exceptions except;  ///< what `ns` leaves alone: by keys, by rules in front of it, and by itself
   std::string field;  ///< dotted path
   Assign assign = Assign::missing;
   std::chrono::seconds driver_window{300};
@@ -99,6 +101,16 @@ struct Rule {
   /// The whole configuration of the rule, by key: {"block.size": "5", …}. Its texts may have
   /// secrets: log the keys alone.
   std::map<std::string, std::string> definition;
+  /// How many rules in front of it in the file only take collections out, so that they are no
+  /// Rules.
+  std::size_t nones_before = 0;
+  /// True if it may replace the ObjectIds that drivers make.
+  [[nodiscard]] bool replaces_driver_ids() const {
+    return field == "_id" && (assign == Assign::driver || assign == Assign::always);
+  }
+  [[nodiscard]] bool matches(std::string_view concrete_ns) const {
+    return glob_matches(ns, except, concrete_ns);
+  }
 };
 
 }  // namespace idproxy::rewrite

@@ -25,7 +25,7 @@ struct Assignment {
 
   const Rule* rule;
   RuleOutcomes* outcomes;                 ///< the rule's
-  std::size_t rule_index;                 ///< position of the rule in the file
+  std::size_t rule_index;                 ///< of the rule in its RuleSet
   std::vector<std::string> path;          ///< segments of rule->field
   std::string ns{};                       ///< "db.collection"
   std::shared_ptr<ids::Source> source{};  ///< of all values; null: `sequences` have them
@@ -43,6 +43,8 @@ struct Assignment {
     if (in_turn) return kAttemptsInTurn;
     return source ? source->attempts() : ids::Source::kAttempts;
   }
+  /// Of the rule in the file, from 0 on.
+  [[nodiscard]] std::size_t place() const { return rule_index + rule->nones_before; }
   [[nodiscard]] bool is_id() const { return path.size() == 1 && path[0] == "_id"; }
   /// True if it can matter whether an ObjectId was made just now, and so by the driver.
   [[nodiscard]] bool may_depend_on_time() const {

@@ -123,5 +123,50 @@ TEST(Glob, OverlapAgreesWithMatchingOnAllSmallPatterns) {
   }
 }
 
+TEST(Glob, CoversWhatItMatchesWhateverStandsForTheWildcards) {
+  struct Case {
+    const char* a;
+    const char* b;
+    bool covers;
+  };
+  constexpr Case kCases[] = {
+      {"*", "shop.*", true},       {"shop.*", "shop.*", true},     {"shop.*", "shop.o*", true},
+      {"shop.*", "shop.??", true}, {"shop.o*", "shop.*", false},   {"*.b", "a.*", false},
+      {"a?b", "a*b", false},       {"a?b", "a?b", true},           {"a?b", "axb", true},
+      {"a?b", "ab", false},        {"*.*.files", "*.files", false}};
+  for (const Case& c : kCases) EXPECT_EQ(glob_covers(c.a, c.b), c.covers) << c.a << ' ' << c.b;
+}
+
+TEST(Glob, CoveredPatternsMatchNothingElse) {
+  std::vector<std::string> patterns;
+  std::vector<std::string> texts;
+  append_all("ab*?", 3, patterns);
+  append_all("ab", 6, texts);
+  for (const std::string& a : patterns) {
+    for (const std::string& b : patterns) {
+      if (!glob_covers(a, b)) continue;
+      for (const std::string& text : texts) {
+        ASSERT_TRUE(glob_matches(a, text) || !glob_matches(b, text))
+            << a << ' ' << b << ' ' << text;
+      }
+    }
+  }
+}
+
+TEST(Glob, DoesNotMatchItsExceptions) {
+  const Glob shop{"shop.*", {{"shop.audit"}, {"*.fs.*", {{"shop.fs.own"}}}}};
+  for (const char* text : {"shop.orders", "shop.audits", "shop.fs", "shop.fs.own"}) {
+    EXPECT_TRUE(shop.matches(text)) << text;
+  }
+  for (const char* text : {"shop.audit", "shop.fs.files", "bank.orders", ""}) {
+    EXPECT_FALSE(shop.matches(text)) << text;
+  }
+  EXPECT_TRUE(shop.covers("shop.orders"));
+  EXPECT_TRUE(shop.covers("shop.o?"));
+  EXPECT_FALSE(shop.covers("shop.audit"));
+  EXPECT_FALSE(shop.covers("shop.*"));
+  EXPECT_TRUE(glob_matches("shop.*", {}, "shop.audit"));
+}
+
 }  // namespace glob_test
 }  // namespace idproxy

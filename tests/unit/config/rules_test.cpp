@@ -151,10 +151,10 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "assign parts of _id"},
       {"unknown_strategy", "ns: a.b, field: x, strategy: uid, what: ever",
        "2:25: error: rules[0].strategy: must be one of objectid, uuid, counter, counter-ranges, "
-       "gapless or random-digits, is 'uid', did you mean 'uuid'?"},
+       "gapless, random-digits or none, is 'uid', did you mean 'uuid'?"},
       {"strategy_of_another_product", "ns: a.b, field: x, strategy: autoincrement",
        "2:25: error: rules[0].strategy: must be one of objectid, uuid, counter, counter-ranges, "
-       "gapless or random-digits, is 'autoincrement'"},
+       "gapless, random-digits or none, is 'autoincrement'"},
       {"unknown_key", "ns: a.b, field: x, strategy: random-digits, digts: 5",
        "2:50: error: rules[0]: unknown key 'digts', did you mean 'digits'?"},
       {"key_of_another_strategy", "ns: a.b, field: x, strategy: random-digits, version: 7",

@@ -139,13 +139,16 @@ TEST(Schema, HasTheKeysOfTheTablesWithTheirMeanings) {
 }
 
 TEST(Schema, RequiresWhatEveryRuleMustHave) {
-  EXPECT_EQ(schema().at_pointer("/$defs/rule/required"), json::value({"ns", "field", "strategy"}));
+  EXPECT_EQ(schema().at_pointer("/$defs/rule/required"), json::value({"ns", "strategy"}));
+  EXPECT_EQ(of_rule("none").at("required"), json::value({"ns", "strategy"}));
+  EXPECT_THAT(schema().at_pointer("/$defs/rule/properties/strategy/anyOf/0/enum").as_array(),
+              Contains(json::value("none")));
   for (const ids::Kind& kind : ids::kinds()) {
     EXPECT_EQ(of_rule(kind.name).at("required"), json::value({"ns", "field", "strategy"}));
     EXPECT_THAT(schema().at_pointer("/$defs/rule/properties/strategy/anyOf/0/enum").as_array(),
                 Contains(json::value(kind.name)));
   }
-  EXPECT_EQ(schema().at_pointer("/$defs/rule/allOf").as_array().size(), ids::kinds().size());
+  EXPECT_EQ(schema().at_pointer("/$defs/rule/allOf").as_array().size(), ids::kinds().size() + 1);
 }
 
 // ---- types, bounds and defaults ----------------------------------------------------------------

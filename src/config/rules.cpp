@@ -248,8 +248,8 @@ bool nested(std::string_view a, std::string_view b) {
   return is_prefix(a, b) || is_prefix(b, a);
 }
 
-/// True if `earlier` matches all that `later` matches. False if `later` has wildcards that go
-/// further, whatever stands in between.
+/// True if `earlier` matches all that `later` matches. Of two rules that fill a field and have
+/// different wildcards, neither is said to hide the other.
 bool hides(const Draft& earlier, const rewrite::Rule& later) {
   const rewrite::Rule& first = earlier.rule;
   if (!has_wildcards(later.ns)) return first.matches(later.ns);
@@ -264,6 +264,9 @@ bool hides(const Draft& earlier, const rewrite::Rule& later) {
 std::string why_unreachable(const Draft& earlier, const Draft& later) {
   if (!earlier.takes(later.rule.field) || !hides(earlier, later.rule)) return {};
   const std::string first = "never reached: " + earlier.reader->path();
+  if (earlier.is_none()) {
+    return first + " (strategy: none) takes it out; put this rule in front of it";
+  }
   if (earlier.rule.ns == later.rule.ns) return first + " has the same ns and field";
   return first + " ('" + shown(earlier.rule.ns) +
          "') matches first; put the narrower rule in front of it";

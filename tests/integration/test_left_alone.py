@@ -4,7 +4,6 @@ with what a rule adds. What each pattern matches: tests/unit/config/exceptions_t
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import re
 import signal
@@ -16,11 +15,12 @@ import bson
 import gridfs
 import pymongo
 import pytest
-from pymongo import InsertOne, ReplaceOne, UpdateOne
+from pymongo import InsertOne, UpdateOne
 from pymongo.errors import OperationFailure
 
 from support import scrape
 from support.admin import LISTEN
+from support.bulk_write_server import BulkWriteServer
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
@@ -38,6 +38,10 @@ RULES = [
     {"ns": "*", "except": ["taken.*", "only.*"], "field": "_id", "strategy": "counter", "assign": "always"},
 ]
 
+FILLED: dict[str, set[str]] = {
+    "taken.orders": {"number", "code"}, "taken.audit": {"code"}, "taken.sub.audit": {"code"}, "taken.tmp1": {"code"},
+    "taken.tmp11": {"number", "code"}, "taken.logs": {"code"}, "taken.all": set(), "only.orders": {"number"}, "only.others": set()}
+
 WRITES: dict[str, Callable[[Any], object]] = {
     "insert": lambda coll: coll.insert_one({"k": 1}),
     "insert_many": lambda coll: coll.insert_many([{"k": 1}, {"k": 2}]),
@@ -54,21 +58,32 @@ def client(replica_proxy: Proxy) -> Iterator[pymongo.MongoClient]:
 
 
 def fields(server: Mongod, db: str, coll: str) -> set[str]:
-    """Those that some documents have, without what the tests write."""
-    return {field for document in server.client[db][coll].find() for field in document} - {"_id", "k", "x"}
+    """Those of every document, without what the tests write."""
+    found, = {frozenset(document) - {"_id", "k", "x"} for document in server.client[db][coll].find()}
+    return set(found)
 
 
 @pytest.mark.parametrize("write", WRITES)
 def test_what_keys_take_out(replica_set: Mongod, client: pymongo.MongoClient, write: str) -> None:
     """Beside the wildcard, other rules fill the fields that they have."""
-    filled = {"taken.orders": {"number", "code"}, "taken.audit": {"code"}, "taken.sub.audit": {"code"}, "taken.tmp1": {"code"},
-              "taken.tmp11": {"number", "code"}, "taken.logs": {"code"}, "taken.all": set(),
-              "only.orders": {"number"}, "only.others": set()}
-    for ns, expected in filled.items():
+    for ns, expected in FILLED.items():
         db, _, coll = ns.partition(".")
         replica_set.client[db][coll].delete_many({})
         WRITES[write](client[db][coll])
         assert fields(replica_set, db, coll) == expected, ns
+
+
+@pytest.mark.needs("retried_stmt_ids", "collection_uuid")
+def test_several_collections_in_one_command(replica_set: Mongod, start_proxy: Callable[..., Proxy]) -> None:
+    """A bulkWrite of MongoDB 8.0."""
+    with BulkWriteServer(replica_set) as front, start_proxy(configuration(front, RULES, replica_set)).client() as client:
+        for ns in FILLED:
+            db, _, coll = ns.partition(".")
+            replica_set.client[db][coll].delete_many({})
+        client.bulk_write([InsertOne({"k": 1}, ns) for ns in FILLED] +
+                          [UpdateOne({"k": 2}, {"$set": {"x": 1}}, upsert=True, namespace=ns) for ns in FILLED])
+        for ns, expected in FILLED.items():
+            assert fields(replica_set, *ns.split(".", 1)) == expected, ns
 
 
 @pytest.mark.parametrize("write", WRITES)

@@ -120,9 +120,10 @@ TEST(Exceptions, ReportsWhatTakesNothingOutOrTooMuch) {
        "3:6: error: rules[1].ns: never reached: rules[0] ('a.*') matches first; put the narrower "
        "rule in front of it"},
       {"none_above_its_own", "ns: a.b, strategy: none\nns: a.b, field: x, strategy: uuid",
-       "3:6: error: rules[1].ns: never reached: rules[0] has the same ns and field"},
+       "3:6: error: rules[1].ns: never reached: rules[0] (strategy: none) takes it out; put this "
+       "rule in front of it"},
       {"none_above_all", "ns: '*', field: x, strategy: none\nns: 'a.*', field: x.y, strategy: uuid",
-       "3:6: error: rules[1].ns: never reached: rules[0] ('*') matches first; put the narrower "
+       "3:6: error: rules[1].ns: never reached: rules[0] (strategy: none) takes it out; put this "
        "rule in front of it"},
       {"all_but_one", "ns: '*', except: [a.b], strategy: none\nns: 'a.*', field: x, strategy: uuid",
        nullptr},

@@ -65,17 +65,18 @@ void log_forwarded(const rewrite::Exchange& exchange, const Clock& clock) {
 }
 
 /// Logs updates that were sent although they take values away. One that sets a value may set the
-/// same one, and `keep: off` asks for it.
+/// same one: no reason to warn.
 void log_taken_away(const rewrite::Exchange& exchange, const Clock& clock) {
-  using rewrite::LossReason;
   for (const rewrite::TakenAway& each : exchange.taken_away()) {
-    if (each.reason == LossReason::off || each.reason == LossReason::sets) continue;
+    const bool sets = each.reason == rewrite::LossReason::sets;
     const rewrite::Assignment& assignment = *each.assignment;
     const auto updates = assignment.outcomes->taken_away_log.add(
         assignment.ns, name_of(each.reason), each.updates, clock.monotonic());
     if (!updates) continue;
-    log::event(log::Level::warning, "value_taken_away",
-               "an update takes the rule's value away from the documents that it finds: " +
+    log::event(sets ? log::Level::info : log::Level::warning, "value_taken_away",
+               std::string(sets ? "an update sets the rule's field: "
+                                : "an update takes the rule's value away from the documents that "
+                                  "it finds: ") +
                    std::string(way_out_of(each.reason)) +
                    " (docs/keep.md; logged once an hour for each namespace and reason, with the "
                    "number of updates since the last line)",

@@ -170,6 +170,8 @@ bool touches_values(const WriteCommand& command, const Plan& plan) {
   while (const auto statement = statements.next()) {
     const auto found = UpsertStatement::read(*statement, command.kind);
     if (!found) return false;  // mongod refuses the command
+    // Most replacements lack the field, and the scan will find out at the same cost.
+    if (found->is_replacement) return true;
     const bool touches = std::ranges::any_of(
         plan, [&](const Assignment& each) { return judge_keep(*found, each, true) != kUntouched; });
     if (touches) return true;

@@ -290,7 +290,8 @@ def test_what_takes_a_value_away_is_seen(proxy, client, server, name, reason, up
     assert stored == direct
     assert taken_away(proxy, "keep.*", reason) == before + 1
     logged = [each for each in proxy.find_events("value_taken_away") if each["ns"] == f"keep.{name}"]
-    assert [each["reason"] for each in logged] == ([] if reason == "sets" else [reason])
+    assert [(each["reason"], each["level"]) for each in logged] == [
+        (reason, "info" if reason == "sets" else "warning")]
 
 
 def test_off(proxy, client, name):
@@ -302,6 +303,7 @@ def test_off(proxy, client, name):
     coll.replace_one({"_id": 2}, {"x": 1}, upsert=True)
     assert coll.find_one({"_id": 2}) == {"_id": 2, "x": 1}
     assert taken_away(proxy, "off.*", "off") == before + 2
+    assert proxy.wait_event("value_taken_away", ns=f"off.{name}")["reason"] == "off"
 
 
 # ---- keep: always ------------------------------------------------------------------------------

@@ -41,7 +41,8 @@ COMPRESSED = 10_000 if FULL else 150
 OF_BULK = {count: count if FULL else count // 3 for count in (COUNT, COMPRESSED)}
 TIMEOUT = 60.0  # of one command
 RULES = [{"ns": f"{PROXIED}.{kind}", "field": name, "strategy": "random-digits", "digits": 12,
-          "leading_zeros": False, "retry": {"attempts": 100, "deadline": "120s"}} for kind, name in FIELDS.items()]
+          "leading_zeros": False, "retry": {"attempts": 100, "deadline": "120s"},
+          **({} if name == "_id" else {"keep": "off"})} for kind, name in FIELDS.items()]
 
 EXISTING: list[dict[str, Any]] = [
     {"_id": "old", "k": 1, "x": 5, "number": 5, "reg": {"number": 6, "type": "x"}},

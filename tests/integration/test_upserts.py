@@ -25,8 +25,10 @@ from support.upserts import DIRECT, FIELDS, PROXIED, at, bare, is_generated, wit
 
 _DIGITS = {"strategy": "random-digits", "digits": 12, "leading_zeros": False}
 RULES = [
-    *({"ns": f"{PROXIED}.{kind}*", "field": name, **_DIGITS} for kind, name in FIELDS.items()),
-    {"ns": "strict.*", "field": "number", "upserts": "refuse", **_DIGITS},
+    # Replacements that keep a value, and get one, are in test_keep.py.
+    *({"ns": f"{PROXIED}.{kind}*", "field": name, **_DIGITS,
+       **({} if name == "_id" else {"keep": "off"})} for kind, name in FIELDS.items()),
+    {"ns": "strict.*", "field": "number", "upserts": "refuse", "keep": "off", **_DIGITS},
     {"ns": "lax.*", "field": "number", "upserts": "forward", **_DIGITS},
     {"ns": "two.*", "field": "number", "report": True, **_DIGITS},
     {"ns": "two.*", "field": "_id", **_DIGITS},

@@ -55,14 +55,13 @@ void add_nones(rewrite::Rule& rule, std::span<const Draft> before, std::string& 
 }
 
 void add_own(rewrite::Rule& rule, std::string& note) {
-  const std::size_t named = rule.except.size();
   for (const auto& [pattern, only_replaced_ids, why] : kLeftAlone) {
     const bool concerns = !only_replaced_ids || rule.replaces_driver_ids();
     const bool is_meant = glob_covers(pattern, rule.ns);
     if (!concerns || is_meant || covers_any(rule.except, pattern)) continue;
-    if (globs_overlap(pattern, rule.ns)) take_out(rule, {std::string(pattern)}, why, note);
+    if (!globs_overlap(pattern, rule.ns)) continue;
+    take_out(rule, {std::string(pattern)}, "unless a rule names it: " + std::string(why), note);
   }
-  if (rule.except.size() > named) note += "; a rule that names such a collection applies to it";
 }
 
 }  // namespace

@@ -184,7 +184,7 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
     watched.push_back({rule.ns, rule.field, unique_index_of(rule), about.fills_up,
                        about.fills_up ? rule.source : "", value_type_of(*rule.strategy)});
     watched.back().reserve = rule.reserve;
-    watched.back().scope = about.sequences.scope;
+    watched.back().scope = about.sequences.scope_as_written;
     watched.back().repeats = about.sequences.repeats();
     watched.back().except = rule.except;
   }

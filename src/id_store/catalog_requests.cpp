@@ -338,6 +338,27 @@ CatalogResponse ask_values(mongo::Client& client, ids::FreeValues& values) {
   return response;
 }
 
+CatalogResponse drop_own(mongo::Client& client, const CatalogRequest& request) {
+  std::string to;
+  CatalogResponse response = response_of(yield_index(client, request.ns, request.field, to));
+  response.index = std::move(to);
+  return response;
+}
+
+CatalogResponse ask_for_room(mongo::Client& client, const CatalogRequest& request) {
+  CatalogResponse response;
+  std::string replaced;
+  for (const UniqueField& field : request.made) {
+    if (response.kind != CatalogResponse::Kind::answered || !request.room->is_awaited()) break;
+    response = response_of(make_room(client, request.ns, field, request.room->indexes(), replaced));
+  }
+  response.index = replaced;
+  request.room->answer(replaced.empty() ? ids::Result<void>(ids::Error{ids::Errc::unavailable,
+                                                                       "there is no room to make"})
+                                        : ids::Result<void>());
+  return response;
+}
+
 CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
   switch (request.kind) {
     case CatalogRequest::Kind::databases:
@@ -350,6 +371,10 @@ CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
       return ask_documents(client, request);
     case CatalogRequest::Kind::values:
       return ask_values(client, *request.values);
+    case CatalogRequest::Kind::yield:
+      return drop_own(client, request);
+    case CatalogRequest::Kind::make_room:
+      return ask_for_room(client, request);
     case CatalogRequest::Kind::make_index:
       break;
   }

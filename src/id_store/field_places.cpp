@@ -21,8 +21,8 @@ using Access = FieldPlace::Access;
 constexpr std::chrono::seconds kLookLimit{5};
 
 /// The best index through which to read the field: a unique one with a collation, which forbids
-/// most, as it does; else the scope in front, no condition if possible, and few key fields, and
-/// byte by byte.
+/// most, as it does; else the scope in front, no condition if possible, or one that holds all
+/// types, and few key fields, and byte by byte.
 const Index* best_of(const std::vector<Index>& indexes, const UniqueField& field) {
   const std::vector<std::string>& scope = field.repeats.scope;
   // One that begins with the scope has nothing else in between.
@@ -32,8 +32,8 @@ const Index* best_of(const std::vector<Index>& indexes, const UniqueField& field
     const bool is_collated = !index.collation.empty();
     const bool compares = !scope.empty() || field.type == ValueType::string;
     const bool forbids_most = is_collated && compares && guards(index, field);
-    return std::tuple(!forbids_most, scope.size() - scoped, is_collated,
-                      index.partial.kind != Index::Partial::Kind::none, index.keys.size());
+    return std::tuple(!forbids_most, scope.size() - scoped, is_collated, index.partial.kind,
+                      index.keys.size());
   };
   const Index* best = nullptr;
   for (const Index& index : indexes) {
@@ -58,7 +58,7 @@ Outcome<void> add_place(Client& client, const CounterField& field, const Namespa
   FieldPlace place{&field, ns};
   const UniqueField unique = unique_field(field);
   place.is_unique = field.field == "_id";
-  if (place.is_unique && unique.type == ValueType::number) {
+  if (place.is_unique && unique.type != ValueType::string) {
     places.all.push_back(std::move(place));
     return {};
   }
@@ -101,9 +101,9 @@ std::string text_of(const FieldPlace& place) {
 }
 
 UniqueField unique_field(const CounterField& field) {
-  const bool is_text = field.format.output == ids::NumberFormat::Output::string;
-  UniqueField unique{
-      field.field, is_text ? ValueType::string : ValueType::number, {{}, field.repeats}};
+  constexpr ValueType kTypes[] = {ValueType::int64, ValueType::int32, ValueType::string};
+  const auto output = static_cast<std::size_t>(field.format.output);
+  UniqueField unique{field.field, kTypes[output], {{}, field.repeats}};
   if (field.scope.empty()) return unique;
   bson::Elements elements(as_bytes(field.scope));
   while (const auto element = elements.next()) unique.repeats.scope.emplace_back(element->key);

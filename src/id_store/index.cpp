@@ -39,6 +39,8 @@ constexpr std::array<TypeAlias, 8> kAliases{{
 
 /// 0 for `other`.
 std::uint32_t types_of(ValueType type) {
+  if (type == ValueType::int32) return bit(bson::Type::int32);
+  if (type == ValueType::int64) return bit(bson::Type::int64);
   const auto known = std::ranges::find(kAliases, alias_of(type), &TypeAlias::alias);
   return known == kAliases.end() ? 0 : known->types;
 }
@@ -89,8 +91,23 @@ Index::Partial partial_of(Bytes filter) {
   return partial;
 }
 
+/// True if the specification has options that an Index does not know. `v` and, before 5.0, `ns`
+/// are none.
+bool has_more_options(Bytes spec) {
+  static constexpr std::array<std::string_view, 9> kKnown{
+      "v",      "ns",        "key",
+      "name",   "unique",    "sparse",
+      "hidden", "collation", "partialFilterExpression"};
+  bson::Elements options(spec);
+  while (const auto option = options.next()) {
+    if (std::ranges::find(kKnown, option->key) == kKnown.end()) return true;
+  }
+  return false;
+}
+
 Index read_index(Bytes spec) {
   Index index;
+  index.has_more = has_more_options(spec);
   index.name = mongo::text_in(spec, "name");
   index.unique = mongo::is_true(spec, "unique");
   index.sparse = mongo::is_true(spec, "sparse");
@@ -140,8 +157,9 @@ bool is_plain_key(const Index::Key& key) {
 ValueType value_type_of(bson::Type type) {
   switch (type) {
     case bson::Type::int32:
+      return ValueType::int32;
     case bson::Type::int64:
-      return ValueType::number;
+      return ValueType::int64;
     case bson::Type::string:
       return ValueType::string;
     case bson::Type::binary:
@@ -154,7 +172,8 @@ ValueType value_type_of(bson::Type type) {
 }
 
 std::string_view alias_of(ValueType type) {
-  constexpr std::array<std::string_view, 5> kNames{"number", "string", "binData", "objectId", ""};
+  constexpr std::array<std::string_view, 7> kNames{"number",  "number",   "number", "string",
+                                                   "binData", "objectId", ""};
   return kNames[static_cast<std::size_t>(type)];
 }
 
@@ -190,9 +209,13 @@ bool guards(const Index& index, const UniqueField& field) {
 }
 
 const Index* guard_among(std::span<const Index> indexes, const UniqueField& field) {
-  const auto found =
-      std::ranges::find_if(indexes, [&](const Index& index) { return guards(index, field); });
-  return found == indexes.end() ? nullptr : &*found;
+  const Index* building = nullptr;
+  for (const Index& index : indexes) {
+    if (!guards(index, field)) continue;
+    if (!index.building) return &index;
+    if (building == nullptr) building = &index;
+  }
+  return building;
 }
 
 namespace {
@@ -201,11 +224,11 @@ using mongo::Array;
 using mongo::Document;
 using mongo::Reply;
 
-// For each of the two questions that may read many documents.
+// For a question that may read many documents.
 constexpr std::int32_t kQuestionMs = 1000;
-// If there are fewer documents and all have the field, that says nothing about the documents that
-// upserts will store.
-constexpr std::int32_t kTelling = 1000;
+// For the lock that dropping an index takes: while the server waits for it, nobody else gets one.
+constexpr std::int32_t kDropMs = 1000;
+constexpr std::int32_t kIndexNotFound = 27;
 
 /// The fields of the index's key, in its order.
 std::vector<std::string> key_fields(const UniqueField& field) {
@@ -214,23 +237,17 @@ std::vector<std::string> key_fields(const UniqueField& field) {
   return fields;
 }
 
-/// The server's default name: "a_1_b_1", or "a_1_b_-1".
-std::string default_name(const UniqueField& field, bool descending) {
-  std::string name;
-  for (const std::string& each : field.repeats.scope) name += each + "_1_";
-  return name + field.name + (descending ? "_-1" : "_1");
-}
-
-/// True if one of the indexes has exactly this key, ascending, and compares byte by byte. Servers
-/// before 5.0 take no second index with the same key and collation, whatever its other options are
-/// (observed, 4.4.2).
-bool has_ascending_key(std::span<const Index> indexes, const UniqueField& field) {
-  return std::ranges::any_of(indexes, [&](const Index& index) {
-    return index.collation.empty() &&
-           std::ranges::equal(index.keys, key_fields(field), [](const auto& key, const auto& name) {
-             return key.field == name && key.is_ordered && key.is_ascending;
-           });
-  });
+/// True if the index has this key: the fields of key_fields(), all ascending but perhaps the last.
+bool has_own_key(const Index& index, const UniqueField& field, bool descending) {
+  const std::vector<std::string> fields = key_fields(field);
+  if (index.keys.size() != fields.size()) return false;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const Index::Key& key = index.keys[i];
+    const bool is_last = i + 1 == fields.size();
+    const bool fits = key.is_ordered && key.is_ascending != (descending && is_last);
+    if (key.field != fields[i] || !fits) return false;
+  }
+  return true;
 }
 
 /// True if indexes get a collation unless they name one: that of _id has it.
@@ -239,33 +256,25 @@ bool has_default_collation(std::span<const Index> indexes) {
   return its != indexes.end() && !its->collation.empty();
 }
 
-/// Returns whether the collection has more than `others` documents that match; nothing if the
-/// server does not answer in time.
-std::optional<bool> has_any(mongo::Client& client, const Namespace& ns, const Document& filter,
-                            std::int32_t others = 0) {
+/// What the proxy asks of the field of documents that its index holds.
+Document condition_of(const UniqueField& field, IndexForm form) {
+  if (form == IndexForm::existing) return Document().add("$exists", true);
+  return Document().add("$type", alias_of(field.type));
+}
+
+/// True if some document has an explicit null in the field: an index that holds it would take one
+/// such document only. What cannot be found out in time is not so.
+bool has_null(mongo::Client& client, const Namespace& ns, const UniqueField& field) {
   Document command;
-  command.add("find", ns.collection).add("filter", filter).add("skip", others).add("limit", 1);
-  command.add("projection", Document().add("_id", 1)).add("maxTimeMS", kQuestionMs);
+  command.add("find", ns.collection).add("limit", 1).add("maxTimeMS", kQuestionMs);
+  command.add("filter", Document().add(field.name, Document().add("$type", "null")));
+  command.add("projection", Document().add("_id", 1));
   bool found = false;
   const Reply reply = client.read_all(ns.db, command, [&](Bytes) {
     found = true;
     return false;
   });
-  return reply.ok() ? std::optional(found) : std::nullopt;
-}
-
-Document on(std::string_view field, const Document& condition) {
-  return Document().add(field, condition);
-}
-
-IndexForm form_for(mongo::Client& client, const Namespace& ns, const UniqueField& field) {
-  if (field.repeats.any()) return IndexForm::existing;
-  const auto has_null = has_any(client, ns, on(field.name, Document().add("$type", "null")));
-  if (has_null.value_or(false) && field.type != ValueType::other) return IndexForm::partial;
-  const auto lacks = has_any(client, ns, on(field.name, Document().add("$exists", false)));
-  if (has_null.value_or(true) || lacks.value_or(true)) return IndexForm::sparse;
-  const auto are_many = has_any(client, ns, Document(), kTelling - 1);
-  return are_many.value_or(false) ? IndexForm::plain : IndexForm::sparse;
+  return reply.ok() && found;
 }
 
 Document specification(const UniqueField& field, const IndexOffer& offer) {
@@ -274,27 +283,67 @@ Document specification(const UniqueField& field, const IndexOffer& offer) {
   key.add(field.name, offer.descending ? -1 : 1);
   Document index;
   index.add("key", key)
-      .add("name", offer.name.empty() ? default_name(field, offer.descending) : offer.name)
+      .add("name", offer.name.empty() ? own_name(field) : offer.name)
       .add("unique", true);
-  if (offer.form == IndexForm::sparse) index.add("sparse", true);
   if (offer.by_bytes) index.add("collation", mongo::simple_collation());
-  Document condition;
-  if (offer.form == IndexForm::partial) condition.add("$type", alias_of(field.type));
-  if (offer.form == IndexForm::existing) condition.add("$exists", true);
-  if (condition.empty()) return index;
-  return index.add("partialFilterExpression", on(field.name, condition));
+  return index.add("partialFilterExpression",
+                   Document().add(field.name, condition_of(field, offer.form)));
+}
+
+Reply create_index(mongo::Client& client, const Namespace& ns, const UniqueField& field,
+                   const IndexOffer& offer) {
+  Document command;
+  command.add("createIndexes", ns.collection);
+  command.add("indexes", Array().push(specification(field, offer)));
+  return client.write(ns.db, command);
+}
+
+/// "" or "_2"
+bool is_count(std::string_view text) {
+  if (text.empty()) return true;
+  return text.size() > 1 && text.front() == '_' &&
+         text.find_first_not_of("0123456789", 1) == std::string_view::npos;
 }
 
 }  // namespace
 
-std::string free_name(std::span<const Index> indexes, const UniqueField& field, bool descending) {
-  const auto is_taken = [&](const std::string& name) {
+std::string own_name(const UniqueField& field) {
+  std::string name;
+  for (const std::string& each : key_fields(field)) name += each + '_';
+  return name + "idproxy";
+}
+
+std::string free_name(std::span<const Index> indexes, const UniqueField& field) {
+  std::string name = own_name(field);
+  const auto is_taken = [&] {
     return std::ranges::find(indexes, name, &Index::name) != indexes.end();
   };
-  if (!is_taken(default_name(field, descending))) return {};
-  std::string name = field.name + "_unique";
-  for (int n = 2; is_taken(name); ++n) name = field.name + "_unique_" + std::to_string(n);
+  for (int n = 2; is_taken(); ++n) name = own_name(field) + "_" + std::to_string(n);
   return name;
+}
+
+bool is_own(const Index& index, const UniqueField& field) {
+  const std::string name = own_name(field);
+  if (field.repeats.and_more || !index.name.starts_with(name)) return false;
+  const bool has_options =
+      index.unique && !index.sparse && !index.hidden && !index.has_more && index.collation.empty();
+  const auto has_filter = [&](IndexForm form) {
+    const Document condition = condition_of(field, form);
+    return index.partial.field == field.name &&
+           index.partial.condition == as_text(condition.bytes());
+  };
+  return is_count(std::string_view(index.name).substr(name.size())) && has_options &&
+         (has_filter(IndexForm::existing) || has_filter(IndexForm::partial)) &&
+         (has_own_key(index, field, false) || has_own_key(index, field, true));
+}
+
+const Index* yields_to(std::span<const Index> indexes, const UniqueField& field) {
+  const auto has_made = [&](const Index& index) { return is_own(index, field); };
+  if (std::ranges::none_of(indexes, has_made)) return nullptr;
+  const auto found = std::ranges::find_if(indexes, [&](const Index& index) {
+    return !index.building && !has_made(index) && guards(index, field);
+  });
+  return found == indexes.end() ? nullptr : &*found;
 }
 
 Commands create_index_command(const Namespace& ns, const UniqueField& field,
@@ -304,16 +353,13 @@ Commands create_index_command(const Namespace& ns, const UniqueField& field,
   for (const std::string& each : field.repeats.scope) key += in_quotes(each) + ": 1, ";
   key += in_quotes(field.name) + (offer.descending ? ": -1" : ": 1");
   if (field.repeats.and_more) key += ", <a field that differs from period to period>: 1";
-  std::string condition;
-  if (offer.form == IndexForm::partial) condition = "$type: " + in_quotes(alias_of(field.type));
-  if (offer.form == IndexForm::existing) condition = "$exists: true";
-  std::string options = "unique: true";
-  if (offer.form == IndexForm::sparse) options += ", sparse: true";
-  if (!condition.empty()) {
-    options += ", partialFilterExpression: {" + in_quotes(field.name) + ": {" + condition + "}}";
-  }
+  const std::string condition = offer.form == IndexForm::existing
+                                    ? "$exists: true"
+                                    : "$type: " + in_quotes(alias_of(field.type));
+  std::string options =
+      "unique: true, partialFilterExpression: {" + in_quotes(field.name) + ": {" + condition + "}}";
   if (offer.by_bytes) options += R"(, collation: {locale: "simple"})";
-  if (!offer.name.empty()) options += ", name: " + in_quotes(offer.name);
+  options += ", name: " + in_quotes(offer.name.empty() ? own_name(field) : offer.name);
   return Commands().mongosh(in_mongosh(ns) + ".createIndex({" + key + "}, {" + options + "})",
                             {ns.db, ns.collection, field.name});
 }
@@ -327,10 +373,13 @@ Reply list_indexes(mongo::Client& client, const Namespace& ns, std::vector<Index
 
 IndexOffer offer_index(mongo::Client& client, const Namespace& ns, const UniqueField& field,
                        std::span<const Index> indexes) {
-  const IndexForm form = form_for(client, ns, field);
-  const bool descending = !field.repeats.and_more && client.wire_version() < server_release::k5_0 &&
-                          has_ascending_key(indexes, field);
-  return {form, free_name(indexes, field, descending), descending, has_default_collation(indexes)};
+  const bool is_partial = field.type != ValueType::other && has_null(client, ns, field);
+  const bool descends =
+      client.wire_version() < server_release::k5_0 && !field.repeats.and_more &&
+      std::ranges::none_of(
+          indexes, [&](const Index& each) { return has_own_key(each, field, true); });
+  return {is_partial ? IndexForm::partial : IndexForm::existing, free_name(indexes, field),
+          descends, has_default_collation(indexes)};
 }
 
 Commands advise_index(mongo::Client& client, const Namespace& ns, const UniqueField& field) {
@@ -349,11 +398,7 @@ Reply make_index(mongo::Client& client, const Namespace& ns, const UniqueField& 
   }
   is_new = guard_among(indexes, field) == nullptr;
   if (!is_new) return {};
-  const IndexOffer offer = offer_index(client, ns, field, indexes);
-  Document command;
-  command.add("createIndexes", ns.collection);
-  command.add("indexes", Array().push(specification(field, offer)));
-  Reply made = client.write(ns.db, command);
+  Reply made = create_index(client, ns, field, offer_index(client, ns, field, indexes));
   // A mongos says it for each shard.
   const auto before = bson::find(made.document.bytes(), "numIndexesBefore");
   const auto after = mongo::integer_in(made.document.bytes(), "numIndexesAfter");
@@ -365,6 +410,108 @@ Reply make_index(mongo::Client& client, const Namespace& ns, const UniqueField& 
       list_indexes(client, ns, indexes).ok() && guard_among(indexes, field) != nullptr;
   is_new = false;
   return is_guarded ? Reply{} : made;
+}
+
+namespace {
+
+/// True unless the server says that the index is not being built. A standalone lists one that is as
+/// if it were there.
+bool may_be_building(mongo::Client& client, const Namespace& ns, const std::string& name) {
+  const Reply reply = client.read(ns.db, Document().add("collStats", ns.collection));
+  if (!reply.ok()) return true;
+  const auto builds = bson::find(reply.document.bytes(), "indexBuilds");
+  if (!builds || builds->type != bson::Type::array) return false;
+  bson::Elements names(builds->value);
+  while (const auto each = names.next()) {
+    if (each->type == bson::Type::string && each->text() == name) return true;
+  }
+  return false;
+}
+
+Reply drop_index(mongo::Client& client, const Namespace& ns, const std::string& name) {
+  Document command;
+  command.add("dropIndexes", ns.collection).add("index", name).add("maxTimeMS", kDropMs);
+  Reply dropped = client.write(ns.db, command);
+  return dropped.refused(kIndexNotFound) ? Reply{} : dropped;
+}
+
+}  // namespace
+
+namespace {
+
+bool has_same_key(const Index& one, const Index& other) {
+  return std::ranges::equal(one.keys, other.keys, [](const auto& left, const auto& right) {
+    return left.field == right.field && left.is_ordered && right.is_ordered &&
+           left.is_ascending == right.is_ascending;
+  });
+}
+
+/// True if the server may refuse one of `wanted` because of the index: 86 for its name, 85 for its
+/// key, since 5.0 with the same filter only (observed, 4.4.2, 5.0.4, 6.0.5).
+bool is_in_the_way(const Index& index, const std::vector<Index>& wanted, std::int32_t version) {
+  return std::ranges::any_of(wanted, [&](const Index& each) {
+    const bool has_same_filter = each.partial.field == index.partial.field &&
+                                 each.partial.condition == index.partial.condition;
+    return each.name == index.name ||
+           (has_same_key(each, index) && (version < server_release::k5_0 || has_same_filter));
+  });
+}
+
+std::vector<Index> indexes_in(Bytes array) {
+  std::vector<Index> found;
+  bson::Elements each(array);
+  while (const auto index = each.next()) {
+    if (index->type == bson::Type::document) found.push_back(index_of(index->value));
+  }
+  return found;
+}
+
+}  // namespace
+
+Reply make_room(mongo::Client& client, const Namespace& ns, const UniqueField& field, Bytes wanted,
+                std::string& replaced) {
+  std::vector<Index> indexes;
+  Reply reply = list_indexes(client, ns, indexes);
+  const std::vector<Index> others = indexes_in(wanted);
+  const std::int32_t version = client.wire_version();
+  const auto is_kept = [&](const Index& index) {
+    return is_own(index, field) && !index.building && !is_in_the_way(index, others, version);
+  };
+  bool is_guarded = std::ranges::any_of(indexes, is_kept);
+  for (const Index& index : indexes) {
+    if (!is_own(index, field) || is_kept(index) || !reply.ok()) continue;
+    if (!is_guarded) {
+      const bool is_existing = index.partial.kind == Index::Partial::Kind::exists;
+      const IndexOffer offer{is_existing ? IndexForm::existing : IndexForm::partial,
+                             free_name(indexes, field), index.keys.back().is_ascending,
+                             has_default_collation(indexes)};
+      Index instead = index;
+      instead.name = offer.name;
+      instead.keys.back().is_ascending = !offer.descending;
+      if (is_in_the_way(instead, others, version)) return {};
+      reply = create_index(client, ns, field, offer);
+      if (!reply.ok()) return reply;
+      is_guarded = true;
+    }
+    reply = drop_index(client, ns, index.name);
+    if (reply.ok()) replaced = index.name;
+  }
+  return reply;
+}
+
+Reply yield_index(mongo::Client& client, const Namespace& ns, const UniqueField& field,
+                  std::string& to) {
+  std::vector<Index> indexes;
+  Reply reply = list_indexes(client, ns, indexes);
+  const Index* other = yields_to(indexes, field);
+  if (!reply.ok() || other == nullptr || may_be_building(client, ns, other->name)) return reply;
+  for (const Index& index : indexes) {
+    if (!is_own(index, field)) continue;
+    reply = drop_index(client, ns, index.name);
+    if (!reply.ok()) return reply;
+    to = other->name;
+  }
+  return reply;
 }
 
 }  // namespace idproxy::id_store

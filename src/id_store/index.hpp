@@ -15,12 +15,12 @@
 /// call with a client waits for the server.
 namespace idproxy::id_store {
 
-/// The BSON types of a rule's values, as far as an index's filter tells them apart.
-enum class ValueType { number, string, binary, object_id, other };
+/// The BSON types of a rule's values, as far as an index's filter tells them apart. `number`: of
+/// several types.
+enum class ValueType { number, int32, int64, string, binary, object_id, other };
 
-/// `number` for int32 and int64.
 [[nodiscard]] ValueType value_type_of(bson::Type type);
-/// The alias in {$type: alias}; empty for `other`.
+/// The alias in {$type: alias}, of all numbers for any of them; empty for `other`.
 [[nodiscard]] std::string_view alias_of(ValueType type);
 
 /// An index as listIndexes describes it.
@@ -50,6 +50,7 @@ struct Index {
   bool hidden = false;      ///< queries must not use it; it keeps values unique all the same
   std::string collation{};  ///< a BSON document; empty: strings compare byte by byte
   bool building = false;    ///< it may still fail
+  bool has_more = false;    ///< options that are not listed here
   Partial partial{};
 };
 
@@ -96,29 +97,26 @@ struct UniqueField {
 /// A sparse index will do: a document without the field cannot repeat a value. So will one with a
 /// collation: it calls values equal that are equal, and others beside them.
 [[nodiscard]] bool guards(const Index& index, const UniqueField& field);
-/// The first index that guards the field, once it is built; null: there is none.
+/// The first index that guards the field, or else will once it is built; null: there is none.
 [[nodiscard]] const Index* guard_among(std::span<const Index> indexes, const UniqueField& field);
 
 // Server error codes of createIndexes.
 inline constexpr std::int32_t kIndexOptionsConflict = 85;
 inline constexpr std::int32_t kIndexKeySpecsConflict = 86;
 
-/// Options of a unique index on one field, chosen so that no document is in its way, neither those
-/// that are there nor those that upserts will add. To a unique index, a missing field is null.
+/// The options of the proxy's own unique index, chosen so that no document without a value is in
+/// its way: to a unique index, a missing field is null.
 enum class IndexForm {
-  sparse,   ///< {sparse: true}: documents may lack the field
-  plain,    ///< all of them have it; queries can sort the whole collection by the index
-  partial,  ///< {partialFilterExpression: {field: {$type: …}}}: some have an explicit null
-  /// {partialFilterExpression: {field: {$exists: true}}}: the key has further fields, and a sparse
-  /// index would hold every document that has one of them.
-  existing,
+  existing,  ///< {partialFilterExpression: {field: {$exists: true}}}
+  partial,   ///< {partialFilterExpression: {field: {$type: …}}}: some documents have a null
 };
 
 /// A unique index that can be made.
 struct IndexOffer {
-  IndexForm form = IndexForm::sparse;
-  std::string name{};  ///< empty: the server's default, "<field>_1"; else that one is in use
-  /// The field's key is -1: another index has the ascending key, and the server takes one only.
+  IndexForm form = IndexForm::existing;
+  std::string name{};  ///< empty: own_name()
+  /// The field's key is -1: servers before 5.0 take no second index with the same key (observed,
+  /// 4.4.2), and applications want the ascending one.
   bool descending = false;
   /// It names {locale: "simple"}: the collection has a default collation, which the index would
   /// get, so that it forbade more values, and was equivalent to others on the field.
@@ -126,9 +124,15 @@ struct IndexOffer {
   friend bool operator==(const IndexOffer&, const IndexOffer&) = default;
 };
 
-/// A name for a unique index on the field that none of these indexes has; empty: the default.
-[[nodiscard]] std::string free_name(std::span<const Index> indexes, const UniqueField& field,
-                                    bool descending = false);
+/// The name of the proxy's own index: the fields of its key and "idproxy", joined by "_".
+[[nodiscard]] std::string own_name(const UniqueField& field);
+/// The same, or with a number behind it, so that none of these indexes has the name.
+[[nodiscard]] std::string free_name(std::span<const Index> indexes, const UniqueField& field);
+/// True if the proxy has made it: it has such a name, and exactly the options of an IndexOffer.
+[[nodiscard]] bool is_own(const Index& index, const UniqueField& field);
+/// The application's index to which the proxy's own ones should yield, because it guards the field
+/// as well; null: there is none, or none of the proxy's own.
+[[nodiscard]] const Index* yields_to(std::span<const Index> indexes, const UniqueField& field);
 
 /// The command that makes the index, for mongosh; none if a name in it is no is_name(). With
 /// Repeats::and_more, a field is left for a person to fill in.
@@ -139,9 +143,8 @@ struct IndexOffer {
 [[nodiscard]] mongo::Reply list_indexes(mongo::Client& client, const Namespace& ns,
                                         std::vector<Index>& indexes);
 
-/// The unique index that fits the collection's documents. If values must not repeat, looks at them
-/// for two seconds at most; what it cannot find out in that time makes the index sparse. `indexes`:
-/// of the collection.
+/// The unique index that fits the collection's documents. Looks at them for a second at most.
+/// `indexes`: of the collection.
 [[nodiscard]] IndexOffer offer_index(mongo::Client& client, const Namespace& ns,
                                      const UniqueField& field, std::span<const Index> indexes);
 
@@ -153,5 +156,17 @@ struct IndexOffer {
 /// made by another proxy meanwhile: then it is not `is_new`.
 [[nodiscard]] mongo::Reply make_index(mongo::Client& client, const Namespace& ns,
                                       const UniqueField& field, bool& is_new);
+
+/// Drops the proxy's own indexes on the field, if yields_to() names another one and that is not
+/// being built. `to`: its name; empty: nothing was dropped. The caller sees to it that nobody takes
+/// the field for guarded meanwhile: both may go at the same time.
+[[nodiscard]] mongo::Reply yield_index(mongo::Client& client, const Namespace& ns,
+                                       const UniqueField& field, std::string& to);
+
+/// Replaces the proxy's own index on the field by one with the other direction, if it is in the way
+/// of one of `wanted`, the indexes in a createIndexes that the server has refused. There is a guard
+/// at any time. `replaced`: the name of the one that has gone; unchanged: none has.
+[[nodiscard]] mongo::Reply make_room(mongo::Client& client, const Namespace& ns,
+                                     const UniqueField& field, Bytes wanted, std::string& replaced);
 
 }  // namespace idproxy::id_store

@@ -119,6 +119,15 @@ std::shared_ptr<void> Inspector::change(const ids::CatalogChange& change) {
   return {this, [each](Inspector*) { each(&Collections::end_change); }};
 }
 
+std::shared_ptr<ids::IndexRoom> Inspector::index_room(const ids::CatalogChange& in, Bytes indexes) {
+  return std::make_shared<ids::IndexRoom>(in, indexes,
+                                          [this](std::shared_ptr<ids::IndexRoom> room) {
+                                            const std::scoped_lock lock(mutex_);
+                                            rooms_.push_back(std::move(room));
+                                            wake();
+                                          });
+}
+
 std::shared_ptr<Inspection> Inspector::newest() const {
   const auto all = in_use();
   return all.empty() ? nullptr : all.front();
@@ -144,7 +153,7 @@ std::optional<Scheduler::Time> Inspector::run(Asks its, const mongo::Pool& pool)
   if (request) {
     wake();  // other threads send what else there is meanwhile
     lock.unlock();
-    const CatalogResponse response = send(pool.client(), *request);
+    const CatalogResponse response = carry_out(*request, pool);
     lock.lock();
     learn(*request, response);
     learned_.notify_all();
@@ -156,6 +165,13 @@ std::optional<Scheduler::Time> Inspector::run(Asks its, const mongo::Pool& pool)
   return at == Collections::kNever ? std::nullopt : std::optional(at);
 }
 
+/// Nobody takes a field for guarded, by what was seen before, while an index on it is dropped.
+CatalogResponse Inspector::carry_out(const CatalogRequest& request, const mongo::Pool& pool) {
+  const bool drops = request.kind == CatalogRequest::Kind::yield;
+  const auto changes = drops ? change({request.ns.db, request.ns.collection}) : nullptr;
+  return send(pool.client(), request);
+}
+
 /// Only the newest inspection makes indexes: an older one may have rules that are gone.
 std::vector<std::shared_ptr<Inspection>> Inspector::asked_for(Asks its) const {
   auto all = in_use();
@@ -165,10 +181,21 @@ std::vector<std::shared_ptr<Inspection>> Inspector::asked_for(Asks its) const {
 
 std::optional<CatalogRequest> Inspector::next(Asks its) {
   const auto now = clock_.monotonic();
+  if (its == Asks::make_index) {
+    if (auto request = next_room()) return request;
+  }
   for (const auto& inspection : asked_for(its)) {
     if (auto request = inspection->collections_.next(its, now)) return request;
   }
   return std::nullopt;
+}
+
+std::optional<CatalogRequest> Inspector::next_room() {
+  const auto speaks = newest();
+  if (rooms_.empty() || !speaks) return std::nullopt;
+  const auto room = std::move(rooms_.front());
+  rooms_.pop_front();
+  return speaks->collections_.request_for(room);
 }
 
 /// Passes the response to all inspections, no matter which one sent the request.
@@ -208,6 +235,7 @@ void Inspector::tell(Lock& lock) {
 }
 
 Collections::Time Inspector::due(Asks its) const {
+  if (its == Asks::make_index && !rooms_.empty()) return clock_.monotonic();
   auto first = Collections::kNever;
   for (const auto& inspection : asked_for(its)) {
     first = std::min(first, inspection->collections_.due(its));

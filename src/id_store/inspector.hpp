@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -61,6 +62,9 @@ class Inspector {
   /// As Watch's change(), for all inspections.
   [[nodiscard]] std::shared_ptr<void> change(const ids::CatalogChange& change);
   /// As Watch's.
+  [[nodiscard]] std::shared_ptr<ids::IndexRoom> index_room(const ids::CatalogChange& in,
+                                                           Bytes indexes);
+  /// As Watch's.
   void await_first_look(const Inspection& inspection, std::chrono::milliseconds limit);
 
   /// Ends the threads. False if one still waits for a server after `limit`: then the process must
@@ -75,6 +79,7 @@ class Inspector {
 
   /// A task: sends one of the requests that are `its`.
   [[nodiscard]] std::optional<Scheduler::Time> run(Asks its, const mongo::Pool& pool);
+  [[nodiscard]] CatalogResponse carry_out(const CatalogRequest& request, const mongo::Pool& pool);
   /// The tasks look whether they have something to do.
   void wake();
 
@@ -85,6 +90,7 @@ class Inspector {
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> in_use() const;  // the newest first
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> asked_for(Asks its) const;
   [[nodiscard]] std::optional<CatalogRequest> next(Asks its);
+  [[nodiscard]] std::optional<CatalogRequest> next_room();
   void learn(const CatalogRequest& request, const CatalogResponse& response);
   [[nodiscard]] Collections::Time due(Asks its) const;
   void tell(Lock& lock);
@@ -99,6 +105,7 @@ class Inspector {
   std::vector<std::weak_ptr<Inspection>> inspections_;  // the newest last
   bool stopping_ = false;
   std::unique_ptr<mongo::Pool> patient_;  // for making indexes; null if no rule has wanted that
+  std::deque<std::shared_ptr<ids::IndexRoom>> rooms_;  // to make
   std::vector<Scheduler::Shared> tasks_;
   Scheduler scheduler_;
 };

@@ -343,7 +343,6 @@ Collections::Guard& Collections::guard(Collection& collection, std::size_t rule,
   const auto found = std::ranges::find(collection.guards, rule, &Guard::rule);
   if (found != collection.guards.end()) return *found;
   Guard& added = collection.guards.emplace_back(rule);
-  if (unique_field(rules_[rule]).repeats.any()) added.offer.form = IndexForm::existing;
   if (demands_index(rules_[rule])) {
     added.verdict.reason = down_
                                ? kCannotCheck + down_told_
@@ -491,7 +490,20 @@ CatalogRequest Collections::make_request(const Collection& collection, Guard& gu
   guard.make_due = kNever;
   guard.making = true;
   guard.make_begun = now;
-  return {CatalogRequest::Kind::make_index, collection.ns, unique_field(rules_[guard.rule])};
+  const auto kind = guard.yields ? CatalogRequest::Kind::yield : CatalogRequest::Kind::make_index;
+  return {kind, collection.ns, unique_field(rules_[guard.rule])};
+}
+
+CatalogRequest Collections::request_for(std::shared_ptr<ids::IndexRoom> room) const {
+  CatalogRequest request{CatalogRequest::Kind::make_room, {room->in().db, room->in().collection}};
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    const WatchedRule& rule = rules_[i];
+    const bool makes = demands_index(rule) && rule.unique_index == UniqueIndex::create;
+    if (!makes || rule.repeats || rule_of(rules_, request.ns.text(), rule.field) != i) continue;
+    request.made.push_back(unique_field(rule));
+  }
+  request.room = std::move(room);
+  return request;
 }
 
 Collections::Time Collections::due(Asks asks) const {

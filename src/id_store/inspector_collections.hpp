@@ -22,6 +22,7 @@
 #include "idproxy/ids/fill.hpp"
 #include "idproxy/ids/free_values.hpp"
 #include "idproxy/ids/guard.hpp"
+#include "idproxy/ids/index_room.hpp"
 #include "idproxy/observability/log.hpp"
 
 /// The state and the decisions of the Inspector, without threads and connections: its knowledge of
@@ -41,17 +42,21 @@ struct CatalogRequest {
     make_index,  ///< a unique one, in the form that fits the documents
     databases,   ///< their names
     values,      ///< which of those that random numbers may become are taken
+    yield,       ///< drop the proxy's own index in favour of the application's
+    make_room,   ///< replace the proxy's own indexes that are in the way of a client's
   };
   Kind kind;
   Namespace ns;                       ///< left_alone: the collection is empty
-  UniqueField field{};                ///< make_index only
+  UniqueField field{};                ///< make_index, yield
   std::vector<UniqueField> advise{};  ///< indexes: unless an index guards them, find an IndexOffer
+  std::vector<UniqueField> made{};    ///< make_room: those whose indexes the proxy makes
   std::vector<std::string> fields{};  ///< documents only
   bool lists_all = false;             ///< left_alone: the other collections, too
   bool is_anew = false;               ///< indexes: which collection it is, too
   std::uint64_t epoch = 0;            ///< of the collection's indexes; see Collections
   std::chrono::nanoseconds at{};      ///< indexes: when it was sent, monotonic
   std::shared_ptr<ids::FreeValues> values{};  ///< values: also gets the answer
+  std::shared_ptr<ids::IndexRoom> room{};     ///< make_room: likewise
 };
 
 /// The server's response, or why there is none.
@@ -79,6 +84,9 @@ struct CatalogResponse {
   bool passes = false;           ///< refused: the server may do it a moment later
   std::string told = kNoAnswer;  ///< unreachable: `reason` for clients, naming no server
   bool is_new = false;           ///< make_index: it was not there
+  /// yield: the application's index; make_room: the proxy's that has gone; empty: nothing was
+  /// dropped.
+  std::string index{};
 };
 
 /// An event for the log. Its fields end with the first that has an empty value.
@@ -159,6 +167,9 @@ class Collections {
   /// When to look again at a rule that is not ready, and while a write waits for it.
   static constexpr std::chrono::seconds kNotReadyRound{2};
   static constexpr std::chrono::milliseconds kAwaitedRound{50};
+  /// After an attempt to drop the proxy's own index that has failed; without the privilege, longer.
+  static constexpr std::chrono::seconds kYieldRest{10};
+  static constexpr std::chrono::minutes kNotPermittedRest{60};
   /// How long an IndexOffer is good for: finding one may read many documents.
   static constexpr std::chrono::minutes kOfferRound{10};
 
@@ -166,7 +177,7 @@ class Collections {
   enum class Asks {
     looks,       ///< all that are due, first those that writes wait for
     awaited,     ///< only those that writes wait for
-    make_index,  ///< of collections that exist, which can take hours
+    make_index,  ///< of collections that exist, which can take hours, and yield
   };
 
   Collections(std::vector<WatchedRule> rules, Time now)
@@ -220,6 +231,8 @@ class Collections {
   /// The next request that is due; not returned again before learn() has its response.
   [[nodiscard]] std::optional<CatalogRequest> next(Asks asks, Time now);
   void learn(const CatalogRequest& request, const CatalogResponse& response, Time now);
+  /// The request that makes it, with what the rules have made there.
+  [[nodiscard]] CatalogRequest request_for(std::shared_ptr<ids::IndexRoom> room) const;
   /// When next() has something; kNever: not before something changes.
   [[nodiscard]] Time due(Asks asks) const;
   /// True once everything that rules name literally, or that was known before, has been checked, or
@@ -296,6 +309,8 @@ class Collections {
     bool tries_again = false;  // absent, and the last attempt failed: the next write makes another
     bool making = false;
     Time make_due = kNever;
+    bool yields = false;  // at make_due, its own index is dropped, not made
+    Time yield_at{};      // not earlier
     Time make_begun{};
     Time unchecked_since{};
     std::shared_ptr<ids::Guard> shared{};  // if the rule demands an index
@@ -376,6 +391,9 @@ class Collections {
                    const CatalogResponse& response);
   void learn_documents(Collection& collection, const CatalogResponse& response, Time now);
   void learn_made(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
+  void learn_room(const CatalogRequest& request, const CatalogResponse& response);
+  void learn_yielded(const Collection& collection, Guard& guard, const CatalogResponse& response,
+                     Time now);
   void judge(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
   void judge_warned(Collection& collection, Guard& guard, const CatalogResponse& response);
   void say_made(const Collection& collection, const Guard& guard);

@@ -66,6 +66,9 @@ std::string consequence(std::string_view privilege) {
     return "the proxy cannot see which documents have a value, and takes all of them for numbers "
            "in use";
   }
+  if (privilege == "dropIndex") {
+    return "the proxy's own unique index stays beside the application's";
+  }
   if (privilege == "collStats") {
     return "the proxy cannot count documents, and estimates from duplicates alone how many numbers "
            "are in use";
@@ -104,6 +107,7 @@ void Collections::learn(const CatalogRequest& request, const CatalogResponse& re
     return;
   }
   if (request.kind == CatalogRequest::Kind::values) return;  // they have their answer
+  if (request.kind == CatalogRequest::Kind::make_room) return learn_room(request, response);
   const auto found = collections_.find(request.ns.text());
   if (found == collections_.end()) return;  // forgotten meanwhile
   learn(found->second, request, response, now);
@@ -119,6 +123,10 @@ void Collections::learn(Collection& collection, const CatalogRequest& request,
   for (Guard& guard : collection.guards) {
     const bool is_this = guard.making && rules_[guard.rule].field == request.field.name;
     if (!is_this) continue;
+    if (request.kind == CatalogRequest::Kind::yield) {
+      learn_yielded(collection, guard, response, now);
+      continue;
+    }
     learn_made(collection, guard, response, now);
     publish(collection, guard);
   }
@@ -305,10 +313,11 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
   }
   const UniqueField field = unique_field(rule);
   const Index* found = guard_among(response.indexes, field);
-  guard.absent = guard.lacks = false;
+  guard.absent = guard.lacks = guard.yields = false;
   if (found != nullptr && !found->building) {
     guard.had_index = true;
-    guard.make_due = kNever;
+    guard.yields = creates && !guard.making && yields_to(response.indexes, field) != nullptr;
+    guard.make_due = guard.yields ? std::max(now, guard.yield_at) : kNever;
     return set(collection, guard, {Verdict::Kind::ready, {}});
   }
   // Nobody may ever store a value there. An index that was there has gone.
@@ -433,6 +442,32 @@ void Collections::learn_made(Collection& collection, Guard& guard, const Catalog
   set(collection, guard, std::move(verdict));
 }
 
+void Collections::learn_room(const CatalogRequest& request, const CatalogResponse& response) {
+  if (response.kind == Kind::not_permitted) miss("dropIndex", request.ns);
+  if (response.index.empty()) return;
+  log_events_.push_back({log::Level::info,
+                         "guard_makes_room",
+                         "the proxy has replaced its own unique index by another one, since the "
+                         "server refused an index of the application because of it",
+                         {{"ns", request.ns.text()}, {"index", response.index}, {}}});
+}
+
+void Collections::learn_yielded(const Collection& collection, Guard& guard,
+                                const CatalogResponse& response, Time now) {
+  guard.making = false;
+  const bool may_not = response.kind == Kind::not_permitted;
+  guard.yield_at = now + (may_not ? Time(kNotPermittedRest) : Time(kYieldRest));
+  if (may_not) miss("dropIndex", collection.ns);
+  if (response.index.empty()) return;
+  log_events_.push_back({log::Level::info,
+                         "guard_yields",
+                         "an index of the application guards the field: the proxy has dropped its "
+                         "own",
+                         {{"ns", collection.ns.text()},
+                          {"field", rules_[guard.rule].field},
+                          {"index", response.index}}});
+}
+
 /// Logs each new reason once, and the return to ready.
 void Collections::set(Collection& collection, Guard& guard, Verdict verdict) {
   guard.verdict = std::move(verdict);
@@ -456,8 +491,8 @@ std::string Collections::may_not(std::string_view privilege) const {
 
 /// Logs a privilege once per database, with the first collection that needed it.
 void Collections::miss(std::string_view privilege, const Namespace& ns) {
-  // Clients can make the proxy remember at most this many: five privileges per database.
-  if (missed_.size() >= 5 * kMostDatabases) return;
+  // Clients can make the proxy remember at most this many: six privileges per database.
+  if (missed_.size() >= 6 * kMostDatabases) return;
   if (!missed_.insert(std::string(privilege) + " " + ns.db).second) return;
   log_events_.push_back(
       {log::Level::warning,

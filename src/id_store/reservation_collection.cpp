@@ -380,7 +380,7 @@ ReservationCollection::Failure ReservationCollection::make_unique_index(
                  ", and the proxy cannot make it (" + why + ")",
              "; make it with ",
              create_index_command({spec_.db, spec_.collection}, field,
-                                  {IndexForm::plain, free_name(indexes, field)})});
+                                  {.name = free_name(indexes, field)})});
   return Error{Errc::exhausted, advice->whole(), advice};
 }
 

@@ -288,6 +288,10 @@ std::shared_ptr<void> Watch::change(const ids::CatalogChange& change) {
   return impl_->inspector.change(change);
 }
 
+std::shared_ptr<ids::IndexRoom> Watch::index_room(const ids::CatalogChange& in, Bytes indexes) {
+  return impl_->inspector.index_room(in, indexes);
+}
+
 std::optional<ids::UniqueIndexes> Watch::unique_indexes(std::string_view ns) {
   return impl_->with([&](auto& known, auto now) { return known.unique_indexes(ns, now); });
 }

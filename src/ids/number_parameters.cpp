@@ -85,7 +85,7 @@ void read_check_of(Parameters& rule, SequenceOptions& options, NumberFormat& for
 }
 
 void read_scope(Parameters& rule, SequenceOptions& options) {
-  options.scope = rule.texts("scope");
+  options.scope = options.scope_as_written = rule.texts("scope");
   std::ranges::sort(options.scope);
   if (std::ranges::adjacent_find(options.scope) != options.scope.end()) {
     rule.error("scope", "must not name a field twice");

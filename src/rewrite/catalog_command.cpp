@@ -108,7 +108,10 @@ CatalogRequest read_catalog_command(const wire::OpMsgView& message) {
   const bool names_one = first->type == bson::Type::string || first->type == bson::Type::symbol;
   if (one != kOfOne.end()) {
     if (!names_one) return {};
-    return {one->done, {{db, std::string(first->text())}}};
+    CatalogRequest request{one->done, {{db, std::string(first->text())}}};
+    // In a transaction, which the refusal has ended, it could not be sent again.
+    request.makes_indexes = first->key == "createIndexes" && !bson::find(body, "txnNumber");
+    return request;
   }
   if (first->key == "dropDatabase") return {Done::when_answered, {{db, {}}}};
   if (first->key == "renameCollection" && names_one) {

@@ -2,13 +2,26 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/ids/index_room.hpp"
 #include "idproxy/rewrite/conversation.hpp"
 
 namespace idproxy::rewrite {
 namespace {
 
+/// True if the server says that there are other indexes with such a key, or such a name. It has
+/// asked for the client's right to make indexes before.
+bool says_index_conflict(Bytes reply) {
+  constexpr std::int64_t kIndexOptionsConflict = 85;
+  constexpr std::int64_t kIndexKeySpecsConflict = 86;
+  const auto code = bson::find(reply, "code");
+  const auto number = code ? code->as_integer().value_or(0) : 0;
+  return number == kIndexOptionsConflict || number == kIndexKeySpecsConflict;
+}
+
 /// The conversation of a command that changes the catalog: what is known of its collections is void
-/// until it is answered, or from now on. Collections are looked at again after it.
+/// until it is answered, or from now on. Collections are looked at again after it. If the server
+/// refuses a createIndexes because of an index that the proxy itself has made, that makes room, and
+/// the command is sent again, once.
 class CatalogExchange final : public Conversation {
  public:
   CatalogExchange(CatalogRequest&& request, Bytes message)
@@ -16,10 +29,18 @@ class CatalogExchange final : public Conversation {
 
   Action begin(const Received& received) override;
   Action reply(Bytes message, const Context& context, Workspace& workspace) override;
+  Action answered(ids::Result<ids::Grant> grant, const Context& context,
+                  Workspace& workspace) override;
 
  private:
+  void begin_changes();
+  std::optional<Action> make_room(const wire::OpMsgView& refusal);
+
   const CatalogRequest request_;
+  std::optional<std::size_t> maker_;            // the rule that has an index made there
   std::vector<std::shared_ptr<void>> changes_;  // under way
+  std::shared_ptr<ids::IndexRoom> room_;
+  Buffer refusal_;
 };
 
 /// The conversation of commitTransaction and abortTransaction: whose numbers without gaps were the
@@ -39,18 +60,50 @@ class EndOfTransactionExchange final : public Conversation {
   const EndOfTransaction ending_;
 };
 
-Action CatalogExchange::begin(const Received& /*received*/) {
-  awaits_reply_ = acknowledged_;
+void CatalogExchange::begin_changes() {
   for (const ids::CatalogChange& change : request_.changes) {
     changes_.push_back(request_.rules->change(change));
   }
   if (request_.done == CatalogRequest::Done::at_once) changes_.clear();
+}
+
+Action CatalogExchange::begin(const Received& received) {
+  awaits_reply_ = acknowledged_;
+  if (request_.makes_indexes && acknowledged_ && !request_.changes.empty()) {
+    maker_ = request_.rules->index_maker(request_.changes.front());
+  }
+  if (maker_) keep_original(received.message, nullptr, received.workspace);
+  begin_changes();
   for (const CatalogRequest::Past& each : request_.past) note_past(each);
   return action::Relay{};
 }
 
+/// The first time.
+std::optional<Action> CatalogExchange::make_room(const wire::OpMsgView& refusal) {
+  if (!maker_ || room_ || !says_index_conflict(refusal.body())) return std::nullopt;
+  const auto command = wire::OpMsgView::parse(original());
+  const auto indexes = command ? bson::find(command->body(), "indexes") : std::nullopt;
+  if (!indexes || indexes->type != bson::Type::array) return std::nullopt;
+  room_ = request_.rules->index_room(request_.changes.front(), indexes->value);
+  if (!room_) return std::nullopt;
+  refusal_.append(refusal.message());
+  return action::AskStore{room_.get(), &request_.rules->outcomes(*maker_), 1, room_->patience()};
+}
+
+Action CatalogExchange::answered(ids::Result<ids::Grant> grant, const Context& /*context*/,
+                                 Workspace& workspace) {
+  if (!grant) return action::Reply{refusal_.view()};
+  begin_changes();
+  refill(workspace);
+  message_.start(original());
+  message_.keep(0, original().size());
+  return action::Send{&message_, original()};
+}
+
 Action CatalogExchange::reply(Bytes message, const Context& /*context*/, Workspace& /*workspace*/) {
-  if (!single_reply(message)) return action::Close{};
+  const auto view = single_reply(message);
+  if (!view) return action::Close{};
+  if (const auto room = make_room(*view)) return *room;
   if (!changes_.empty()) {
     changes_.clear();
     return action::Relay{};

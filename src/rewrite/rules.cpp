@@ -213,6 +213,16 @@ bool RuleSet::concerns(const ids::CatalogChange& change) const {
   return std::ranges::any_of(rules_, [&](const Rule& rule) { return globs_overlap(rule.ns, any); });
 }
 
+std::optional<std::size_t> RuleSet::index_maker(const ids::CatalogChange& in) const {
+  const std::string ns = ns_of(in.db, in.collection);
+  const auto found = std::ranges::find_if(rules_, [&](const Rule& rule) {
+    return rule.unique_index == ids::UniqueIndex::create && rule.field != "_id" &&
+           glob_matches(rule.ns, ns);
+  });
+  if (found == rules_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - rules_.begin());
+}
+
 /// True for an outline whose namespace has been admitted since.
 bool Namespaces::may_be_bound(const Known& known, std::string_view db,
                               std::string_view collection) const {

@@ -50,7 +50,7 @@ def proxy(replica_set: Mongod, mongosh, tmp_path_factory) -> Iterator[Proxy]:
     with started_with(replica_set, snippet("Recipes", "yaml"),
                       tmp_path_factory.mktemp("recipes")) as running:
         mongosh(running.uri, snippet("Recipes", "js"))
-        assert "number_1" in replica_set.client.shop.orders.index_information()
+        assert "number_idproxy" in replica_set.client.shop.orders.index_information()
         yield running
 
 

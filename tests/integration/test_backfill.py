@@ -525,7 +525,7 @@ class TestMissingIndex:
             assert done.code == 0 and self.WARNING in done.errors, done
         create_index(there.client, done.errors)
         assert there.values() == list(range(1, 11))
-        assert "n_1" in there.collection.index_information()
+        assert "n_idproxy" in there.collection.index_information()
 
     STRATEGIES = {"counter": {}, "uuid": {}, "gapless": {}, "random-digits": {"digits": 9}}
 

@@ -29,7 +29,7 @@ from support.killed import insert_until_killed
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
-from support.servers import check_retried
+from support.servers import check_retried, has
 from support.thief import session
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -159,7 +159,7 @@ class TestSequences:
         floors = server.client[STORE]["gaplessFloors"]
         key = {"c": f"{ns}.n", "s": {"tenant": "a"}, "p": str(YEAR)}
         eventually(lambda: floors.find_one({"_id": key, "floor": 3}))
-        index = server.client.inv[coll].index_information()["tenant_1_n_1"]
+        index = server.client.inv[coll].index_information()["tenant_n_idproxy"]
         assert index["unique"] and index["partialFilterExpression"] == {"n": {"$exists": True}}
 
     def test_equal_integers_are_one(self, number):
@@ -403,7 +403,8 @@ class TestReadiness:
         assert "(n_1 does not do: its key must be the field and those of `scope`)" in reason
         assert re.search(r"make it with (db\..*)$", reason)[1] == (
             f'db.getSiblingDB("required").getCollection("{coll}").createIndex({{"tenant": 1, '
-            '"n": 1}, {unique: true, partialFilterExpression: {"n": {$exists: true}}})')
+            f'"n": {1 if has("equal_keys") else -1}}}, {{unique: true, partialFilterExpression: '
+            '{"n": {$exists: true}}, name: "tenant_n_idproxy"})')
         server.client.required[coll].drop_index("n_1")
         server.client.required[coll].create_index(
             [("tenant", 1), ("n", 1)], unique=True,

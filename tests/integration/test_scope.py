@@ -18,6 +18,7 @@ from support.counters import STORE, insert, stored
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
+from support.servers import has
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _SCOPED = {"strategy": "counter", "field": "n", "scope": ["tenant"], "block": {"size": 10}}
@@ -76,7 +77,7 @@ class TestSequences:
         assert insert(proxy, ns, of("b", "c"))["n"] == 2
         assert by_tenant(server, ns) == {"a": [1, 2, 3], "b": [1, 2], "c": [1]}
         assert counter_of(server, ns, "a")["COUNT"] == 11
-        index = server.client.made[coll].index_information()["tenant_1_n_1"]
+        index = server.client.made[coll].index_information()["tenant_n_idproxy"]
         assert index["unique"] and index["partialFilterExpression"] == {"n": {"$exists": True}}
         server.client.made[coll].insert_many(of("a", "a"))  # without a number, past the proxy
 
@@ -221,7 +222,8 @@ class TestIndex:
         command = re.search(r"make it with (db\..*)$", reason)[1]
         assert command == (
             f'db.getSiblingDB("required").getCollection("{coll}").createIndex({{"tenant": 1, '
-            '"n": 1}, {unique: true, partialFilterExpression: {"n": {$exists: true}}})')
+            f'"n": {1 if has("equal_keys") else -1}}}, {{unique: true, partialFilterExpression: '
+            '{"n": {$exists: true}}, name: "tenant_n_idproxy"})')
         server.client.required[coll].drop_index("n_1")
         server.client.required[coll].create_index(
             [("tenant", 1), ("n", 1)], unique=True,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "idproxy/ids/guard.hpp"
+#include "idproxy/ids/index_room.hpp"
 #include "idproxy/ids/store.hpp"
 
 namespace idproxy::test {
@@ -37,6 +38,11 @@ class FakeStore : public ids::Store {
     ++under_way;
     return {this, [](FakeStore* store) { --store->under_way; }};
   }
+  [[nodiscard]] std::shared_ptr<ids::IndexRoom> index_room(const ids::CatalogChange& in,
+                                                           Bytes wanted) override {
+    room = std::make_shared<ids::IndexRoom>(in, wanted, [](const auto& /*room*/) {});
+    return room;
+  }
   [[nodiscard]] std::optional<ids::UniqueIndexes> unique_indexes(std::string_view ns) override {
     return ns == "shop.orders" ? indexes : std::nullopt;
   }
@@ -57,8 +63,9 @@ class FakeStore : public ids::Store {
   }
   std::shared_ptr<ids::Guard> guarding;  ///< of all rules in all collections
   std::vector<ids::CatalogChange> changes;
-  std::set<std::string> asked;  ///< the collections that it was asked about
-  int under_way = 0;            ///< changes that have not ended
+  std::set<std::string> asked;             ///< the collections that it was asked about
+  int under_way = 0;                       ///< changes that have not ended
+  std::shared_ptr<ids::IndexRoom> room{};  ///< the last one that was asked for
   std::vector<ids::NotReady> listed;
   std::vector<ids::RuleNumbers> numbered;
   std::optional<ids::UniqueIndexes> indexes;  ///< of shop.orders

@@ -28,7 +28,7 @@ struct WatchedRule {
   bool counts_documents = false;  ///< to know how many of the random numbers are in use
   std::string space{};            ///< random numbers: any text that changes with their space
   bson::Type value_type = bson::Type::int64;  ///< of the rule's values
-  /// Documents that differ in one of these fields may have equal values. Sorted.
+  /// Documents that differ in one of these fields may have equal values.
   std::vector<std::string> scope{};
   /// True if other documents may have equal values, too, because a field that the proxy does not
   /// know distinguishes them.
@@ -82,6 +82,8 @@ class Watch final : public ids::Store {
   std::shared_ptr<ids::Guard> guard(std::size_t rule_index, std::string_view db,
                                     std::string_view collection) override;
   [[nodiscard]] std::shared_ptr<void> change(const ids::CatalogChange& change) override;
+  [[nodiscard]] std::shared_ptr<ids::IndexRoom> index_room(const ids::CatalogChange& in,
+                                                           Bytes indexes) override;
   [[nodiscard]] std::optional<ids::UniqueIndexes> unique_indexes(std::string_view ns) override;
   [[nodiscard]] const Version& version() const override;
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const override;

@@ -26,6 +26,7 @@ class Source;
 /// How the values of a rule spread over sequences, and how they are written (docs/templates.md).
 struct SequenceOptions {
   std::vector<std::string> scope{};  ///< dotted fields; sorted
+  std::vector<std::string> scope_as_written{};
   enum class OnMissing { error, null };
   OnMissing on_missing = OnMissing::error;
   std::uint32_t most = 10'000;  ///< sequences in memory

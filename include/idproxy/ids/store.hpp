@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/ids/error.hpp"
 
 namespace idproxy::ids {
@@ -19,6 +20,7 @@ class Fill;
 class FreeValues;
 class GaplessQueue;
 class Guard;
+class IndexRoom;
 class RangeSet;
 class Reservations;
 struct CounterSpec;
@@ -184,6 +186,13 @@ class Store {
   /// of these collections, and looks at them again once the returned object has been destroyed. The
   /// caller must destroy it when the command has been answered.
   [[nodiscard]] virtual std::shared_ptr<void> change(const CatalogChange& /*change*/) {
+    return nullptr;
+  }
+  /// The server has refused a client's createIndexes because of other indexes, which may be those
+  /// that the store has made: makes room for it once it is asked. `indexes`: the array in the
+  /// command. Null: the store makes no indexes.
+  [[nodiscard]] virtual std::shared_ptr<IndexRoom> index_room(const CatalogChange& /*in*/,
+                                                              Bytes /*indexes*/) {
     return nullptr;
   }
   /// The unique indexes of a collection, without that on `_id`, as the last look has found them;

@@ -84,6 +84,8 @@ struct CatalogRequest {
   };
   std::vector<Past> past{};
   std::shared_ptr<const RuleSet> rules{};
+  /// A createIndexes that the server may refuse because of an index that the proxy has made.
+  bool makes_indexes = false;
 };
 
 /// A request that the proxy answers with an error.

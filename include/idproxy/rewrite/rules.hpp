@@ -174,6 +174,13 @@ class RuleSet {
   [[nodiscard]] std::shared_ptr<void> change(const ids::CatalogChange& change) const {
     return store_ == nullptr ? nullptr : store_->change(change);
   }
+  /// The position in the file of a rule that has its index made in that collection.
+  [[nodiscard]] std::optional<std::size_t> index_maker(const ids::CatalogChange& in) const;
+  /// As ids::Store::index_room(). Only with an index_maker().
+  [[nodiscard]] std::shared_ptr<ids::IndexRoom> index_room(const ids::CatalogChange& in,
+                                                           Bytes indexes) const {
+    return store_ == nullptr ? nullptr : store_->index_room(in, indexes);
+  }
   [[nodiscard]] const std::vector<Rule>& rules() const { return rules_; }
   /// The outcomes of the rule at this position in the file.
   [[nodiscard]] RuleOutcomes& outcomes(std::size_t rule_index) const {

@@ -31,6 +31,15 @@ inline Index unique(const Texts& fields) {
   return index;
 }
 
+/// As the proxy makes it.
+inline Index own_index(const std::string& field) {
+  Index index = unique({field});
+  index.name = field + "_idproxy";
+  const auto condition = mongo::Document().add("$exists", true);
+  index.partial = {Index::Partial::Kind::exists, field, 0, std::string(as_text(condition.bytes()))};
+  return index;
+}
+
 inline const CatalogResponse kUnreachable{.kind = Kind::unreachable,
                                           .reason = "no suitable servers"};
 
@@ -55,7 +64,7 @@ inline CatalogResponse documents(std::uint64_t count) {
 /// "KIND db.collection" with the field behind it.
 inline std::string text_of(const CatalogRequest& request) {
   constexpr const char* kKinds[] = {"left_alone ", "indexes ", "documents ", "make_index ",
-                                    "databases"};
+                                    "databases",   "values ",  "yield ",     "make_room "};
   std::string text = kKinds[static_cast<std::size_t>(request.kind)] + request.ns.db;
   if (!request.ns.collection.empty()) text += "." + request.ns.collection;
   if (!request.field.name.empty()) text += " " + request.field.name;

@@ -137,6 +137,27 @@ TEST(Index, ByItsFilter) {
       {"number", ValueType::number}));
 }
 
+TEST(Index, ByItsFilterIfARuleMakesOneTypeOnly) {
+  const auto of_type = [](const auto& type) {
+    return index_of(listed(filtered(Document().add("$type", type))).bytes());
+  };
+  const Index longs = of_type("long");
+  EXPECT_TRUE(guards(longs, {"number", ValueType::int64}));
+  EXPECT_TRUE(can_read(longs, "number", ValueType::int64));
+  EXPECT_FALSE(guards(longs, {"number", ValueType::int32}));
+  EXPECT_FALSE(can_read(longs, "number", ValueType::int32));
+  EXPECT_TRUE(guards(of_type("int"), {"number", ValueType::int32}));
+  EXPECT_TRUE(guards(of_type(16), {"number", ValueType::int32}));
+  EXPECT_TRUE(guards(of_type(Array().push("int").push("long")), {"number", ValueType::int64}));
+  EXPECT_FALSE(guards(of_type("string"), {"number", ValueType::int64}));
+  for (const ValueType each : {ValueType::int32, ValueType::int64}) {
+    EXPECT_TRUE(guards(of_type("number"), {"number", each}));
+    EXPECT_EQ(alias_of(each), "number");
+  }
+  EXPECT_EQ(value_type_of(bson::Type::int32), ValueType::int32);
+  EXPECT_EQ(value_type_of(bson::Type::int64), ValueType::int64);
+}
+
 TEST(Index, ByItsFilterForOtherTypes) {
   const Index binary = index_of(listed(filtered(Document().add("$type", "binData"))).bytes());
   EXPECT_TRUE(guards(binary, {"number", ValueType::binary}));
@@ -188,41 +209,123 @@ TEST(ScopedIndex, ReadsTheFieldBehindTheScope) {
   EXPECT_FALSE(can_read(unique_on({"tenant", "number"}), "number", ValueType::number));
 }
 
-TEST(CreateIndexCommand, HasTheFieldsOfTheScope) {
-  const Repeats repeats{{"site.name", "tenant"}};
-  const std::string begin = R"(db.getSiblingDB("shop").getCollection("orders").createIndex()";
-  const std::string end = R"({unique: true, partialFilterExpression: {"no": {$exists: true}}})";
-  EXPECT_EQ(create_index_command({"shop", "orders"}, {"no", ValueType::number, repeats},
-                                 {IndexForm::existing})
-                .text(),
-            begin + R"({"site.name": 1, "tenant": 1, "no": 1}, )" + end + ")");
-  EXPECT_EQ(create_index_command({"shop", "orders"}, {"no", ValueType::number, {{}, true}},
-                                 {IndexForm::existing})
-                .text(),
-            begin + R"({"no": 1, <a field that differs from period to period>: 1}, )" + end + ")");
-  std::vector<Index> indexes;
-  EXPECT_EQ(free_name(indexes, {"no", ValueType::number, repeats}), "");
-  indexes.push_back({.name = "site.name_1_tenant_1_no_1"});
-  EXPECT_EQ(free_name(indexes, {"no", ValueType::number, repeats}), "no_unique");
+// ---- the proxy's own
+
+Document own(const Document& options = {}, const Document& key = Document().add("number", 1),
+             const char* name = "number_idproxy") {
+  Document index;
+  index.add("v", 2).add("key", key).add("name", name);
+  return index.append(options);
+}
+
+TEST(OwnIndex, HasANameOfItsOwn) {
+  EXPECT_EQ(own_name({"number"}), "number_idproxy");
+  EXPECT_EQ(own_name({"a.b"}), "a.b_idproxy");
+  EXPECT_EQ(own_name({"number", ValueType::int64, {{"tenant", "site"}}}),
+            "tenant_site_number_idproxy");
+}
+
+TEST(OwnIndex, IsKnownByItsNameAndExactlyItsOptions) {
+  const Document existing = filtered(Document().add("$exists", true));
+  const Document key = Document().add("number", 1);
+  struct {
+    const char* name;
+    Document index;
+    bool is_own;
+  } const rows[] = {
+      {"existing", own(existing), true},
+      {"descending", own(existing, Document().add("number", -1)), true},
+      {"second", own(existing, key, "number_idproxy_2"), true},
+      {"of_4_4", own(Document(existing).add("ns", "shop.orders")), true},
+      {"of_its_type", own(filtered(Document().add("$type", "number"))), true},
+      {"of_another_type", own(filtered(Document().add("$type", "long"))), false},
+      {"another_name", own(existing, key, "number_1"), false},
+      {"another_beginning", own(existing, key, "number_idproxy_old"), false},
+      {"plain", own(Document().add("unique", true)), false},
+      {"not_unique",
+       own(Document().add("partialFilterExpression",
+                          Document().add("number", Document().add("$exists", true)))),
+       false},
+      {"sparse", own(Document(existing).add("sparse", true)), false},
+      {"hidden", own(Document(existing).add("hidden", true)), false},
+      {"collation", own(Document(existing).add("collation", Document().add("locale", "de"))),
+       false},
+      {"expires", own(Document(existing).add("expireAfterSeconds", 10)), false},
+      {"two_fields", own(existing, Document().add("number", 1).add("x", 1)), false},
+      {"another_field", own(existing, Document().add("no", 1)), false},
+      {"another_condition", own(filtered(Document().add("$exists", 1))), false},
+      {"another_field_exists", own(filtered(Document().add("$exists", true), "no")), false},
+  };
+  for (const auto& row : rows) {
+    EXPECT_EQ(is_own(index_of(row.index.bytes()), {"number", ValueType::int64}), row.is_own)
+        << row.name;
+  }
+  const UniqueField scoped{"number", ValueType::int64, {{"tenant", "site"}}};
+  const auto with = [&](std::initializer_list<const char*> fields) {
+    Document all;
+    for (const char* field : fields) all.add(field, 1);
+    return index_of(own(existing, all, "tenant_site_number_idproxy").bytes());
+  };
+  EXPECT_TRUE(is_own(with({"tenant", "site", "number"}), scoped));
+  EXPECT_FALSE(is_own(with({"site", "tenant", "number"}), scoped));
+}
+
+TEST(OwnIndex, YieldsToAnotherThatGuards) {
+  const auto made = [](const Document& index) { return index_of(index.bytes()); };
+  const Index its = made(own(filtered(Document().add("$exists", true))));
+  const Index guard = made(listed(Document().add("unique", true)));
+  const Index typed = made(listed(filtered(Document().add("$type", "long"))));
+  Index building = guard;
+  building.building = true;
+  const auto name = [](std::vector<Index> indexes, ValueType type = ValueType::int64) {
+    const Index* to = yields_to(indexes, {"number", type});
+    return to == nullptr ? "" : to->name;
+  };
+  EXPECT_EQ(name({its, guard}), "i");
+  EXPECT_EQ(name({its, typed}), "i");
+  EXPECT_EQ(name({its, typed}, ValueType::int32), "");
+  EXPECT_EQ(name({its, building}), "");
+  EXPECT_EQ(name({its, made(listed({}))}), "");
+  EXPECT_EQ(name({its}), "");
+  EXPECT_EQ(name({guard, guard}), "");
+  Index second = its;
+  second.name += "_2";
+  EXPECT_EQ(name({its, second}), "") << "it has made both";
 }
 
 // ---- the command that makes one
 
+TEST(CreateIndexCommand, HasTheFieldsOfTheScope) {
+  const Repeats repeats{{"tenant", "site.name"}};
+  const std::string begin = R"(db.getSiblingDB("shop").getCollection("orders").createIndex()";
+  const std::string options = R"({unique: true, partialFilterExpression: {"no": {$exists: true}})";
+  EXPECT_EQ(create_index_command({"shop", "orders"}, {"no", ValueType::number, repeats}, {}).text(),
+            begin + R"({"tenant": 1, "site.name": 1, "no": 1}, )" + options +
+                R"(, name: "tenant_site.name_no_idproxy"}))");
+  EXPECT_EQ(
+      create_index_command({"shop", "orders"}, {"no", ValueType::number, {{}, true}}, {}).text(),
+      begin + R"({"no": 1, <a field that differs from period to period>: 1}, )" + options +
+          R"(, name: "no_idproxy"}))");
+}
+
 TEST(CreateIndexCommand, HasTheFormAndAName) {
   const Namespace ns{"shop", "orders"};
-  const std::string begin =
-      R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"no": 1}, )";
+  const std::string begin = R"(db.getSiblingDB("shop").getCollection("orders").createIndex()";
   const auto command = [&](const IndexOffer& offer, ValueType type = ValueType::number) {
     return create_index_command(ns, {"no", type}, offer).text();
   };
-  EXPECT_EQ(command({}), begin + "{unique: true, sparse: true})");
-  EXPECT_EQ(command({IndexForm::plain}), begin + "{unique: true})");
-  EXPECT_EQ(command({IndexForm::partial, "no_unique"}, ValueType::string),
-            begin + R"({unique: true, partialFilterExpression: {"no": {$type: "string"}}, )"
-                    R"(name: "no_unique"}))");
-  EXPECT_EQ(command({.name = "no_unique", .by_bytes = true}),
-            begin + R"({unique: true, sparse: true, collation: {locale: "simple"}, )"
-                    R"(name: "no_unique"}))");
+  EXPECT_EQ(command({}), begin + R"({"no": 1}, {unique: true, partialFilterExpression: )"
+                                 R"({"no": {$exists: true}}, name: "no_idproxy"}))");
+  EXPECT_EQ(command({.descending = true}),
+            begin + R"({"no": -1}, {unique: true, partialFilterExpression: )"
+                    R"({"no": {$exists: true}}, name: "no_idproxy"}))");
+  EXPECT_EQ(command({IndexForm::partial, "no_idproxy_2"}, ValueType::string),
+            begin + R"({"no": 1}, {unique: true, partialFilterExpression: )"
+                    R"({"no": {$type: "string"}}, name: "no_idproxy_2"}))");
+  EXPECT_EQ(command({.by_bytes = true}),
+            begin + R"({"no": 1}, {unique: true, partialFilterExpression: )"
+                    R"({"no": {$exists: true}}, collation: {locale: "simple"}, )"
+                    R"(name: "no_idproxy"}))");
 }
 
 TEST(CreateIndexCommand, IsForNamesThatAreNoTrap) {
@@ -232,7 +335,8 @@ TEST(CreateIndexCommand, IsForNamesThatAreNoTrap) {
   };
   EXPECT_EQ(command("b c;$(x)", "d.e").text(),
             R"x(db.getSiblingDB("a").getCollection("b c;$(x)").createIndex({"x": 1, "d.e": 1}, )x"
-            "{unique: true, sparse: true})");
+            R"({unique: true, partialFilterExpression: {"d.e": {$exists: true}}, )"
+            R"(name: "x_d.e_idproxy"}))");
   EXPECT_TRUE(command(R"x(b"); db.dropDatabase(); (")x", "d").empty());
   EXPECT_TRUE(command("b\\", "d").empty());
   EXPECT_TRUE(command("b", "d\x1b[2J").empty());
@@ -245,9 +349,9 @@ TEST(CreateIndexCommand, AvoidsNamesInUse) {
     for (const char* name : names) indexes.push_back({.name = name});
     return indexes;
   };
-  EXPECT_EQ(free_name(named({"_id_", "no_-1"}), {"no"}), "");
-  EXPECT_EQ(free_name(named({"no_1"}), {"no"}), "no_unique");
-  EXPECT_EQ(free_name(named({"no_unique", "no_1"}), {"no"}), "no_unique_2");
+  EXPECT_EQ(free_name(named({"_id_", "no_1"}), {"no"}), "no_idproxy");
+  EXPECT_EQ(free_name(named({"no_idproxy"}), {"no"}), "no_idproxy_2");
+  EXPECT_EQ(free_name(named({"no_idproxy_2", "no_idproxy"}), {"no"}), "no_idproxy_3");
 }
 
 }  // namespace index_test

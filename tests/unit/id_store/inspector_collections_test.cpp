@@ -10,7 +10,7 @@ namespace inspector_collections_test {
 
 constexpr const char* kCommand =
     R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"number": 1}, )"
-    "{unique: true, sparse: true})";
+    R"({unique: true, partialFilterExpression: {"number": {$exists: true}}, name: "number_idproxy"}))";
 
 TEST_F(CollectionsTest, AsksAboutWhatRulesNameLiterally) {
   watch({{"shop.orders", "number"},
@@ -377,7 +377,9 @@ TEST_F(CollectionsTest, SaysWhichIndexesAProxyWouldMake) {
                                          Commands().mongosh(
                                              "db.getSiblingDB(\"shop\").getCollection(\"other\")."
                                              "createIndex({\"number\": 1}, "
-                                             "{unique: true, sparse: true})"),
+                                             "{unique: true, partialFilterExpression: "
+                                             "{\"number\": {$exists: true}}, "
+                                             "name: \"number_idproxy\"})"),
                                          ""})));
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("no_unique_index"))) << "of the last one";
 }
@@ -446,15 +448,11 @@ struct AdviceTest : CollectionsTest {
 
 TEST_F(AdviceTest, FitsTheDocuments) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
-  EXPECT_THAT(advice_after(offering(IndexForm::plain)),
-              HasSubstr(R"(createIndex({"number": 1}, {unique: true}))"));
+  EXPECT_THAT(advice_after(offering(IndexForm::existing)), HasSubstr(kCommand));
   now += 600s;
-  EXPECT_THAT(advice_after(offering(IndexForm::sparse, "number_unique")),
-              HasSubstr(R"({unique: true, sparse: true, name: "number_unique"})"));
-  now += 600s;
-  EXPECT_THAT(
-      advice_after(offering(IndexForm::partial)),
-      HasSubstr(R"({unique: true, partialFilterExpression: {"number": {$type: "number"}}})"));
+  EXPECT_THAT(advice_after(offering(IndexForm::partial, "number_idproxy_2")),
+              HasSubstr(R"({unique: true, partialFilterExpression: {"number": {$type: "number"}}, )"
+                        R"(name: "number_idproxy_2"})"));
 }
 
 TEST_F(AdviceTest, IsAskedForOnceInTenMinutesWhileThereIsNoIndex) {
@@ -468,14 +466,14 @@ TEST_F(AdviceTest, IsAskedForOnceInTenMinutesWhileThereIsNoIndex) {
     ADD_FAILURE() << "nothing is due";
     return false;
   };
-  EXPECT_TRUE(asked(offering(IndexForm::plain)));
+  EXPECT_TRUE(asked(offering(IndexForm::existing)));
   for (int i = 0; i < 299; ++i) {
     now += 2s;
     EXPECT_FALSE(asked(indexes({})));
   }
   now += 2s;
-  EXPECT_TRUE(asked(offering(IndexForm::sparse)));
-  EXPECT_THAT(readiness("shop", "orders").error.reason, HasSubstr("sparse"));
+  EXPECT_TRUE(asked(offering(IndexForm::partial)));
+  EXPECT_THAT(readiness("shop", "orders").error.reason, HasSubstr("$type"));
 }
 
 TEST_F(CollectionsTest, RestsAfterALongTryToMakeAnIndex) {
@@ -768,12 +766,12 @@ TEST_F(CollectionsTest, RequiresTheIndexOfAScope) {
   (void)round({{"indexes shop.orders", indexes({unique({"number"})})}});
   const Readiness refused = readiness("shop", "orders");
   EXPECT_EQ(refused.kind, Readiness::Kind::not_ready);
-  EXPECT_EQ(
-      refused.error.reason,
-      "no unique index guards the field (i does not do: its key must be the field and those "
-      "of `scope`); make it with "
-      R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"tenant": 1, )"
-      R"("number": 1}, {unique: true, partialFilterExpression: {"number": {$exists: true}}}))");
+  EXPECT_EQ(refused.error.reason,
+            "no unique index guards the field (i does not do: its key must be the field and those "
+            "of `scope`); make it with "
+            R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"tenant": 1, )"
+            R"("number": 1}, {unique: true, partialFilterExpression: {"number": {$exists: true}}, )"
+            R"(name: "tenant_number_idproxy"}))");
   now += 2s;
   (void)round({{"indexes shop.orders", indexes({unique({"tenant", "number"})})}});
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);

@@ -97,6 +97,58 @@ TEST_F(GuardsTest, AnIndexThatHasGoneIsNoticed) {
   EXPECT_EQ(state(), State::unguarded);
 }
 
+// --- The proxy's own index beside the application's ---
+
+TEST_F(GuardsTest, ItsOwnIndexYieldsToTheApplicationsOnce) {
+  watch_orders(UniqueIndex::create);
+  look(guarded_by(kOne));
+  EXPECT_EQ(known->due(Asks::make_index), Collections::kNever);
+  const auto both = indexes({own_index("number"), unique({"number"})});
+  now += 10s;
+  known->learn(next_look(), both, now);
+  const auto drop = known->next(Asks::make_index, now);
+  ASSERT_TRUE(drop);
+  EXPECT_EQ(text_of(*drop), "yield shop.orders number");
+  now += 10s;
+  known->learn(next_look(), both, now);
+  EXPECT_FALSE(known->next(Asks::make_index, now)) << "it is being dropped";
+  EXPECT_EQ(state(), State::guarded);
+  known->learn(*drop, {.index = "i"}, now);
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("guard_yields ")));
+  now += 10s;
+  known->learn(next_look(), guarded_by(kOne), now);
+  EXPECT_EQ(known->due(Asks::make_index), Collections::kNever);
+}
+
+TEST_F(GuardsTest, AnIndexThatCannotBeDroppedIsLeftForAWhile) {
+  watch_orders(UniqueIndex::create);
+  const auto both = indexes({own_index("number"), unique({"number"})});
+  const std::pair<CatalogResponse, std::chrono::seconds> kRows[] = {
+      {{}, 10s}, {{.kind = Kind::refused}, 10s}, {{.kind = Kind::not_permitted}, 3600s}};
+  for (const auto& [response, rest] : kRows) {
+    known->learn(next_look(), both, now);
+    const auto drop = known->next(Asks::make_index, now);
+    ASSERT_TRUE(drop);
+    known->learn(*drop, response, now);
+    now += 2s;
+    known->begin_change({"shop", "orders"}, now);
+    known->end_change({"shop", "orders"}, now);
+    known->learn(next_look(), both, now);
+    EXPECT_EQ(known->due(Asks::make_index), now - 2s + rest);
+    EXPECT_EQ(state(), State::guarded);
+    now += rest;
+  }
+  EXPECT_THAT(log_events(), ElementsAre(HasSubstr("missing_privilege ")));
+}
+
+TEST_F(GuardsTest, OnlyWhatTheProxyMakesItDrops) {
+  for (const UniqueIndex demand : {UniqueIndex::require, UniqueIndex::warn}) {
+    watch_orders(demand);
+    look(indexes({own_index("number"), unique({"number"})}));
+    EXPECT_EQ(known->due(Asks::make_index), Collections::kNever);
+  }
+}
+
 // --- Collections that do not exist ---
 
 TEST_F(GuardsTest, NoCollectionIsMadeBeforeAWriteNeedsIt) {

@@ -103,6 +103,70 @@ TEST_F(CatalogExchange, ALostConnectionEndsTheChange) {
   EXPECT_EQ(store->under_way, 0);
 }
 
+/// Of a collection in which the proxy makes the index.
+struct IndexConflict : CatalogExchange {
+  void SetUp() override {
+    Rule made = rule("shop.*", "number");
+    made.unique_index = ids::UniqueIndex::create;
+    world.reload(std::make_shared<const RuleSet>(std::vector<Rule>{made}, "idproxy", store));
+  }
+  static std::string create_indexes(const std::string& more = {}) {
+    return command(string_field("createIndexes", "orders") +
+                   array_field("indexes", {doc(string_field("name", "number_1"))}) + more);
+  }
+  static std::string refusal(std::int32_t code) {
+    return double_field("ok", 0) + int_field("code", code);
+  }
+};
+
+TEST_F(IndexConflict, TheCommandGoesAgainOnceTheProxysOwnIndexHasMadeRoom) {
+  for (const std::int32_t code : {85, 86}) {
+    EXPECT_EQ(world.request(create_indexes()), ActionKind::relay);
+    EXPECT_EQ(world.reply_with(refusal(code)), ActionKind::ask_store);
+    ASSERT_NE(store->room, nullptr);
+    EXPECT_EQ(store->room->in(), (CatalogChange{"shop", "orders"}));
+    EXPECT_NE(text_of(store->room->indexes()).find("number_1"), std::string::npos);
+    store->changes.clear();
+    EXPECT_EQ(world.answer(ids::Grant()), ActionKind::send);
+    EXPECT_EQ(world.bytes(), create_indexes());
+    EXPECT_EQ(world.reply_with(ok()), ActionKind::relay);
+    EXPECT_EQ(store->changes.size(), 2U) << "before and after";
+    EXPECT_EQ(store->under_way, 0);
+  }
+}
+
+TEST_F(IndexConflict, TheSecondRefusalIsTheClients) {
+  EXPECT_EQ(world.request(create_indexes()), ActionKind::relay);
+  EXPECT_EQ(world.reply_with(refusal(85)), ActionKind::ask_store);
+  EXPECT_EQ(world.answer(ids::Grant()), ActionKind::send);
+  EXPECT_EQ(world.reply_with(refusal(85)), ActionKind::relay);
+}
+
+TEST_F(IndexConflict, WithoutRoomTheRefusalIsTheClients) {
+  EXPECT_EQ(world.request(create_indexes()), ActionKind::relay);
+  EXPECT_EQ(world.reply_with(refusal(86)), ActionKind::ask_store);
+  EXPECT_EQ(world.answer(ids::Error{ids::Errc::unavailable, "none"}), ActionKind::reply);
+  EXPECT_EQ(world.body(), doc(refusal(86)));
+}
+
+TEST_F(IndexConflict, OtherErrorsAndCommandsMakeNoRoom) {
+  const std::pair<std::string, std::int32_t> kRows[] = {
+      {create_indexes(), 13},
+      {create_indexes(), 11000},
+      {create_indexes(kTransaction), 85},
+      {command(string_field("createIndexes", "orders")), 85},
+      {command(string_field("collMod", "orders")), 85}};
+  for (const auto& [message, code] : kRows) {
+    EXPECT_EQ(world.request(message), ActionKind::relay);
+    EXPECT_EQ(world.reply_with(refusal(code)), ActionKind::relay);
+  }
+  world.reload(std::make_shared<const RuleSet>(std::vector<Rule>{rule("shop.*", "number")},
+                                               "idproxy", store));
+  EXPECT_EQ(world.request(create_indexes()), ActionKind::relay);
+  EXPECT_EQ(world.reply_with(refusal(85)), ActionKind::relay);
+  EXPECT_EQ(store->room, nullptr);
+}
+
 TEST_F(CatalogExchange, WhatTheServerStoresItselfIsCounted) {
   const std::pair<std::string, ForwardReason> kRows[] = {
       {aggregate({doc(doc_field("$merge", string_field("into", "orders")))}), ForwardReason::merge},

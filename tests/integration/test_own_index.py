@@ -1,0 +1,285 @@
+"""The proxy's own unique index beside those that applications make: they are made as without a proxy, the field is
+guarded at any time, and the proxy's own goes once the application's guards as well."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pymongo
+import pytest
+from bson import Int64
+from pymongo.errors import OperationFailure
+
+from support.guarded import Guarded
+from support.mongod import Mongod
+from support.process import eventually
+from support.proxy import Proxy, configuration
+from support.secured import STORE_ACTIONS
+from support.servers import has
+
+Start = Callable[..., Proxy]
+EXISTING = {"number": {"$exists": True}}
+OWN = "number_idproxy"
+SOON = 20
+
+# What ODMs have made, as createIndexes: Mongoose ({unique}, {unique, sparse}), Beanie and Morphia the same, Spring's
+# @Indexed(unique = true), Django's backend (by $type), and whether it guards numbers of the rule.
+APPLICATIONS: dict[str, tuple[dict[str, Any], bool]] = {
+    "plain": ({}, False),
+    "sparse": ({"sparse": True}, False),
+    "unique": ({"unique": True}, True),
+    "unique_sparse": ({"unique": True, "sparse": True}, True),
+    "named": ({"unique": True, "sparse": True, "name": "idx_number"}, True),
+    "by_type": ({"unique": True, "partialFilterExpression": {"number": {"$type": "long"}}}, True),
+    "by_another_type": ({"unique": True, "partialFilterExpression": {"number": {"$type": "int"}}}, False),
+    "background": ({"unique": True, "background": True}, True),
+    "the_same": ({"unique": True, "partialFilterExpression": EXISTING}, True),
+    "the_same_descending": ({"unique": True, "partialFilterExpression": EXISTING, "key": -1}, True),
+    "unique_descending": ({"unique": True, "key": -1}, True),
+}
+
+
+def rule(ns: str, **more: Any) -> dict[str, Any]:
+    return {"ns": ns, "field": "number", "strategy": "counter", "block": 1, "unique_index": "create", **more}
+
+
+def make(collection: Any, application: str) -> None:
+    options = dict(APPLICATIONS[application][0])
+    collection.create_index([("number", options.pop("key", 1))], **options)
+
+
+def others(collection: Any) -> set[str]:
+    """The names of its indexes."""
+    return set(collection.index_information()) - {"_id_"}
+
+
+def is_guarded(collection: Any) -> bool:
+    """A stored number cannot be stored again."""
+    number = collection.find_one(EXISTING)["number"]
+    with pytest.raises(OperationFailure, match="E11000"):
+        collection.insert_one({"number": Int64(number)})
+    return True
+
+
+@pytest.fixture
+def proxy(server: Mongod, start_proxy: Start, coll: str) -> Iterator[Proxy]:
+    yield start_proxy(configuration(server, [rule(f"{coll}.*")]))
+    server.client.drop_database(coll)
+
+
+def test_its_name_and_options(server: Mongod, proxy: Proxy, coll: str) -> None:
+    with proxy.client() as client:
+        client[coll].orders.insert_one({})
+    assert server.client[coll].orders.index_information()[OWN] == {
+        "v": 2, "key": [("number", 1 if has("equal_keys") else -1)], "unique": True,
+        "partialFilterExpression": EXISTING}
+
+
+def test_the_fields_of_the_scope_in_the_rules_order(
+        server: Mongod, start_proxy: Start, coll: str) -> None:
+    proxy = start_proxy(configuration(server, [rule(f"{coll}.orders", scope=["tenant", "branch"])]))
+    with proxy.client() as client:
+        client[coll].orders.insert_one({"tenant": 1, "branch": 1})
+    index = server.client[coll].orders.index_information()["tenant_branch_number_idproxy"]
+    assert [field for field, _ in index["key"]] == ["tenant", "branch", "number"]
+    assert index["unique"] and index["partialFilterExpression"] == EXISTING
+
+
+@pytest.mark.parametrize("application", APPLICATIONS)
+def test_made_after_the_proxys(server: Mongod, proxy: Proxy, coll: str, application: str) -> None:
+    stored, guards = server.client[coll].orders, APPLICATIONS[application][1]
+    with proxy.client() as client:
+        client[coll].orders.insert_one({})
+        assert others(stored) == {OWN}
+        make(client[coll].orders, application)
+        make(client[coll].orders, application)  # as at its next start
+        client[coll].orders.insert_one({})
+        assert is_guarded(stored)
+        if guards:
+            eventually(lambda: len(others(stored)) == 1 and OWN not in others(stored), SOON)
+            event = proxy.wait_event("guard_yields", SOON)
+            assert (event["ns"], event["field"]) == (f"{coll}.orders", "number")
+            assert event["index"] in others(stored) and event["level"] == "info"
+        make(client[coll].orders, application)
+        client[coll].orders.insert_one({})
+        assert is_guarded(stored)
+    assert len(others(stored)) == (1 if guards else 2)
+    assert stored.distinct("number") == [1, 2, 3]
+    assert not proxy.find_events("not_ready")
+
+
+@pytest.mark.parametrize("application", APPLICATIONS)
+def test_there_before_the_proxy(server: Mongod, start_proxy: Start, coll: str, application: str) -> None:
+    stored, guards = server.client[coll].orders, APPLICATIONS[application][1]
+    make(stored, application)
+    its = others(stored)
+    proxy = start_proxy(configuration(server, [rule(f"{coll}.*")]))
+    with proxy.client() as client:
+        client[coll].orders.insert_one({})
+        make(client[coll].orders, application)
+        client[coll].orders.insert_one({})
+        assert is_guarded(stored)
+    assert others(stored) == (its if guards else its | {OWN})
+    assert not proxy.find_events("not_ready")
+
+
+def test_what_0_2_0_made_goes_on_guarding(server: Mongod, start_proxy: Start, coll: str) -> None:
+    stored = server.client[coll].orders
+    stored.create_index("number", unique=True, sparse=True)
+    proxy = start_proxy(configuration(server, [rule(f"{coll}.orders")]))
+    with proxy.client() as client:
+        client[coll].orders.insert_one({})
+    assert others(stored) == {"number_1"} and is_guarded(stored)
+
+
+@pytest.mark.parametrize("output, alias, guards", [
+    ("int32", "int", True), ("int32", "long", False), ("string", "string", True), ("string", "number", False),
+    ("int64", "number", True)])
+def test_by_the_type_of_the_values(server: Mongod, start_proxy: Start, coll: str, output: str, alias: str,
+                                   guards: bool) -> None:
+    stored = server.client[coll].orders
+    stored.create_index("number", unique=True, partialFilterExpression={"number": {"$type": alias}})
+    pad = {"format": {"pad": 9}} if output == "string" else {}
+    proxy = start_proxy(configuration(
+        server, [rule(f"{coll}.orders", unique_index="require", output=output, **pad)]))
+    with proxy.client(retryWrites=False) as client:
+        if guards:
+            client[coll].orders.insert_one({})
+            assert stored.count_documents(EXISTING) == 1
+        else:
+            with pytest.raises(OperationFailure, match="it holds some of the documents only") as error:
+                client[coll].orders.insert_one({})
+            assert error.value.code == 96
+
+
+def test_its_own_comes_back_when_the_applications_goes(
+        server: Mongod, proxy: Proxy, coll: str) -> None:
+    with proxy.client() as client:
+        client[coll].orders.insert_one({})
+        make(client[coll].orders, "unique")
+        proxy.wait_event("guard_yields", SOON)
+        client[coll].orders.drop_index("number_1")
+        client[coll].orders.insert_one({})
+        assert others(server.client[coll].orders) == {OWN} and is_guarded(server.client[coll].orders)
+
+
+def test_none_but_its_own_is_dropped(server: Mongod, start_proxy: Start, coll: str) -> None:
+    """Whatever its name."""
+    database = server.client[coll]
+    strangers: dict[str, dict[str, Any]] = {
+        "named": {"unique": True, "name": OWN},
+        "hidden": {"unique": True, "partialFilterExpression": EXISTING, "name": OWN, "hidden": True},
+        "expires": {"unique": True, "partialFilterExpression": EXISTING, "name": OWN, "expireAfterSeconds": 3600},
+        "beside": {"unique": True, "partialFilterExpression": EXISTING, "name": f"{OWN}_of_mine"}}
+    for name, options in strangers.items():
+        database[name].create_index("number", **options)
+        database[name].create_index([("number", -1)], unique=True, name="other")
+    database.required.create_index("number", unique=True, partialFilterExpression=EXISTING, name=OWN)
+    database.required.create_index([("number", -1)], unique=True)
+    before = {name: others(database[name]) for name in [*strangers, "required"]}
+    proxy = start_proxy(configuration(server, [
+        rule(f"{coll}.required", unique_index="require"), rule(f"{coll}.*")]))
+    with proxy.client() as client:
+        client[coll].last.insert_one({})
+        make(client[coll].last, "unique")
+        for name in before:
+            client[coll][name].insert_one({})
+    proxy.wait_event("guard_yields", SOON, ns=f"{coll}.last")
+    assert {name: others(database[name]) for name in before} == before
+
+
+def test_one_that_is_being_built_is_none_yet(
+        standalone: Mongod, start_proxy: Start, coll: str) -> None:
+    """Which a standalone does not tell by listIndexes."""
+    stored, admin = standalone.client[coll].orders, standalone.client.admin
+    proxy = start_proxy(configuration(standalone, [rule(f"{coll}.orders")]))
+
+    def asked() -> int:
+        return admin.command("serverStatus")["metrics"]["commands"]["collStats"]["total"]
+
+    with proxy.client() as client:
+        client[coll].orders.insert_one({})
+        hang = {"configureFailPoint": "hangAfterStartingIndexBuild"}
+        admin.command({**hang, "mode": "alwaysOn"})
+        build = threading.Thread(target=make, args=[stored, "unique"])
+        try:
+            build.start()
+            eventually(lambda: standalone.client[coll].command("collStats", "orders")["indexBuilds"], SOON)
+            before = asked()
+            eventually(lambda: asked() > before, SOON)
+            client[coll].orders.insert_one({})
+            assert others(stored) == {OWN, "number_1"}
+            assert not proxy.find_events("guard_yields")
+        finally:
+            admin.command({**hang, "mode": "off"})
+            build.join()
+        eventually(lambda: others(stored) == {"number_1"}, 2 * SOON)
+
+
+def test_without_the_right_to_make_indexes_nothing_changes(
+        guarded: Guarded, start_proxy: Start, coll: str) -> None:
+    """A client that may not make indexes gets error 13, and makes nobody make room."""
+    guarded.add_user(f"{coll}-store", [{"role": "readWrite", "db": "idproxy"}], [
+        {"resource": {"db": coll, "collection": ""}, "actions": [*STORE_ACTIONS, "createIndex", "dropIndex"]}])
+    guarded.add_user(f"{coll}-reader", [], [{"resource": {"db": coll, "collection": "orders"},
+                                             "actions": ["find", "insert"]}])
+    proxy = start_proxy(configuration(guarded, [rule(f"{coll}.orders")],
+                                      id_store={"uri": guarded.uri_of(f"{coll}-store")}))
+    uri = guarded.uri_of(f"{coll}-reader").replace(guarded.address, proxy.address)
+    with pymongo.MongoClient(uri) as client:
+        client[coll].orders.insert_one({})
+        with pytest.raises(OperationFailure) as error:
+            make(client[coll].orders, "the_same")
+        assert error.value.code == 13
+        client[coll].orders.insert_one({})
+    assert others(guarded.client[coll].orders) == {OWN}
+
+
+def test_the_store_may_not_drop_it(guarded: Guarded, start_proxy: Start, coll: str) -> None:
+    guarded.add_user(coll, [{"role": "readWrite", "db": "idproxy"}], [
+        {"resource": {"db": coll, "collection": ""}, "actions": [*STORE_ACTIONS, "createIndex"]}])
+    stored = guarded.client[coll].orders
+    proxy = start_proxy(configuration(
+        guarded, [rule(f"{coll}.orders")], id_store={"uri": guarded.uri_of(coll)}))
+    stored.insert_one({})
+    eventually(lambda: others(stored) == {OWN}, SOON)
+    make(stored, "unique")
+    event = proxy.wait_event("missing_privilege", SOON)
+    assert event["privilege"] == "dropIndex"
+    assert others(stored) == {OWN, "number_1"}
+
+
+@pytest.mark.parametrize("application", ["unique", "the_same", "by_type"])
+def test_writers_through_several_proxies(
+        replica_set: Mongod, start_proxy: Start, coll: str, application: str) -> None:
+    """While the application's index comes and the proxy's own goes, each number is stored once, and none is left out."""
+    rules = [{"ns": f"{coll}.orders", "field": "number", "strategy": "gapless", "unique_index": "create"}]
+    clients = [start_proxy(configuration(replica_set, rules)).client() for _ in range(2)]
+    stored = replica_set.client[coll].orders
+    clients[0][coll].orders.insert_one({})
+    over = threading.Event()
+
+    def write(client: Any) -> int:
+        written = 0
+        while not over.is_set():
+            client[coll].orders.insert_one({})
+            written += 1
+        return written
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(write, client) for client in clients]
+        try:
+            make(clients[0][coll].orders, application)
+            eventually(lambda: others(stored) == {"number_1"}, SOON)
+            seen = stored.estimated_document_count()
+            eventually(lambda: stored.estimated_document_count() > seen + 20, SOON)
+        finally:
+            over.set()
+        written = sum(writer.result() for writer in writers)
+    numbers = sorted(each["number"] for each in stored.find())
+    assert numbers == list(range(1, written + 2))
+    for client in clients:
+        client.close()

@@ -81,6 +81,8 @@ void Collections::take_over(Collections& before, Time now) {
   not_before_ = before.not_before_;
   asked_ = before.asked_;
   changes_ = before.changes_;
+  sweep_databases_at_ = before.sweep_databases_at_;
+  sweep_collections_at_ = before.sweep_collections_at_;
   for (auto& [name, known] : before.databases_) {
     const std::string any = name + ".*";
     const bool touched = std::ranges::any_of(
@@ -150,9 +152,11 @@ Readiness Collections::readiness(std::size_t rule_index, std::string_view db, st
   Collection& known = collection({std::string(db), std::string(name)});
   if (rules_[rule_index].field == "_id") {  // whose unique index is always there
     look_once(known, now);
-    return {};
+    return {.watched = known.lent};
   }
-  return asked_guard(known, rule_index, now).verdict.readiness();
+  Readiness readiness = asked_guard(known, rule_index, now).verdict.readiness();
+  readiness.watched = known.lent;
+  return readiness;
 }
 
 std::shared_ptr<ids::Guard> Collections::guard(std::size_t rule_index, std::string_view db,
@@ -306,7 +310,8 @@ bool Collections::Collection::is_used() const {
   const auto lends_numbers = [](const Numbers& each) {
     return each.fill.use_count() > 2 || each.free.use_count() > 1;
   };
-  return std::ranges::any_of(guards, lends_guard) || std::ranges::any_of(numbers, lends_numbers);
+  return lent.use_count() > 1 || std::ranges::any_of(guards, lends_guard) ||
+         std::ranges::any_of(numbers, lends_numbers);
 }
 
 bool Collections::has_collections(const std::string& db) const {

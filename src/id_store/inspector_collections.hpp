@@ -338,6 +338,7 @@ class Collections {
     bool is_anew = true;           // it is not known which collection it is
     Time listed = kNever;          // in looks_
     Time listed_to_make = kNever;  // in makes_
+    std::shared_ptr<const void> lent = std::make_shared<const bool>(true);
     [[nodiscard]] bool looked() const;
     [[nodiscard]] bool is_used() const;
   };

@@ -271,11 +271,11 @@ ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,
       [&](auto& known, auto now) { return known.readiness(rule_index, db, collection, now); });
   if (readiness.kind == ids::Readiness::Kind::left_alone) return readiness;
   const auto& reserve = impl_->rules.at(rule_index).reserve;
-  if (!reserve) return {};  // the guard says the rest
-  if (auto obstacle = impl_->reservations.obstacle(*reserve)) {
-    return {ids::Readiness::Kind::not_ready, std::move(obstacle->error)};
-  }
-  return {};
+  auto obstacle = reserve ? impl_->reservations.obstacle(*reserve) : std::nullopt;
+  // The guard says the rest.
+  readiness.kind = obstacle ? ids::Readiness::Kind::not_ready : ids::Readiness::Kind::ready;
+  readiness.error = obstacle ? std::move(obstacle->error) : ids::Error();
+  return readiness;
 }
 
 std::shared_ptr<ids::Guard> Watch::guard(std::size_t rule_index, std::string_view db,

@@ -152,6 +152,7 @@ Plan RuleSet::plan(std::string_view db, std::string_view collection) const {
         assignment.not_ready = std::move(readiness.error);
       }
       assignment.guard = store_->guard(i, db, collection);
+      assignment.watched = std::move(readiness.watched);
     }
     ids::RuleSource::Bound bound = rules_[i].strategy->bind(ns, store_.get());
     assignment.source = std::move(bound.source);

@@ -48,6 +48,8 @@ struct Readiness {
   Kind kind = Kind::ready;
   Error error{};
   bool is_time_series = false;  ///< left_alone
+  /// As long as somebody holds it, the store forgets nothing of the collection.
+  std::shared_ptr<const void> watched{};
 };
 
 /// A collection in which a rule assigns no values now.

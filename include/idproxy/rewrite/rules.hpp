@@ -36,8 +36,9 @@ struct Assignment {
   /// True for the `_id` that documents with a reserved value need: no rule of the configuration
   /// says so.
   bool implied = false;
-  std::shared_ptr<ids::Guard> guard{};  ///< of the unique index that the rule demands
-  ids::Store* store = nullptr;          ///< knows the collection's indexes; null: nobody does
+  std::shared_ptr<ids::Guard> guard{};    ///< of the unique index that the rule demands
+  ids::Store* store = nullptr;            ///< knows the collection's indexes; null: nobody does
+  std::shared_ptr<const void> watched{};  ///< has the store know it: ids::Readiness
   [[nodiscard]] std::uint32_t attempts() const {
     if (rule->retry.attempts) return *rule->retry.attempts;
     if (in_turn) return kAttemptsInTurn;

@@ -742,6 +742,18 @@ TEST_F(CollectionsTest, ForgetsNoCollectionThatIsInUse) {
   EXPECT_EQ(known->version(), version) << "plans of others stay";
 }
 
+TEST_F(CollectionsTest, KnowsTheMissingIndexOfEveryCollectionInUse) {
+  watch({{"*", "number", UniqueIndex::warn}});
+  const Readiness used = readiness("a", "used");
+  (void)round();
+  for (std::size_t i = 0; i < 3 * Collections::kMostCollections; ++i) {
+    (void)readiness("b", std::to_string(i));
+  }
+  now += 10min;
+  const auto asked = round();
+  EXPECT_NE(std::ranges::find(asked, "indexes a.used"), asked.end());
+}
+
 /// What a call costs hardly depends on how many there are.
 TEST_F(CollectionsTest, KnowsAsManyAsAreInUse) {
   constexpr std::size_t kMany = Collections::kMostCollections + 10;

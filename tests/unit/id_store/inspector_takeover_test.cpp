@@ -52,6 +52,22 @@ TEST_F(TakeoverTest, ARuleThatIsNewInAKnownCollectionBelongsToTheFirstLook) {
   EXPECT_TRUE(is_ready("shop", "orders", 1));
 }
 
+TEST_F(TakeoverTest, AReloadForgetsNoneOfMany) {
+  constexpr std::size_t kMany = Collections::kMostCollections + 10;
+  watch({{"*", "number", UniqueIndex::require}});
+  std::vector<std::shared_ptr<ids::Guard>> used;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    used.push_back(known->guard(0, "a", std::to_string(i), now));
+  }
+  const std::map<std::string, CatalogResponse> found{
+      {"indexes a.0", indexes({unique({"number"})})}};
+  EXPECT_EQ(round(found).size(), kMany + 1);
+  reload({{"*", "number", UniqueIndex::require}, {"*", "other"}});
+  (void)known->take_answers();  // for which it holds the guards
+  (void)readiness("a", "new");
+  EXPECT_TRUE(is_ready("a", "0"));
+}
+
 TEST_F(TakeoverTest, AnotherDemandIsLookedAt) {
   watch({{"shop.orders", "number"}});
   EXPECT_EQ(round(kGuarded).size(), 2U);

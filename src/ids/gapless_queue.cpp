@@ -223,15 +223,26 @@ void GaplessQueue::note(const TurnTaker& taker, std::int64_t last) {
   }
 }
 
+bool GaplessQueue::is_held(const std::string& transaction) const {
+  const std::scoped_lock lock(mutex_);
+  return is_held(transaction, clock_.monotonic());
+}
+
+/// Under the lock.
+bool GaplessQueue::is_held(const std::string& transaction, Time now) const {
+  const bool is_own = !transaction.empty() && transactions_.find(transaction, now) != nullptr;
+  return !is_own && transactions_.any(now);
+}
+
 std::shared_ptr<const NumberHolder> GaplessQueue::held_by(const std::string& transaction) const {
   const std::scoped_lock lock(mutex_);
   const Time now = clock_.monotonic();
-  if (!transaction.empty() && transactions_.find(transaction, now) != nullptr) return nullptr;
+  if (!is_held(transaction, now)) return nullptr;
   const InTransaction* first =
       transactions_.first(now, [](const InTransaction& a, const InTransaction& b) {
         return a.client->since < b.client->since;
       });
-  return first == nullptr ? nullptr : first->client;
+  return first->client;
 }
 
 /// Does not affect a write that has the turn: the server tells it whether its numbers are taken.

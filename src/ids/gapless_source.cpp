@@ -27,6 +27,7 @@ class GaplessTurn final : public Turn {
   [[nodiscard]] std::shared_ptr<const NumberHolder> held_by() const override {
     return queue_->held_by(transaction_);
   }
+  [[nodiscard]] bool is_held() const override { return queue_->is_held(transaction_); }
   void accept(Grant grant, Values& out) override { use(grant.take().front(), out); }
 
   void sent() override { is_open_ = true; }

@@ -306,7 +306,7 @@ void NumbersInTurn::send(std::span<const std::int32_t> statements) {
   for (Line& line : lines_) {
     if (line.places == 0) continue;
     line.turn->sent();
-    may_wait_ = may_wait_ || line.turn->held_by() != nullptr;
+    may_wait_ = may_wait_ || line.turn->is_held();
   }
 }
 

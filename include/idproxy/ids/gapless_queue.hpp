@@ -107,6 +107,8 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   /// Then the write that has the turn waits in the server for its end, and all others wait for
   /// that.
   [[nodiscard]] std::shared_ptr<const NumberHolder> held_by(const std::string& transaction) const;
+  /// True if there is one. For each write: unlike held_by(), it does not look at all transactions.
+  [[nodiscard]] bool is_held(const std::string& transaction) const;
   /// The transaction has been committed or aborted, or perhaps. It may have stored numbers without
   /// having had the turn.
   void transaction_ended(const std::string& transaction);
@@ -149,6 +151,7 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
 
   // The caller of all that follows holds the lock.
   [[nodiscard]] bool may_wait_in_server(Time now) const;
+  [[nodiscard]] bool is_held(const std::string& transaction, Time now) const;
   [[nodiscard]] std::optional<Error> refusal(Time now) const;
   [[nodiscard]] Result<Range> numbers(std::uint64_t n) const;
   [[nodiscard]] Result<Range> grant(std::uint64_t ticket, std::uint64_t n);

@@ -96,6 +96,8 @@ class Turn : public StoreSource {
   /// Event: the server has answered. The lowest `n` of the numbers that were not stored are now,
   /// and none of the others is.
   virtual void stored(std::size_t n, Durability durability) = 0;
+  /// True if held_by() names somebody. Costs little.
+  [[nodiscard]] virtual bool is_held() const { return false; }
   /// Event: the server says that somebody else has stored one of the numbers.
   virtual void taken() = 0;
   /// Event: the server has answered, but it is not known which numbers are stored.

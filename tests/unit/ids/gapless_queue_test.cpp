@@ -170,6 +170,7 @@ TEST(GaplessQueue, NamesTheClientWhoseTransactionHasTheNextNumber) {
   SequenceScript script(sequence_spec());
   const auto holder = [&](const std::string& asking) {
     const auto found = script.queue->held_by(asking);
+    EXPECT_EQ(script.queue->is_held(asking), found != nullptr);
     return found ? std::to_string(found->connection) + " " + found->application : "nobody";
   };
   EXPECT_EQ(holder(""), "nobody");

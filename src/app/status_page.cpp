@@ -305,7 +305,7 @@ const std::vector<Column>& client_columns() {
       figure("requests", "sent", "requests", count_text, "since it connected"),
       figure("requests", "documents", "documents", count_text,
              "of its inserts into collections with rules"),
-      figure("requests", "values", "values", count_text, "that its writes were given"),
+      figure("requests", "values", "values", count_text, "sent in its writes"),
       {"requests", "in txn",
        "transactions that it has begun and not ended, and how long the first is open", Kind::number,
        [](const JsonView& client, double) {

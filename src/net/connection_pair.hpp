@@ -248,7 +248,7 @@ class ConnectionPair final {
     std::chrono::nanoseconds opened;  // monotonic
     std::uint64_t requests = 0;
     std::uint64_t documents = 0;  // of its inserts into collections with rules
-    std::uint64_t values = 0;     // that its writes were given
+    std::uint64_t values = 0;     // of its writes, that were sent
     std::uint64_t bytes_received = 0;
     std::uint64_t bytes_sent = 0;
     wire::Compressor compressor = wire::Compressor::none;  // of the last compressed request

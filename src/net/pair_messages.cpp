@@ -409,7 +409,6 @@ void ConnectionPair::count_request() {
   if (exchange_->is_next()) cells[Counted::requests_next].add();
   counts_.documents += exchange_->documents();
   if (exchange_->assigned() == 0) return;
-  counts_.values += exchange_->assigned();
   cells[counted_as(exchange_->command_kind())].add();
   cells[Counted::documents_refused].add(exchange_->refused());
 }
@@ -555,6 +554,7 @@ void ConnectionPair::end_exchange() {
   if (exchange_->ended_badly()) {
     log_end(*exchange_, {id_, memory_.client.get(), memory_.logged_in, thread_.context.clock});
   }
+  counts_.values += exchange_->values_sent();
   if (exchange_->assigned() > 0) thread_.cells.insert_added.observe(exchange_->added);
   thread_.buffers.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();

@@ -547,6 +547,7 @@ void Batch::note_sent(const Step& step) {
   });
   for (std::size_t i = 0; i < values.size(); ++i) {
     plan_[i].outcomes->sent(values[i], !contents_.once, step.now);
+    values_sent_ += values[i];
   }
   for (const std::int32_t each : progress_.out()) {
     fates_[static_cast<std::size_t>(each)] = Fate::sent;

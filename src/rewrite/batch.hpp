@@ -123,6 +123,8 @@ class Batch {
 
   /// The number of commands that have been sent.
   [[nodiscard]] std::size_t commands() const { return progress_.commands(); }
+  /// The values of statements that went out with its commands for the first time.
+  [[nodiscard]] std::size_t values_sent() const { return values_sent_; }
   /// True if the server has left out statements of a repeated insert without a word.
   [[nodiscard]] bool lost_writes() const { return repeated_.has_lost(); }
   /// The request id of the command that was sent last.
@@ -209,6 +211,7 @@ class Batch {
   GivenValues& given_;
   GuardStage* guards_;  // null: no rule has a guard
   std::unique_ptr<BatchKind> command_;
+  std::size_t values_sent_ = 0;
   std::optional<TurnStage> turns_;       // of sequences; nothing: there are none
   std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged
   BatchProgress progress_;

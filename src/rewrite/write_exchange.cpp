@@ -628,12 +628,13 @@ void WriteExchange::count_odd() const {
 }
 
 /// Once. A batch counts the values of each of its commands.
-void WriteExchange::count_sent() const {
+void WriteExchange::count_sent() {
   count_odd();
   if (batch_ != nullptr) return;
   for (std::size_t i = 0; i < write_.plan->size(); ++i) {
     const std::size_t values = given_.wanted.empty() ? assigned_ : given_.wanted[i];
     (*write_.plan)[i].outcomes->sent(values, acknowledged_, now_);
+    values_sent_ += values;
   }
 }
 
@@ -678,6 +679,10 @@ void WriteExchange::open_batch(BatchSent sent) {
                       looked_ == Looked::found_nothing},
       sent);
   begin_step();
+}
+
+std::size_t WriteExchange::values_sent() const {
+  return values_sent_ + (batch_ == nullptr ? 0 : batch_->values_sent());
 }
 
 bool WriteExchange::may_wait() const {

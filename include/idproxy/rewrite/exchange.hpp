@@ -108,6 +108,8 @@ class Exchange {
   }
   [[nodiscard]] std::size_t documents() const { return write_ ? write_->documents() : 0; }
   [[nodiscard]] std::size_t assigned() const { return write_ ? write_->assigned() : 0; }
+  /// The values that have been sent so far.
+  [[nodiscard]] std::size_t values_sent() const { return write_ ? write_->values_sent() : 0; }
   [[nodiscard]] std::size_t refused() const { return write_ ? write_->refused() : 0; }
   /// When the write arrived, or the last reply with errors to it, by Clock::monotonic(). Only of a
   /// write.

@@ -40,6 +40,7 @@ class WriteExchange final : public Conversation {
   [[nodiscard]] std::chrono::nanoseconds since() const { return since_; }
   [[nodiscard]] std::size_t documents() const { return is_insert() ? statements_ : 0; }
   [[nodiscard]] std::size_t assigned() const { return assigned_; }
+  [[nodiscard]] std::size_t values_sent() const;
   [[nodiscard]] std::size_t refused() const { return refused_documents_; }
   [[nodiscard]] const Assignment* driver_made() const { return driver_made_; }
   [[nodiscard]] const Assignment* leaves_zero() const { return leaves_zero_; }
@@ -95,7 +96,7 @@ class WriteExchange final : public Conversation {
   [[nodiscard]] bool is_large_unordered() const;
   void look_into_original();
   void count_odd() const;
-  void count_sent() const;
+  void count_sent();
 
   // After it.
   [[nodiscard]] bool is_relayed();
@@ -129,6 +130,7 @@ class WriteExchange final : public Conversation {
   std::size_t drawn_ = 0;  // how many assignments that is
   std::size_t statements_ = 0;
   std::size_t assigned_ = 0;
+  std::size_t values_sent_ = 0;  // apart from those that batch_ has sent
   std::size_t refused_documents_ = 0;
   std::vector<RefusedDocument> refused_;
   const Assignment* driver_made_ = nullptr;

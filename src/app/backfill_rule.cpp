@@ -10,6 +10,7 @@
 #include "app/readiness.hpp"
 #include "app/value_text.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/ids/rule_source.hpp"
 
 namespace idproxy::app {
@@ -73,8 +74,8 @@ id_store::Options store_options(id_store::Options options, Mode mode) {
 }  // namespace
 
 std::string fault_of_ns(const std::string& ns) {
-  const std::size_t dot = ns.find('.');
-  if (dot == std::string::npos || dot == 0 || dot + 1 == ns.size()) {
+  const auto [db, collection] = split_ns(ns);
+  if (db.empty() || collection.empty()) {
     return "--ns must be a database and a collection, such as shop.orders";
   }
   return has_wildcards(ns) ? "--ns must name one collection, without wildcards" : "";

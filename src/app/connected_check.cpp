@@ -16,7 +16,7 @@
 #include "app/process.hpp"
 #include "app/readiness.hpp"
 #include "app/reload.hpp"
-#include "app/terminal.hpp"
+#include "app/text_table.hpp"
 #include "app/value_text.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
@@ -51,40 +51,6 @@ std::string set_of(const ServerHello& server) {
 bool answers(const ServerHello& server) {
   return server.fault.empty();
 }
-
-/// A table of any texts, whose columns are as wide as their longest cell.
-class Table {
- public:
-  explicit Table(std::ostream& out) : out_(out) {}
-
-  void add(std::vector<std::string> cells) {
-    widths_.resize(std::max(widths_.size(), cells.size()));
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      cells[i] = printable(cells[i]);
-      widths_[i] = std::max(widths_[i], display_width(cells[i]));
-    }
-    rows_.push_back(std::move(cells));
-  }
-  /// A line below the last row, which no column bounds.
-  void add_note(std::string_view text) { rows_.push_back({"", printable(text)}); }
-
-  void print() const {
-    for (const auto& cells : rows_) {
-      std::string line;
-      for (std::size_t i = 0; i < cells.size(); ++i) {
-        line += "  " + cells[i];
-        const bool last = i + 1 == cells.size();
-        if (!last) line.append(widths_[i] - display_width(cells[i]), ' ');
-      }
-      out_ << line << '\n';
-    }
-  }
-
- private:
-  std::ostream& out_;
-  std::vector<std::size_t> widths_;
-  std::vector<std::vector<std::string>> rows_;
-};
 
 /// What the servers of the connection string, further members of their sets and the store's servers
 /// say.
@@ -170,14 +136,12 @@ ServersChecked ask_servers(const std::string& uri, const id_store::Options& stor
 
 void print(const ServersChecked& checked, std::ostream& out) {
   out << "\nServers\n";
-  Table table(out);
+  TextTable table(3);
   for (const auto& [address, state, version, fault] : checked.servers) {
-    std::vector<std::string> cells{address, state};
-    if (!version.empty()) cells.push_back(version);
-    table.add(std::move(cells));
-    if (!fault.empty()) table.add_note(fault);
+    table.add({{address}, {state}, {version}});
+    if (!fault.empty()) table.add_note(fault, Tone::plain);
   }
-  table.print();
+  out << table.text({});
   for (const std::string& each : checked.faults) out << "  " << printable(each) << '\n';
 }
 
@@ -220,19 +184,22 @@ RulesChecked checked_of(const RulesInForce& rules, const std::vector<std::string
 
 void print(const RulesChecked& checked, std::ostream& out) {
   out << "\nRules\n";
-  Table table(out);
+  TextTable table(6);
   for (const RuleChecked& each : checked.rules) {
-    std::vector<std::string> cells{std::to_string(each.index), each.ns, each.field, each.strategy};
-    cells.emplace_back(!each.reason.empty() ? "NOT READY"
-                       : each.with_first_insert
-                           ? "checked with the first insert into each collection"
-                           : "ready");
-    if (!each.sample.empty()) cells.push_back(each.sample);
-    table.add(std::move(cells));
-    if (!each.reason.empty()) table.add_note(each.reason);
-    for (const std::string& note : each.notes) table.add_note(note);
+    const char* state = !each.reason.empty() ? "NOT READY"
+                        : each.with_first_insert
+                            ? "checked with the first insert into each collection"
+                            : "ready";
+    table.add({{std::to_string(each.index)},
+               {each.ns},
+               {each.field},
+               {each.strategy},
+               {state},
+               {each.sample}});
+    if (!each.reason.empty()) table.add_note(each.reason, Tone::plain);
+    for (const std::string& note : each.notes) table.add_note(note, Tone::plain);
   }
-  table.print();
+  out << table.text({});
   if (!checked.store_fault.empty()) out << '\n' << printable(checked.store_fault) << '\n';
   const std::size_t not_ready = checked.not_ready();
   if (not_ready == 0) return;

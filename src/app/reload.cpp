@@ -14,6 +14,7 @@
 #include "app/readiness.hpp"
 #include "idproxy/base/digest.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/config/secret_file.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/values.hpp"
@@ -132,12 +133,11 @@ ids::UniqueIndex unique_index_of(const rewrite::Rule& rule) {
 /// Tells the store the limits of the rule's random numbers, and its sequence, before anybody
 /// inserts.
 void use_literal(const rewrite::RuleSet& set, const rewrite::Rule& rule) {
-  const std::size_t dot = rule.ns.find('.');
-  if (dot == std::string::npos || has_wildcards(rule.ns)) return;
+  const auto [db, collection] = split_ns(rule.ns);
+  if (collection.empty() || has_wildcards(rule.ns)) return;
   const ids::RuleSource::About& about = rule.strategy->about();
   if (!about.fills_up && !about.gapless) return;
-  (void)set.plan(std::string_view(rule.ns).substr(0, dot),
-                 std::string_view(rule.ns).substr(dot + 1));
+  (void)set.plan(db, collection);
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ std::string TextTable::text(const Terminal& terminal) const {
   std::vector<TableCell> headers;
   headers.reserve(columns_.size());
   for (const Column& column : columns_) headers.push_back({column.header, Tone::faint});
-  std::string text = line_of(headers, all, terminal);
+  std::string text = has_headers_ ? line_of(headers, all, terminal) : "";
   const std::string indent(kNoteIndent, ' ');
   for (const Row& row : rows_) {
     text += row.cells.empty() ? terminal.wrapped(indent, row.note, kNoteIndent, row.tone)

@@ -14,8 +14,9 @@ struct TableCell {
   Tone tone = Tone::plain;
 };
 
-/// A table with a line of headers, whose columns are as wide as their longest cell: texts to the
-/// left, numbers to the right. Where it is wider than the terminal, its widest texts are shortened.
+/// A table, mostly with a line of headers, whose columns are as wide as their longest cell: texts
+/// to the left, numbers to the right. Where it is wider than the terminal, its widest texts are
+/// shortened.
 class TextTable {
  public:
   enum class Align { left, right };
@@ -25,6 +26,8 @@ class TextTable {
   };
 
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  /// Without headers, all to the left.
+  explicit TextTable(std::size_t columns) : columns_(columns), has_headers_(false) {}
 
   /// A cell for each column, of any text.
   void add(std::vector<TableCell> cells);
@@ -46,6 +49,7 @@ class TextTable {
                                     const Terminal& terminal) const;
 
   std::vector<Column> columns_;
+  bool has_headers_ = true;
   std::vector<Row> rows_;
 };
 

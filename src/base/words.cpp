@@ -56,6 +56,11 @@ bool similar_length(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+NamespaceParts split_ns(std::string_view ns) {
+  const std::size_t dot = std::min(ns.find('.'), ns.size());
+  return {ns.substr(0, dot), ns.substr(std::min(dot + 1, ns.size()))};
+}
+
 bool consists_of(std::string_view text, std::string_view signs) {
   return !text.empty() && std::ranges::all_of(text, [signs](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

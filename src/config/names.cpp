@@ -87,7 +87,7 @@ std::string fault_of_pattern(std::string_view ns) {
     return "must name a database and a collection, as in shop.orders or \"shop.*\", is '" +
            shown(ns) + "'";
   }
-  const auto [db, collection] = parts_of(ns);
+  const auto [db, collection] = split_ns(ns);
   if (has_wildcards(db) || collection.empty()) return {};
   std::string fault = fault_of_database(db);
   if (fault.empty() && !has_wildcards(collection)) fault = fault_of_collection(collection);
@@ -96,7 +96,7 @@ std::string fault_of_pattern(std::string_view ns) {
 
 std::string fault_of_ns(std::string_view ns, std::string_view store_db) {
   if (std::string fault = fault_of_pattern(ns); !fault.empty()) return fault;
-  const auto [db, collection] = parts_of(ns);
+  const auto [db, collection] = split_ns(ns);
   if (has_wildcards(db) || collection.empty()) return {};
   const std::string fault = why_untouchable(db, collection, store_db);
   return fault.empty() ? fault : "'" + shown(ns) + "' " + fault;

@@ -63,7 +63,7 @@ std::string fault_of_name(const std::string& name) {
 }
 
 void read_place(ReserveSpec& spec, const rewrite::Rule& rule, Parameters& reserve) {
-  spec.db = reserve.text("db", rule.ns.substr(0, rule.ns.find('.')));
+  spec.db = reserve.text("db", std::string(split_ns(rule.ns).db));
   reserve.spec("db").computed = true;
   spec.collection = reserve.required_text("collection");
   if (reserve.given("db")) {

@@ -288,7 +288,7 @@ bool use_all(Bytes documents, const std::function<bool(Bytes)>& use) {
 Document get_more(const Batch& batch, const Document& first) {
   Document command;
   command.add("getMore", batch.id);
-  command.add("collection", batch.ns.substr(batch.ns.find('.') + 1));
+  command.add("collection", split_ns(batch.ns).collection);
   const std::int64_t size = integer_in(first.bytes(), "batchSize");
   if (size != 0) command.add("batchSize", size);
   return command;
@@ -296,7 +296,7 @@ Document get_more(const Batch& batch, const Document& first) {
 
 Document kill_cursors(const Batch& batch) {
   Document command;
-  command.add("killCursors", batch.ns.substr(batch.ns.find('.') + 1));
+  command.add("killCursors", split_ns(batch.ns).collection);
   command.add("cursors", Array().push(batch.id));
   return command;
 }

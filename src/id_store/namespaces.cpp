@@ -4,6 +4,7 @@
 
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -26,8 +27,8 @@ mongo::Reply list_collections(mongo::Client& client, const std::string& db, cons
 }  // namespace
 
 Namespace split_namespace(std::string_view ns) {
-  const std::size_t dot = std::min(ns.find('.'), ns.size());
-  return {std::string(ns.substr(0, dot)), std::string(ns.substr(std::min(dot + 1, ns.size())))};
+  const auto [db, collection] = split_ns(ns);
+  return {std::string(db), std::string(collection)};
 }
 
 std::string in_mongosh(std::string_view db) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "rewrite/own_message.hpp"
@@ -114,14 +115,12 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
     const auto ns = bson::find(*entry, "ns");
     if (!ns || ns->type != bson::Type::string) return false;
     if (write.namespaces.size() == kMost) return too_many("collections where rules are configured");
-    const std::string_view name = ns->text();
-    const std::size_t dot = std::min(name.find('.'), name.size());
-    const std::string_view collection = name.substr(std::min(dot + 1, name.size()));
+    const auto [db, collection] = split_ns(ns->text());
     BulkNamespace& its = write.namespaces.emplace_back();
     if (!namespaces.possible(collection)) continue;
-    its.plan = namespaces.plan(name.substr(0, dot), collection);
+    its.plan = namespaces.plan(db, collection);
     if (its.plan == nullptr) {
-      its.time_series = namespaces.time_series(name.substr(0, dot), collection);
+      its.time_series = namespaces.time_series(db, collection);
       has_past = has_past || its.time_series;
       continue;
     }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
 
 namespace idproxy::rewrite {
@@ -35,10 +36,9 @@ std::string text_of(Bytes document, std::string_view key) {
                                                         : std::string();
 }
 
-/// A database's name has no dot, a collection's may.
 CatalogChange change_of(std::string_view ns) {
-  const std::size_t dot = std::min(ns.find('.'), ns.size());
-  return {std::string(ns.substr(0, dot)), std::string(ns.substr(std::min(dot + 1, ns.size())))};
+  const auto [db, collection] = split_ns(ns);
+  return {std::string(db), std::string(collection)};
 }
 
 /// The last stage of a pipeline; mongod accepts $out nowhere else.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/status.hpp"
 #include "idproxy/wire/op_msg.hpp"
@@ -289,11 +290,8 @@ bool may_be_in_transaction(Bytes body) {
 
 /// A namespace as one string, "shop.orders".
 bool has_rule(std::string_view ns, Namespaces& namespaces) {
-  const auto dot = ns.find('.');
-  if (dot == std::string_view::npos) return false;
-  const std::string_view collection = ns.substr(dot + 1);
-  return namespaces.possible(collection) &&
-         namespaces.plan(ns.substr(0, dot), collection) != nullptr;
+  const auto [db, collection] = split_ns(ns);
+  return namespaces.possible(collection) && namespaces.plan(db, collection) != nullptr;
 }
 
 /// Reads fullCollectionName, which these opcodes have behind an int32. If it cannot, `otherwise` is

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
@@ -110,10 +111,9 @@ void append_statement(std::string_view key, Buffer& out) {
 }  // namespace
 
 void ExecutedLook::emit(const Question& question, wire::PatchedMessage& out) const {
-  const std::size_t dot = question.ns.find('.');
   OwnCommand command(*question.insert, question.request_id);
   Buffer& update = command.body();
-  bson::append_string(update, "update", question.ns.substr(dot + 1));
+  bson::append_string(update, "update", split_ns(question.ns).collection);
   append_inside(update, Type::array, "updates", [&] {
     for (std::size_t i = 0; i < statements_.size(); ++i) {
       append_statement(std::to_string(i), update);
@@ -128,7 +128,7 @@ void ExecutedLook::emit(const Question& question, wire::PatchedMessage& out) con
   append_inside(update, Type::document, "writeConcern",
                 [&] { bson::append_int32(update, "w", 1); });
   if (question.max_time_ms) bson::append_int64(update, "maxTimeMS", *question.max_time_ms);
-  command.send(kKeptInSession, question.ns.substr(0, dot), out);
+  command.send(kKeptInSession, split_ns(question.ns).db, out);
 }
 
 std::optional<std::vector<std::int32_t>> ExecutedLook::read(const wire::OpMsgView& reply) const {
@@ -182,10 +182,9 @@ void append_projection(const Plan& plan, Buffer& out) {
 
 /// The query belongs to no session, so that it cannot end a transaction of the client.
 void StoredLook::emit(const Question& question, const Plan& plan, wire::PatchedMessage& out) const {
-  const std::size_t dot = question.ns.find('.');
   OwnCommand command(*question.insert, question.request_id);
   Buffer& query = command.body();
-  bson::append_string(query, "find", question.ns.substr(dot + 1));
+  bson::append_string(query, "find", split_ns(question.ns).collection);
   append_inside(query, bson::Type::document, "filter", [&] {
     append_inside(query, bson::Type::document, "_id", [&] {
       append_inside(query, bson::Type::array, "$in", [&] {
@@ -205,7 +204,7 @@ void StoredLook::emit(const Question& question, const Plan& plan, wire::PatchedM
   append_inside(query, bson::Type::document, "readConcern",
                 [&] { bson::append_string(query, "level", "local"); });
   if (question.max_time_ms) bson::append_int64(query, "maxTimeMS", *question.max_time_ms);
-  command.send(kKeptInQuery, question.ns.substr(0, dot), out);
+  command.send(kKeptInQuery, split_ns(question.ns).db, out);
 }
 
 bool StoredLook::read(const wire::OpMsgView& reply) {

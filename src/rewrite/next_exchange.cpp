@@ -21,10 +21,6 @@ constexpr std::size_t kAroundValue = 1 + 5 + 1;
 // What the answer has beside its values, generously.
 constexpr std::size_t kAroundValues = 1024;
 
-// What a mongos says instead of kInvalidIdField if `_id` is the collection's shard key: that cannot
-// be an array, either (not observed).
-constexpr std::int64_t kShardKeyNotFound = 61;
-
 /// Appends the only write error of `reply` as the error of the whole command that answers
 /// `request`.
 void append_write_error(const wire::OpMsgView& request, const wire::OpMsgView& reply,
@@ -130,6 +126,8 @@ Action NextExchange::read_answer(const wire::OpMsgView& message, const Step& ste
   const WriteError& error = read->errors.front();
   const bool may_insert = !says_not_permitted(*read);
   if (may_insert) request_.bind();
+  // A mongos says kShardKeyNotFound if `_id` is the collection's shard key: that cannot be an
+  // array, either (not observed).
   if (refuses_id(error.code) || error.code == kShardKeyNotFound) {
     if (rights_ != nullptr) rights_->add(request_.ns(), Right::insert, step.now);
     return draw_values(step);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/status.hpp"
 
@@ -172,10 +173,7 @@ std::variant<NextRequest, CommandError> read_next(const wire::OpMsgView& request
   if (auto fault = fault_of_database(request)) return *std::move(fault);
   NextFields fields;
   if (auto fault = fields.read(request.body())) return *std::move(fault);
-  const std::size_t dot = fields.ns->find('.');
-  const std::string_view db = fields.ns->substr(0, dot);
-  const std::string_view collection =
-      dot == std::string_view::npos ? std::string_view() : fields.ns->substr(dot + 1);
+  const auto [db, collection] = split_ns(*fields.ns);
   if (!are_valid(db, collection)) {
     return CommandError{ErrorCode::invalid_namespace,
                         "mongo-idproxy: 'ns' must be the full name of a collection, such as "

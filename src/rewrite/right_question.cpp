@@ -73,10 +73,10 @@ RightAnswer read_right(const wire::OpMsgView& reply, Right right) {
   if (!read) return RightAnswer::malformed;
   if (says_not_permitted(*read)) return RightAnswer::may_not;
   if (read->ok) return read->errors.empty() ? RightAnswer::malformed : RightAnswer::may;
-  // What a mongos says of a sharded collection before it looks at the update (not observed).
-  constexpr std::int64_t kNoShardKey = 61;
+  // kShardKeyNotFound is what a mongos says of a sharded collection before it looks at the update
+  // (not observed).
   const bool is_wrong = read->code == static_cast<std::int64_t>(ErrorCode::failed_to_parse) ||
-                        read->code == kNoShardKey;
+                        read->code == kShardKeyNotFound;
   return is_wrong && right == Right::find_and_modify ? RightAnswer::may : RightAnswer::failed;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/memory.hpp"
@@ -236,9 +237,8 @@ std::optional<CommandError> WriteExchange::bind() {
   if (write_.plan->is_bound()) return std::nullopt;
   for (const Assignment& each : *write_.plan) {
     if (!rights_.admits(each)) continue;
-    const std::size_t dot = each.ns.find('.');
-    write_.known->admit(std::string_view(each.ns).substr(0, dot),
-                        std::string_view(each.ns).substr(dot + 1));
+    const auto [db, collection] = split_ns(each.ns);
+    write_.known->admit(db, collection);
   }
   const auto outline = std::exchange(write_.plan, nullptr);
   std::optional<CommandError> fault;
@@ -336,11 +336,9 @@ Action WriteExchange::ask(const Need& need) {
 
 Action WriteExchange::ask_for_right() {
   asked_ = rights_.next(write_, given_);
-  const std::string_view ns = asked_.assignment->ns;
-  const std::size_t dot = ns.find('.');
+  const auto [db, collection] = split_ns(asked_.assignment->ns);
   refill(*workspace_);
-  ask_right(write_.message, request_id_, ns.substr(0, dot), ns.substr(dot + 1), asked_.right,
-            message_);
+  ask_right(write_.message, request_id_, db, collection, asked_.right, message_);
   asks_right_ = true;
   if (looked_ != Looked::no) return action::Send{&message_, {}};
   return action::AskServer{&message_};

@@ -12,6 +12,13 @@ namespace idproxy {
 /// `text` with A to Z in lower case, whatever the locale: the way to compare host names (RFC 4343).
 [[nodiscard]] std::string ascii_lower(std::string_view text);
 
+/// The parts of "db.collection". A database's name has no dot, a collection's may.
+struct NamespaceParts {
+  std::string_view db;
+  std::string_view collection;  ///< "" if there is no dot
+};
+[[nodiscard]] NamespaceParts split_ns(std::string_view ns);
+
 /// True for one or more ASCII letters, digits and `signs`.
 [[nodiscard]] bool consists_of(std::string_view text, std::string_view signs);
 

@@ -19,6 +19,7 @@ namespace idproxy::rewrite {
 inline constexpr std::int64_t kDuplicateKey = 11000;
 inline constexpr std::int64_t kBadValue = 2;
 inline constexpr std::int64_t kInvalidIdField = 53;
+inline constexpr std::int64_t kShardKeyNotFound = 61;
 inline constexpr std::int64_t kCollectionUuidMismatch = 361;
 
 /// True if a server refuses an `_id` that is an array with this code: MongoDB 4.4 with kBadValue,

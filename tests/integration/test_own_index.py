@@ -126,6 +126,43 @@ def test_there_before_the_proxy(server: Mongod, start_proxy: Start, coll: str, a
     assert not proxy.find_events("not_ready")
 
 
+def test_one_that_is_the_proxys_own_for_the_server(server: Mongod, proxy: Proxy, coll: str) -> None:
+    """The client gets its index, and no other error than it would without a proxy."""
+    stored = server.client[coll].orders
+    same = "the_same" if has("equal_keys") else "unique_descending"
+    with proxy.client() as client:
+        client[coll].orders.insert_one({})
+        make(client[coll].orders, same)
+        event = proxy.wait_event("guard_makes_room", SOON)
+        assert (event["ns"], event["index"]) == (f"{coll}.orders", OWN)
+        eventually(lambda: len(others(stored)) == 1, SOON)
+        # The next one is in conflict with the application's own.
+        with pytest.raises(OperationFailure) as error:
+            client[coll].orders.create_index("x", name=next(iter(others(stored))))
+        assert error.value.code == 86
+    assert len(proxy.find_events("guard_makes_room")) == 1
+
+
+def test_a_proxy_that_died_in_between_has_left_two(server: Mongod, start_proxy: Start, coll: str) -> None:
+    """Both guard, and both yield."""
+    stored = server.client[coll].orders
+    stored.create_index([("number", 1)], unique=True, partialFilterExpression=EXISTING, name=OWN)
+    stored.create_index([("number", -1)], unique=True, partialFilterExpression=EXISTING, name=f"{OWN}_2")
+    proxy = start_proxy(configuration(server, [rule(f"{coll}.orders")]))
+    with proxy.client() as client:
+        client[coll].orders.insert_one({})
+        assert len(others(stored)) == 2
+        stored.create_index([("number", 1), ("x", 1)], unique=True)  # guards nothing
+        client[coll].orders.create_index([("x", 1)])
+        client[coll].orders.insert_one({})
+        assert len(others(stored)) == 4
+        if has("equal_keys"):
+            make(client[coll].orders, "unique")
+            eventually(lambda: not {OWN, f"{OWN}_2"} & others(stored), SOON)
+            client[coll].orders.insert_one({})
+            assert is_guarded(stored)
+
+
 def test_what_0_2_0_made_goes_on_guarding(server: Mongod, start_proxy: Start, coll: str) -> None:
     stored = server.client[coll].orders
     stored.create_index("number", unique=True, sparse=True)

@@ -34,12 +34,6 @@ std::string why_untouchable(std::string_view db, std::string_view collection,
   return {};
 }
 
-/// What is in front of the first dot, and behind it; the latter is empty if there is none.
-std::pair<std::string_view, std::string_view> parts_of(std::string_view ns) {
-  const std::size_t dot = std::min(ns.find('.'), ns.size());
-  return {ns.substr(0, dot), ns.substr(std::min(dot + 1, ns.size()))};
-}
-
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }

@@ -70,7 +70,7 @@ ClientStatistics ConnectionPair::describe() const {
                           .age = now - counts_.opened,
                           .requests = counts_.requests,
                           .documents = counts_.documents,
-                          .values = counts_.values,
+                          .values = counts_.values + (exchange_ ? exchange_->values_sent() : 0),
                           .transactions = transactions.count,
                           .bytes_received = counts_.bytes_received,
                           .bytes_sent = counts_.bytes_sent,

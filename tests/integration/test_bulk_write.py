@@ -445,9 +445,11 @@ class TestUpserts:
 
     def test_unsafe_ones_are_refused(self, place, coll):
         """With all of the command."""
-        ops = [*inserts(1), {"update": 0, "filter": {"k": 1}, "updateMods": {}, "upsert": True}]
+        ops = [*inserts(1), {"update": 0, "filter": {"made": {"$gt": 1}},
+                             "updateMods": {"$set": {"x": 1}}, "upsert": True}]
         reply = place.write(ops, f"strict.{coll}")
-        assert (reply["ok"], reply["code"]) == (0, 96) and "(empty_update)" in reply["errmsg"]
+        assert (reply["ok"], reply["code"]) == (0, 96)
+        assert "(filter_names_field)" in reply["errmsg"]
         assert not place.stored(f"strict.{coll}")
 
 

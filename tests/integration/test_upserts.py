@@ -352,10 +352,11 @@ def test_a_store_that_is_down_stops_only_upserts_that_need_a_value(
     unreachable = {"uri": "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=300"}
     rules = [{"ns": "down.*", "field": "number", "strategy": "counter"}]
     proxy = start_proxy(configuration(replica_set, rules, id_store=unreachable))
+    replica_set.client.down[name].insert_one({"k": 2})
     with proxy.client(retryWrites=False) as client:
         collection = client.down[name]
         collection.update_one({"k": 1}, SET)
-        collection.replace_one({"k": 2}, {"k": 2}, upsert=True)
+        collection.replace_one({"k": 2}, {"k": 2}, upsert=True)  # of one that is there
         collection.update_one({"k": 2}, {"$setOnInsert": {"number": 1}}, upsert=True)
         for refused in (lambda: collection.update_one({"k": 3}, SET, upsert=True),
                         lambda: collection.find_one_and_update({"k": 3}, SET, upsert=True)):

@@ -88,7 +88,7 @@ TEST(Keeps, AndDrawsAValueOnlyIfNothingWasFound) {
       .request(update_sequence(kTxnNumber, {saved(0)}))
       .sends(update_sequence(kTxnNumber, {kept(0)}))
       .reply(kNothing)
-      .sends(update_sequence(kTxnNumber, {kept_or(0, 1)}))
+      .sends_as_the_client(update_sequence(kTxnNumber, {kept_or(0, 1)}))
       .reply(n(1) + upserted({{0, 5}}) + modified(0) + ok())
       .relays()
       .counts("assigned=1")
@@ -103,7 +103,7 @@ TEST(Keeps, TheSecondCommandDoesNotBeginTheTransaction) {
       .request(update_sequence(begins, {saved(0)}))
       .sends(update_sequence(begins, {kept(0)}))
       .reply(kNothing)
-      .sends(update_sequence(within, {kept_or(0, 1)}))
+      .sends_as_the_client(update_sequence(within, {kept_or(0, 1)}))
       .reply(n(1) + upserted({{0, 5}}) + modified(0) + ok())
       .relays()
       .counts("assigned=1")
@@ -151,7 +151,7 @@ TEST(Keeps, AlwaysLeavesOutWhatTakesAway) {
 
 // ---- values that come back -------------------------------------------------------------------
 
-class Lent : public testing::Test {
+class KeptLent : public testing::Test {
  protected:
   std::shared_ptr<const RuleSet> rules() const {
     Rule lent = rule("shop.*", "number");
@@ -162,7 +162,7 @@ class Lent : public testing::Test {
   std::shared_ptr<Lending> lending = std::make_shared<Lending>();
 };
 
-TEST_F(Lent, OfSeveralOnlyIfNoDocumentChanged) {
+TEST_F(KeptLent, OfSeveralOnlyIfNoDocumentChanged) {
   const std::string request = update_sequence("", {saved(0), saved(1)});
   const std::string sent = update_sequence("", {kept_or(0, 1), kept_or(1, 2)});
   for (const int changed : {0, 1}) {

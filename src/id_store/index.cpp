@@ -435,10 +435,6 @@ Reply drop_index(mongo::Client& client, const Namespace& ns, const std::string& 
   return dropped.refused(kIndexNotFound) ? Reply{} : dropped;
 }
 
-}  // namespace
-
-namespace {
-
 bool has_same_key(const Index& one, const Index& other) {
   return std::ranges::equal(one.keys, other.keys, [](const auto& left, const auto& right) {
     return left.field == right.field && left.is_ordered && right.is_ordered &&

@@ -455,10 +455,12 @@ void Collections::learn_room(const CatalogRequest& request, const CatalogRespons
 void Collections::learn_yielded(const Collection& collection, Guard& guard,
                                 const CatalogResponse& response, Time now) {
   guard.making = false;
-  const bool may_not = response.kind == Kind::not_permitted;
-  guard.yield_at = now + (may_not ? Time(kNotPermittedRest) : Time(kYieldRest));
-  if (may_not) miss("dropIndex", collection.ns);
-  if (response.index.empty()) return;
+  if (response.index.empty()) {
+    const bool may_not = response.kind == Kind::not_permitted;
+    if (may_not) miss("dropIndex", collection.ns);
+    guard.yield_at = now + (may_not ? Time(kNotPermittedRest) : Time(kYieldRest));
+    return;
+  }
   log_events_.push_back({log::Level::info,
                          "guard_yields",
                          "an index of the application guards the field: the proxy has dropped its "

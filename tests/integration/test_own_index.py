@@ -289,6 +289,39 @@ def test_the_store_may_not_drop_it(guarded: Guarded, start_proxy: Start, coll: s
     assert others(stored) == {OWN, "number_1"}
 
 
+def test_an_application_that_drops_its_index_at_once(
+        replica_set: Mongod, start_proxy: Start, coll: str) -> None:
+    """Perhaps while the proxy's own is being dropped. Each insert is stored, and in the end there is a guard."""
+    proxy = start_proxy(configuration(replica_set, [rule(f"{coll}.orders")]))
+    stored = replica_set.client[coll].orders
+    over = threading.Event()
+    with proxy.client(retryWrites=False) as client, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        client[coll].orders.insert_one({})
+
+        def write() -> int:
+            written = 0
+            while not over.is_set():
+                client[coll].orders.insert_one({})
+                written += 1
+            return written
+
+        writer = pool.submit(write)
+        try:
+            for n in range(20):
+                make(client[coll].orders, "unique")
+                for _ in range(n % 4):  # each has the indexes looked at
+                    client[coll].orders.insert_one({"k": 1})
+                client[coll].orders.drop_index("number_1")
+        finally:
+            over.set()
+        written = writer.result()
+        client[coll].orders.insert_one({})
+    expected = written + 2 + stored.count_documents({"k": 1})
+    assert stored.distinct("number") == list(range(1, expected + 1))
+    eventually(lambda: others(stored) == {OWN}, SOON)
+    assert is_guarded(stored) and not proxy.find_events("not_ready")
+
+
 @pytest.mark.parametrize("application", ["unique", "the_same", "by_type"])
 def test_writers_through_several_proxies(
         replica_set: Mongod, start_proxy: Start, coll: str, application: str) -> None:

@@ -92,7 +92,7 @@ TEST(Keeps, AndDrawsAValueOnlyIfNothingWasFound) {
       .reply(n(1) + upserted({{0, 5}}) + modified(0) + ok())
       .relays()
       .counts("assigned=1")
-      .play();
+      .play_once();
 }
 
 TEST(Keeps, TheSecondCommandDoesNotBeginTheTransaction) {
@@ -107,7 +107,7 @@ TEST(Keeps, TheSecondCommandDoesNotBeginTheTransaction) {
       .reply(n(1) + upserted({{0, 5}}) + modified(0) + ok())
       .relays()
       .counts("assigned=1")
-      .play();
+      .play_once();
 }
 
 TEST(Keeps, OneThatFailsIsAnswered) {

@@ -343,7 +343,9 @@ std::vector<Need> needs_of(const std::vector<rewrite::Rule>& rules, const std::s
               is_collection ? ns.collection : "",
               {"listCollections", "find", "listIndexes"}};
     if (about.fills_up) need.actions.emplace_back("collStats");
-    if (rule.unique_index == ids::UniqueIndex::create) need.actions.emplace_back("createIndex");
+    if (rule.unique_index == ids::UniqueIndex::create) {
+      need.actions.insert(need.actions.end(), {"createIndex", "dropIndex"});
+    }
     needs.push_back(std::move(need));
     if (about.counter) add_role(about.counter->place.db, about.counter->place.collection);
     if (rule.reserve) {

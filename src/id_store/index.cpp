@@ -414,9 +414,10 @@ Reply make_index(mongo::Client& client, const Namespace& ns, const UniqueField& 
 
 namespace {
 
-/// True unless the server says that the index is not being built. A standalone lists one that is as
-/// if it were there.
+/// True unless the server says that the index is not being built: a standalone lists one that is as
+/// if it were there, and others have said it.
 bool may_be_building(mongo::Client& client, const Namespace& ns, const std::string& name) {
+  if (client.has_replicas()) return false;
   const Reply reply = client.read(ns.db, Document().add("collStats", ns.collection));
   if (!reply.ok()) return true;
   const auto builds = bson::find(reply.document.bytes(), "indexBuilds");

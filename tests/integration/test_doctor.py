@@ -403,7 +403,7 @@ class TestTheUser:
     def test_that_is_not_named(self, secured_by_tls, doctor):
         self.write(doctor, secured_by_tls, "", [uuid_rule("shop.a", unique_index="create")])
         found = doctor.examine()
-        each = found.one("login-missing", "error", "id_store.uri", "createRole", "createUser", '"createIndex"')
+        each = found.one("login-missing", "error", "id_store.uri", "createRole", "createUser", '"createIndex"', '"dropIndex"')
         type_in_mongosh(secured_by_tls.client, [command["command"] for command in each["commands"]])
         self.write(doctor, secured_by_tls, f"idproxy:{PASSWORD}", [uuid_rule("shop.a", unique_index="create")])
         assert not {"login-missing", "role-missing"} & doctor.examine().ids

@@ -190,6 +190,22 @@ def test_no_index_is_made_there(replica_set: Mongod, start_proxy: Callable[..., 
     assert made == ["orders"]
 
 
+def test_indexes_there_are_not_dropped(replica_set: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
+    """Not for one of the application either, as where the rule applies."""
+    own = {"unique": True, "partialFilterExpression": {"number": {"$exists": True}}}
+    for name in ("orders", "audit"):
+        replica_set.client[coll][name].create_index("number", name="number_idproxy", **own)
+    rule = {"ns": f"{coll}.*", "except": [f"{coll}.audit"], "field": "number", "strategy": "counter", "unique_index": "create"}
+    proxy = start_proxy(configuration(replica_set, [rule]))
+    with proxy.client() as client:
+        client[coll].orders.insert_one({})
+        client[coll].orders.create_index("number", name="mine", **own)
+        with pytest.raises(OperationFailure) as refused:
+            client[coll].audit.create_index("number", name="mine", **own)
+        assert refused.value.code == 85
+    assert "number_idproxy" in replica_set.client[coll].audit.index_information()
+
+
 def command(file: pathlib.Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([binary(), *words, "--config", str(file)], capture_output=True, text=True, timeout=120)
 

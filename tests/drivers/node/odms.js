@@ -42,18 +42,19 @@ function mongooseOf(name, modules, uri) {
 }
 
 function typeormOf(modules, uri) {
-  const {DataSource, EntitySchema} = require(`${modules}/typeorm`);
+  const {Column, DataSource, Entity, Index, ObjectIdColumn} = require(`${modules}/typeorm`);
   class Order {}
-  const entity = new EntitySchema({
-    name: 'Order', target: Order, tableName: 'orders_typeorm',
-    columns: {_id: {type: String, objectId: true, primary: true, generated: true}, way: {type: String},
-              item: {type: String}, number: {type: Number, nullable: true}},
-    indices: [{name: 'order_number', columns: ['number'], unique: true, sparse: true, background: false}],
-  });
+  // What decorators do.
+  ObjectIdColumn()(Order.prototype, '_id');
+  Column({type: String})(Order.prototype, 'way');
+  Column({type: String})(Order.prototype, 'item');
+  Column({type: Number, nullable: true})(Order.prototype, 'number');
+  Index('order_number', ['number'], {unique: true, sparse: true, background: true})(Order);
+  Entity('orders_typeorm')(Order);
   const sources = {};
   const made = {};
   const source = async (db, synchronize = false) => sources[db] ??= await new DataSource(
-      {type: 'mongodb', url: uri.replace('/?', `/${db}?`), entities: [entity], synchronize}).initialize();
+      {type: 'mongodb', url: uri.replace('/?', `/${db}?`), entities: [Order], synchronize}).initialize();
   return {
     init: async (db) => {
       await source(db, true);

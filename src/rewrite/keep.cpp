@@ -125,18 +125,21 @@ KeepVerdict judge_operators(Bytes update, const Rule& rule) {
   return operators.malformed() ? kBroken : result;
 }
 
+KeepVerdict judge_set(Bytes specification, const Rule& rule) {
+  KeepVerdict result = kUntouched;
+  bson::Elements paths(specification);
+  while (const auto path = paths.next()) {
+    if (!overlap(path->key, rule.field)) continue;
+    if (!is_left_out_of_stage(*path, rule)) return lost(LossReason::pipeline);
+    result = kKept;
+  }
+  return result;
+}
+
+/// Of a stage other than $set and $addFields.
 bool changes_field(const bson::Element& stage, std::string_view field) {
-  if (stage.type != bson::Type::document) return false;
   const auto what = bson::Elements(stage.value).next();
   if (!what) return false;
-  const bool sets = what->key == "$set" || what->key == "$addFields";
-  if (sets && what->type == bson::Type::document) {
-    bson::Elements paths(what->value);
-    while (const auto path = paths.next()) {
-      if (overlap(path->key, field)) return true;
-    }
-    return false;
-  }
   if (what->key != "$unset") return true;  // it makes the document anew
   if (what->type == bson::Type::string) return overlap(what->text(), field);
   bson::Elements names(what->value);
@@ -146,12 +149,24 @@ bool changes_field(const bson::Element& stage, std::string_view field) {
   return false;
 }
 
-KeepVerdict judge_pipeline(Bytes update, std::string_view field) {
-  bson::Elements stages(update);
+KeepVerdict judge_stage(const bson::Element& stage, const Rule& rule) {
+  if (stage.type != bson::Type::document) return kUntouched;
+  if (const auto set = set_of(stage)) return judge_set(set->value, rule);
+  return changes_field(stage, rule.field) ? lost(LossReason::pipeline) : kUntouched;
+}
+
+/// An upsert whose pipeline names the field gets no value, so that it is sent as it is.
+KeepVerdict judge_pipeline(const UpsertStatement& statement, const Rule& rule) {
+  KeepVerdict result = kUntouched;
+  bson::Elements stages(statement.update);
   while (const auto stage = stages.next()) {
-    if (changes_field(*stage, field)) return lost(LossReason::pipeline);
+    const KeepVerdict verdict = judge_stage(*stage, rule);
+    if (verdict.kind == Kind::lost) return verdict;
+    if (verdict.kind == Kind::kept) result = verdict;
   }
-  return stages.malformed() ? kBroken : kUntouched;
+  if (stages.malformed()) return kBroken;
+  const bool is_upsert = statement.kind != UpsertStatement::Kind::plain;
+  return result == kKept && is_upsert ? lost(LossReason::pipeline) : result;
 }
 
 }  // namespace
@@ -159,7 +174,7 @@ KeepVerdict judge_pipeline(Bytes update, std::string_view field) {
 KeepVerdict judge_keep(const UpsertStatement& statement, const Assignment& assignment,
                        bool is_alone) {
   if (statement.update.empty() || assignment.is_id() || assignment.implied) return kUntouched;
-  if (statement.is_pipeline) return judge_pipeline(statement.update, assignment.rule->field);
+  if (statement.is_pipeline) return judge_pipeline(statement, *assignment.rule);
   if (!statement.is_replacement) return judge_operators(statement.update, *assignment.rule);
   return judge_replacement(statement, assignment, is_alone);
 }
@@ -184,6 +199,22 @@ bool is_left_out(const bson::Element& update_operator, const bson::Element& path
   if (rule.keep != Keep::always || path.key != rule.field) return false;
   return update_operator.key == "$unset" ||
          (update_operator.key == "$set" && calls_missing(rule, path));
+}
+
+bool is_left_out_of_stage(const bson::Element& path, const Rule& rule) {
+  if (rule.keep != Keep::always || path.key != rule.field) return false;
+  if (path.type != bson::Type::document) return calls_missing(rule, path);
+  const auto literal = bson::Elements(path.value).next();
+  return literal && literal->key == "$literal" && calls_missing(rule, *literal);
+}
+
+std::optional<bson::Element> set_of(const bson::Element& stage) {
+  if (stage.type != bson::Type::document) return std::nullopt;
+  bson::Elements elements(stage.value);
+  const auto what = elements.next();
+  const bool sets = what && what->type == bson::Type::document &&
+                    (what->key == "$set" || what->key == "$addFields");
+  return sets && !elements.next() ? what : std::nullopt;
 }
 
 }  // namespace idproxy::rewrite

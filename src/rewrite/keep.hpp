@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "idproxy/rewrite/rule_outcomes.hpp"
@@ -37,5 +38,12 @@ struct KeepVerdict {
 /// field, or $set of it to what the rule calls missing.
 [[nodiscard]] bool is_left_out(const bson::Element& update_operator, const bson::Element& path,
                                const Rule& rule);
+
+/// The same for an element of set_of(): the field set to a constant that the rule calls missing,
+/// {number: null} or, as Django has it, {number: {$literal: null}}.
+[[nodiscard]] bool is_left_out_of_stage(const bson::Element& path, const Rule& rule);
+
+/// What is in a stage {$set: {…}} or {$addFields: {…}} of a pipeline.
+[[nodiscard]] std::optional<bson::Element> set_of(const bson::Element& stage);
 
 }  // namespace idproxy::rewrite

@@ -211,4 +211,36 @@ void append_without_losses(Bytes update, const Plan& plan, std::span<const Kept>
   });
 }
 
+void append_stages_without_losses(Bytes update, const Plan& plan, std::span<const Kept> kept,
+                                  std::size_t count, Buffer& out) {
+  const auto leaves_out = [&](const bson::Element& path) {
+    return std::ranges::any_of(kept, [&](const Kept& its) {
+      return is_left_out_of_stage(path, *plan[its.assignment].rule);
+    });
+  };
+  bson::Elements stages(update);
+  while (const auto stage = stages.next()) {
+    const std::string key = std::to_string(count++);
+    const auto set = set_of(*stage);
+    if (!set) {
+      bson::append_head(out, stage->type, key);
+      out.append(stage->value);
+      continue;
+    }
+    Buffer rest;
+    bson::Elements paths(set->value);
+    while (const auto path = paths.next()) {
+      if (!leaves_out(*path)) bson::append_copy(rest, *path);
+    }
+    if (rest.empty() && set->value.size() > bson::kMinDocument) {
+      // MongoDB 4.4 refuses a stage without a field. This one sets something to what it is.
+      const std::string& name = plan[kept.front().assignment].path.front();
+      append_string(rest, name, "$" + name);
+    }
+    append_inside(out, Type::document, key, [&] {
+      append_inside(out, Type::document, set->key, [&] { out.append(rest.view()); });
+    });
+  }
+}
+
 }  // namespace idproxy::rewrite

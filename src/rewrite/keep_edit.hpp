@@ -37,4 +37,9 @@ using OnInsert = std::function<void(std::optional<Bytes> own)>;
 void append_without_losses(Bytes update, const Plan& plan, std::span<const Kept> kept,
                            const OnInsert& on_insert, Buffer& out);
 
+/// Appends the stages of a pipeline, as elements of its array from `count` on, without what these
+/// rules leave out of $set and $addFields.
+void append_stages_without_losses(Bytes update, const Plan& plan, std::span<const Kept> kept,
+                                  std::size_t count, Buffer& out);
+
 }  // namespace idproxy::rewrite

@@ -209,12 +209,13 @@ UpsertEdit::UpsertEdit(const WriteRequest& write, const GivenValues& given, std:
     : statement_(UpsertStatement::of(given.upserts[static_cast<std::size_t>(statement)],
                                      write.message.message())) {
   const std::span<const Given> its = given.of(statement);
-  if (!given.kept_of(statement).empty()) {
+  const std::span<const Kept> kept = given.kept_of(statement);
+  if (!kept.empty() && !statement_.is_pipeline) {
     statement_.is_replacement ? write_keeping(write, given, statement, as)
                               : write_without_losses(write, given, statement);
     return;
   }
-  if (its.empty()) return;
+  if (its.empty() && kept.empty()) return;
   const Bytes update = statement_.update;
   UpsertWriter writer(*write.plan, given.values, added_);
   const auto enter = [&](Bytes document) { around_[depth_++] = document.data(); };
@@ -223,12 +224,7 @@ UpsertEdit::UpsertEdit(const WriteRequest& write, const GivenValues& given, std:
   if (statement_.is_pipeline) {
     at_ = update.data() + 4;
     removed_ = update.size() - 5;
-    std::size_t count = writer.stages(its);
-    bson::Elements stages(update);
-    while (const auto stage = stages.next()) {
-      bson::append_head(added_, stage->type, std::to_string(count++));
-      added_.append(stage->value);
-    }
+    append_stages_without_losses(update, *write.plan, kept, writer.stages(its), added_);
     return;
   }
   if (const auto on_insert = bson::find(update, "$setOnInsert")) {

@@ -41,7 +41,7 @@ RULES = [{"ns": f"{db}.orders*", "field": "number", "strategy": "counter", "assi
          for db in DBS]
 
 # Way -> the least `keep` with which its first write gets a number, and the one with which the second write leaves it.
-INSERTED, REPLACED, BY_PIPELINE = ("off", "off"), ("off", "replacements"), ("off", "never")
+INSERTED, REPLACED = ("off", "off"), ("off", "replacements")
 SET, UPSERTED, SET_UPSERTED = ("off", "always"), ("replacements", "replacements"), ("always", "always")
 WAYS: dict[str, dict[str, tuple[str, str]]] = {
     "python_odms": {
@@ -49,9 +49,9 @@ WAYS: dict[str, dict[str, tuple[str, str]]] = {
         "beanie save": SET_UPSERTED,
         "beanie replace": REPLACED,
         "beanie without nulls": SET,  # by $unset
-        "django save": BY_PIPELINE,
-        "django bulk_create 0": BY_PIPELINE,
-        "django bulk_create 1": BY_PIPELINE,
+        "django save": SET,
+        "django bulk_create 0": SET,
+        "django bulk_create 1": SET,
         "mongoengine save": INSERTED,
     },
     "node_odms": {

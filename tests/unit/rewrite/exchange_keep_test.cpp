@@ -149,6 +149,40 @@ TEST(Keeps, AlwaysLeavesOutWhatTakesAway) {
       .play();
 }
 
+TEST(Keeps, AlwaysLeavesConstantsOutOfStages) {
+  const auto null = [](const char* name) { return element(bson::Type::null, name, ""); };
+  const auto statement = [&](const std::vector<std::string>& stages) {
+    return doc(query(0) + array_of("u", stages) + bool_field("multi", true));
+  };
+  const auto set = [](const char* name, const std::string& fields) {
+    return item(doc_field(name, fields));
+  };
+  const std::string literal = doc_field("number", null("$literal"));
+  ExchangeScript(always)
+      .request(update_sequence("", {statement({set("$set", kX + literal)}),
+                                    statement({set("$addFields", null("number"))})}))
+      .sends(update_sequence("", {statement({set("$set", kX)}),
+                                  statement({set("$addFields", kStored)})}))
+      .reply(n(2) + modified(1) + ok())
+      .relays()
+      .counts("")
+      .play();
+}
+
+TEST(Keeps, OtherPipelinesAreSentAsTheyAre) {
+  const std::string literal = doc_field("number", element(bson::Type::null, "$literal", ""));
+  const std::vector<std::string> set = {item(doc_field("$set", literal))};
+  for (const std::string& update :
+       {array_of("u", set) + bool_field("upsert", true),
+        array_of("u", {set.front(), item(string_field("$unset", "number"))}),
+        array_of("u", {item(doc_field("$set", doc_field("number", int_field("$literal", 5))))})}) {
+    ExchangeWorld world(always());
+    EXPECT_EQ(world.request(update_sequence("", {doc(query(0) + update)})), ActionKind::relay);
+    ASSERT_EQ(world.exchange->taken_away().size(), 1U);
+    EXPECT_EQ(world.exchange->taken_away().front().reason, LossReason::pipeline);
+  }
+}
+
 // ---- values that come back -------------------------------------------------------------------
 
 class KeptLent : public testing::Test {

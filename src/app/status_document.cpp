@@ -276,7 +276,28 @@ class StatusWriter {
         {"requests_compressed", json::object{{"snappy", counted[Counted::requests_snappy]},
                                              {"zlib", counted[Counted::requests_zlib]},
                                              {"zstd", counted[Counted::requests_zstd]}}},
+        {"applications", array_of(clients.applications, application)},
+        {"other_applications", other_applications(clients)},
         {"list", array_of(clients.clients, [&](const auto& each) { return client(each); })}};
+  }
+
+  static json::object application(const net::ApplicationStatistics& its) {
+    return json::object{{"application", text_or_null(its.application)},
+                        {"connections", its.connections},
+                        {"requests_per_second", its.requests_per_second},
+                        {"documents_per_second", its.documents_per_second},
+                        {"oldest", seconds_or_null(its.waits)},
+                        {"transactions", its.transactions},
+                        {"oldest_transaction", seconds_or_null(its.oldest_transaction)},
+                        {"memory", its.memory}};
+  }
+
+  static json::value other_applications(const net::ClientList& clients) {
+    if (clients.others == 0) return {};
+    json::object sum = application(clients.other_applications);
+    sum["application"] = "and " + std::to_string(clients.others) + " more";
+    sum["applications"] = clients.others;
+    return sum;
   }
 
   json::value client(const net::ClientStatistics& client) const {
@@ -289,7 +310,9 @@ class StatusWriter {
                         {"since", ago(client.age)},
                         {"oldest", seconds_or_null(client.waits)},
                         {"requests", client.requests},
+                        {"requests_per_second", client.requests_per_second},
                         {"documents", client.documents},
+                        {"documents_per_second", client.documents_per_second},
                         {"values", client.values},
                         {"transactions", client.transactions},
                         {"oldest_transaction", seconds_or_null(client.oldest_transaction)},

@@ -179,7 +179,9 @@ std::vector<ListColumn> columns_of_clients() {
       {"FOR", Align::right, Detail::brief, ages("since")},
       {"OLDEST", Align::right, Detail::brief, oldest_of_requests},
       {"REQUESTS", Align::right, Detail::brief, figures("requests", count_text)},
+      {"/S", Align::right, Detail::brief, figures("requests_per_second", rate_text)},
       {"DOCUMENTS", Align::right, Detail::brief, figures("documents", count_text)},
+      {"/S", Align::right, Detail::brief, figures("documents_per_second", rate_text)},
       {"VALUES", Align::right, Detail::brief, figures("values", count_text)},
       {"IN TXN", Align::right, Detail::brief, figures("transactions", count_text)},
       {"OLDEST TXN", Align::right, Detail::full, figures("oldest_transaction", age_text)},
@@ -188,6 +190,19 @@ std::vector<ListColumn> columns_of_clients() {
       {"MEMORY", Align::right, Detail::brief, figures("memory", bytes_text)},
       {"TLS", Align::left, Detail::brief, tls},
       {"PORT", Align::right, Detail::brief, port},
+  };
+}
+
+std::vector<ListColumn> columns_of_applications() {
+  return {
+      {"APPLICATION", Align::left, Detail::brief, texts("application")},
+      {"CLIENTS", Align::right, Detail::brief, figures("connections", count_text)},
+      {"REQUESTS/S", Align::right, Detail::brief, figures("requests_per_second", rate_text)},
+      {"DOCUMENTS/S", Align::right, Detail::brief, figures("documents_per_second", rate_text)},
+      {"OLDEST", Align::right, Detail::brief, oldest_of_requests},
+      {"IN TXN", Align::right, Detail::brief, figures("transactions", count_text)},
+      {"OLDEST TXN", Align::right, Detail::brief, figures("oldest_transaction", age_text)},
+      {"MEMORY", Align::right, Detail::brief, figures("memory", bytes_text)},
   };
 }
 
@@ -255,6 +270,24 @@ void add_notes_on_server(TextTable& table, const Item& item, Detail detail) {
       Tone::warning);
 }
 
+/// `application`: the only one; empty: all.
+std::string applications_text(const JsonView& clients, const Terminal& terminal,
+                              const std::string& application) {
+  const List list(columns_of_applications(), Detail::full);
+  TextTable table = list.empty_table();
+  std::vector<JsonView> all = clients["applications"].items();
+  const JsonView others = clients["other_applications"];
+  if (others.is_object()) all.push_back(others);
+  if (!application.empty()) {
+    std::erase_if(all, [&](const JsonView& each) {
+      return each["applications"].number() || each["application"].text() != application;
+    });
+  }
+  if (all.empty()) return {};
+  for (const JsonView& each : all) list.add_to(table, {each, std::nullopt});
+  return terminal.heading("Applications") + table.text(terminal) + '\n';
+}
+
 }  // namespace
 
 std::string servers_text(const JsonView& status, const Terminal& terminal, Detail detail) {
@@ -302,8 +335,8 @@ std::string clients_text(const JsonView& status, const Terminal& terminal,
   const std::string title =
       "Clients" + (application.empty() ? "" : " of " + printable(application));
   if (shown == 0) return terminal.heading(title) + "  none\n";
-  return terminal.heading(title) + table.text(terminal) +
-         (application.empty() ? others_text(total, shown, "") : "");
+  return applications_text(status["clients"], terminal, application) + terminal.heading(title) +
+         table.text(terminal) + (application.empty() ? others_text(total, shown, "") : "");
 }
 
 std::string proxies_text(const JsonView& status, const Terminal& terminal) {

@@ -275,17 +275,41 @@ const std::vector<Column>& rule_columns() {
 
 // ---- clients ---------------------------------------------------------------------------------
 
+Cell link_to_application(const JsonView& row, double) {
+  const std::string application = row["application"].text();
+  if (application.empty()) return plain("-");
+  if (row["applications"].number()) return plain(application);  // it stands for many
+  return {link("/?clients=app:" + percent_encoded(application) + "#clients", application)};
+}
+
+Cell open_transactions(const JsonView& row, double) {
+  return with_age(row["transactions"], row["oldest_transaction"]);
+}
+
+const std::vector<Column>& application_columns() {
+  static const std::vector<Column> columns{
+      {"application", "application", "appName in the connection strings of its clients", Kind::name,
+       link_to_application},
+      figure("application", "clients", "connections", count_text, "its connections"),
+      figure("requests", "a second", "requests_per_second", rate_text,
+             "of the last ten seconds, with those of connections that are closed"),
+      figure("requests", "documents a second", "documents_per_second", rate_text,
+             "of its inserts into collections with rules, the same"),
+      {"requests", "waits", "how long its oldest request has waited for the server", Kind::number,
+       oldest_request},
+      {"requests", "in txn", "open transactions, and how long the first is open", Kind::number,
+       open_transactions},
+      figure("bytes", "held", "memory", bytes_text, "memory of messages that are held whole, now"),
+  };
+  return columns;
+}
+
 const std::vector<Column>& client_columns() {
   static const std::vector<Column> columns{
       figure("client", "#", "id", count_text, "connection in the log"),
       name("client", "address", "address", "of the client's host; - for a Unix socket"),
       {"client", "application", "appName in its connection string", Kind::name,
-       [](const JsonView& client, double) {
-         const std::string application = client["application"].text();
-         if (application.empty()) return plain("-");
-         return Cell{
-             link("/?clients=app:" + percent_encoded(application) + "#clients", application)};
-       }},
+       link_to_application},
       name("client", "driver", "driver", "and its version, as the driver says"),
       name("client", "user", "user", "the last that it logged in as, or tried to"),
       {"client", "connected", "since when", Kind::number,
@@ -303,14 +327,15 @@ const std::vector<Column>& client_columns() {
       {"requests", "waits", "how long its oldest request has waited for the server", Kind::number,
        oldest_request},
       figure("requests", "sent", "requests", count_text, "since it connected"),
+      figure("requests", "a second", "requests_per_second", rate_text, "of the last ten seconds"),
       figure("requests", "documents", "documents", count_text,
              "of its inserts into collections with rules"),
+      figure("requests", "a second", "documents_per_second", rate_text,
+             "documents of the last ten seconds"),
       figure("requests", "values", "values", count_text, "sent in its writes"),
       {"requests", "in txn",
        "transactions that it has begun and not ended, and how long the first is open", Kind::number,
-       [](const JsonView& client, double) {
-         return with_age(client["transactions"], client["oldest_transaction"]);
-       }},
+       open_transactions},
       figure("bytes", "from it", "bytes_received", bytes_text, "since it connected"),
       figure("bytes", "to it", "bytes_sent", bytes_text, "since it connected"),
       figure("bytes", "held", "memory", bytes_text,
@@ -597,11 +622,24 @@ class Page {
     if (clients["complete"].is_false()) out_ += "; a thread did not answer in time";
     out_ += "</p>";
     compressed(clients["requests_compressed"]);
+    applications(clients);
     out_ += table(
         "clients", client_columns(), shown,
         [](const JsonView& row) {
           return "client-" +
                  std::to_string(static_cast<std::uint64_t>(row["id"].number().value_or(0)));
+        },
+        now_);
+  }
+
+  void applications(const JsonView& clients) {
+    Rows rows = clients["applications"].items();
+    if (clients["other_applications"].is_object()) rows.push_back(clients["other_applications"]);
+    out_ += table(
+        "applications", application_columns(), rows,
+        [](const JsonView& row) {
+          return (row["applications"].number() ? "applications-" : "application-") +
+                 row["application"].text();
         },
         now_);
   }

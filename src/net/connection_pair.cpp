@@ -64,6 +64,7 @@ ConnectionPair::ConnectionPair(IoThread& thread, FileDescriptor downstream,
 ClientStatistics ConnectionPair::describe() const {
   const auto now = thread_.shared.clock.monotonic();
   const auto transactions = thread_.shared.transactions.of(id_, transactions_);
+  const Rates rates = counts_.lately.rates(now);
   ClientStatistics client{.id = id_,
                           .address = peer_name(downstream_.socket()),
                           .server = server_->name,
@@ -71,6 +72,8 @@ ClientStatistics ConnectionPair::describe() const {
                           .requests = counts_.requests,
                           .documents = counts_.documents,
                           .values = counts_.values + (exchange_ ? exchange_->values_sent() : 0),
+                          .requests_per_second = rates.requests,
+                          .documents_per_second = rates.documents,
                           .transactions = transactions.count,
                           .bytes_received = counts_.bytes_received,
                           .bytes_sent = counts_.bytes_sent,
@@ -88,6 +91,19 @@ ClientStatistics ConnectionPair::describe() const {
     client.user = memory_.client->user;
   }
   return client;
+}
+
+ApplicationStatistics ConnectionPair::share(std::chrono::nanoseconds now) const {
+  const auto transactions = thread_.shared.transactions.of(id_, transactions_);
+  const Rates rates = counts_.lately.rates(now);
+  ApplicationStatistics its{.connections = 1,
+                            .requests_per_second = rates.requests,
+                            .documents_per_second = rates.documents,
+                            .transactions = transactions.count,
+                            .memory = memory()};
+  if (const auto since = waiting_.waits_since()) its.waits = now - *since;
+  if (transactions.since) its.oldest_transaction = now - *transactions.since;
+  return its;
 }
 
 /// With what the budget counts for it where that is more.
@@ -122,6 +138,8 @@ void ConnectionPair::close() {
   unsent_share_.reset();
   --server_->connections;
   thread_.shared.transactions.left(id_, transactions_);
+  thread_.ended.add(memory_.client ? memory_.client->application : std::string_view(),
+                    counts_.lately, thread_.shared.clock.monotonic());
   thread_.shared.count_closed();
   thread_.loop.destroy_later(std::move(owner));  // after the waits, which the streams have ended
   thread_.pairs.erase(place);

@@ -16,6 +16,7 @@
 #include "net/direction.hpp"
 #include "net/ending.hpp"
 #include "net/io_thread.hpp"
+#include "net/lately.hpp"
 #include "net/reply_gate.hpp"
 #include "net/request_gate.hpp"
 #include "net/server_load.hpp"
@@ -53,6 +54,8 @@ class ConnectionPair final {
   [[nodiscard]] const rewrite::ClientDescription* names() const { return memory_.client.get(); }
   /// Asks the kernel for the addresses.
   [[nodiscard]] ClientStatistics describe() const;
+  /// What it adds to the figures of its application. Makes no system call.
+  [[nodiscard]] ApplicationStatistics share(std::chrono::nanoseconds now) const;
   /// Closes both connections at once. Idempotent.
   void close();
   /// Answers an awaitable or streaming hello with ShutdownInProgress, and reads no more requests
@@ -251,6 +254,7 @@ class ConnectionPair final {
     std::uint64_t values = 0;     // of its writes, that were sent
     std::uint64_t bytes_received = 0;
     std::uint64_t bytes_sent = 0;
+    Lately lately{};
     wire::Compressor compressor = wire::Compressor::none;  // of the last compressed request
   } counts_;
   RequestGate request_gate_;

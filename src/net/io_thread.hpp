@@ -18,6 +18,7 @@
 #include "net/event_loop.hpp"
 #include "net/file_descriptor.hpp"
 #include "net/inflation.hpp"
+#include "net/lately.hpp"
 #include "net/lookups.hpp"
 #include "net/open_transactions.hpp"
 #include "net/stream.hpp"
@@ -96,6 +97,7 @@ class IoThread {
   rewrite::Context context;
   rewrite::Workspace workspace;
   Inflation inflation;
+  EndedClients ended;
   bool draining = false;
   // Open ones, by id; shared with the loop. Last: a pair uses all of the above.
   std::unordered_map<std::uint64_t, std::shared_ptr<ConnectionPair>> pairs;

@@ -187,6 +187,7 @@ void ConnectionPair::queue_for_room() {
 void ConnectionPair::forwarded(const RequestGate::Message& message, Bytes request) {
   request_gate_.forwarded();
   ++counts_.requests;
+  counts_.lately.add(1, 0, thread_.now());
   if (message.compressor != wire::Compressor::none) {
     thread_.cells[counted_as(message.compressor)].add();
     counts_.compressor = message.compressor;
@@ -408,6 +409,7 @@ void ConnectionPair::count_request() {
   if (exchange_->is_status()) cells[Counted::requests_status].add();
   if (exchange_->is_next()) cells[Counted::requests_next].add();
   counts_.documents += exchange_->documents();
+  counts_.lately.add(0, exchange_->documents(), thread_.now());
   if (exchange_->assigned() == 0) return;
   cells[counted_as(exchange_->command_kind())].add();
   cells[Counted::documents_refused].add(exchange_->refused());

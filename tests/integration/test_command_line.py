@@ -634,6 +634,7 @@ class TestARealProxy:
         assert re.search(rf"\n  {re.escape(standalone.address)} +STANDALONE ", summary.stdout)
         assert re.search(r"\n  shop\.orders +number +counter +ready +7 ", summary.stdout)
         assert re.search(r"\n  +\d+ +127\.0\.0\.1:\d+ +shop +- +PyMongo", clients.stdout)
+        assert re.match(r"Applications\n  APPLICATION +CLIENTS .*\n  shop +\d+ .*\n\nClients of shop\n", clients.stdout)
         assert none.stdout == "Clients of other\n  none\n"
 
     def test_json(self, standalone, start_proxy, tmp_path):

@@ -22,7 +22,9 @@ from support.names import mounted, permitted
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
 from support.replica_set import Member, ReplicaSet
+from support.wire import WireClient
 
+EVIL = "<b>job & 'co'</b>"
 COUNTER = {"ns": "shop.orders", "field": "number", "strategy": "counter"}
 
 
@@ -133,6 +135,47 @@ class TestPage:
             compressed = status(admin)["clients"]["requests_compressed"]
             assert compressed["zstd"] > 0 and compressed["snappy"] == compressed["zlib"] == 0
             assert re.search(r"Compressed requests since the start: zstd [1-9]\d*<", admin.get("/").text)
+
+    def test_clients_by_application(self, standalone, start_proxy):
+        """Who holds a transaction comes first, then who sends; also those who have closed their connection."""
+        proxy = start_proxy(configuration(standalone, [COUNTER], admin=LISTEN))
+        admin = Admin(proxy)
+
+        def sums() -> list[dict[str, Any]]:
+            return status(admin)["clients"]["applications"]
+
+        with WireClient(proxy.address) as silent, WireClient(proxy.address) as other, \
+                WireClient(proxy.address) as hanging:
+            for client, name in ((silent, "leak"), (other, "leak"), (hanging, EVIL)):
+                client.call({"hello": 1, "client": {"application": {"name": name}}, "$db": "admin"})
+            hanging.call({"insert": "orders", "documents": [{}], "lsid": {"id": bson.Binary(b"s" * 16, 4)},
+                          "txnNumber": bson.Int64(1), "startTransaction": True, "autocommit": False, "$db": "shop"})
+            with proxy.client(appname="import") as client:
+                client.shop.orders.insert_many([{} for _ in range(500)])
+                (row,) = [each for each in status(admin)["clients"]["list"] if each["documents"] == 500]
+                assert row["documents_per_second"] > 0 and row["requests_per_second"] > 0
+            by_name = {each["application"]: each for each in sums()}
+            assert by_name["leak"]["connections"] == 2
+            assert by_name[EVIL]["transactions"] == 1 and by_name[EVIL]["oldest_transaction"] > 0
+            eventually(lambda: next(each for each in sums() if each["application"] == "import")["connections"] == 0)
+            assert 0 < next(each for each in sums() if each["application"] == "import")["documents_per_second"] <= 50
+            eventually(lambda: sums()[0]["application"] == EVIL, 20)  # once it is 5 s old
+            page = Parsed(admin.get("/").text)
+            assert f"application-{EVIL}" in page.ids and EVIL in page.texts
+
+    def test_invented_applications(self, standalone, start_proxy):
+        """No more than 100 are listed, and nothing is lost in the sum."""
+        proxy = start_proxy(configuration(standalone, [], admin=LISTEN))
+        admin = Admin(proxy)
+        with contextlib.ExitStack() as open_ones:
+            for i in range(130):
+                client = open_ones.enter_context(WireClient(proxy.address))
+                client.call({"hello": 1, "client": {"application": {"name": f"invented {i}"}}, "$db": "admin"})
+            said = status(admin)["clients"]
+            assert len(said["applications"]) == 100 and said["other_applications"]["applications"] == 30
+            assert said["other_applications"]["connections"] == 30
+            page = admin.get("/").text
+            assert "and 30 more" in page and len(page) < 200_000
 
     def test_filters(self, admin):
         assert status(admin, "?clients=app:shop")["clients"]["matching"] > 0

@@ -130,6 +130,30 @@ TEST_F(StatusPageTest, ShowsClients) {
   }
 }
 
+TEST_F(StatusPageTest, ShowsClientsByApplication) {
+  clients.applications = {{.application = "import & co",
+                           .connections = 924,
+                           .requests_per_second = 12.5,
+                           .documents_per_second = 5000,
+                           .transactions = 1,
+                           .oldest_transaction = 61s,
+                           .waits = 7s,
+                           .memory = 2048},
+                          {.connections = 3}};
+  EXPECT_TRUE(document().at("clients").at("other_applications").is_null());
+  clients.others = 5;
+  clients.other_applications = {.connections = 8};
+  const std::string shown = page();
+  for (const char* text :
+       {"id=\"application-import &amp; co\"", "/?clients=app:import%20%26%20co#clients", ">924<",
+        ">5,000<", "1, 1 min 1 s", "warn\">7.0 s", "id=\"application-\"", "<td>and 5 more</td>"}) {
+    EXPECT_THAT(shown, HasSubstr(text));
+  }
+  const json::value its = document().at("clients");
+  EXPECT_TRUE(its.at("applications").at(1).at("application").is_null());
+  EXPECT_EQ(its.at("other_applications").at("applications").to_number<int>(), 5);
+}
+
 TEST_F(StatusPageTest, ShowsTheProxiesOfTheStore) {
   EXPECT_THAT(page(), Not(HasSubstr("id=\"proxies\"")));
   snapshot.proxies = {{{"app1", "1.2.3", {"127.0.0.1:27117"}, "0123456789ab"}, 61s, 7s, true},
@@ -158,6 +182,7 @@ TEST_F(StatusPageTest, NothingThatPeersSayIsMarkup) {
   snapshot.net.listeners[0].server = kEvil;
   snapshot.net.listeners[0].fault = kEvil;
   clients.clients = {{.address = kEvil, .application = kEvil, .driver = kEvil, .user = kEvil}};
+  clients.applications = {{.application = kEvil}};
   snapshot.proxies = {{{kEvil, kEvil, {kEvil}, kEvil}}};
   snapshot.differences = {{kEvil}, {kEvil}};
   query.application = kEvil;
@@ -185,6 +210,9 @@ TEST_F(StatusPageTest, StaysSmallWithManyRulesAndClients) {
   snapshot.net.connections_open = 10'000;
   for (std::uint64_t i = 0; i < 50; ++i) {
     clients.clients.push_back({.id = i, .address = "10.0.0.7:50122", .application = "shop"});
+  }
+  for (std::uint64_t i = 0; i < net::ClientList::kMostApplications; ++i) {
+    clients.applications.push_back({.application = "job" + std::to_string(i), .connections = i});
   }
   for (int i = 0; i < 50; ++i) {
     sources.lines.push_back({{}, log::Level::error, "event", std::string(300, 'x'), {}});

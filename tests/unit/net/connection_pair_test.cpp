@@ -376,6 +376,28 @@ TEST(ConnectionPair, DescribesItsClient) {
   EXPECT_GT(client.bytes_sent, 0U);
 }
 
+TEST(ConnectionPair, CountsForItsApplication) {
+  World world(kOnlyId);
+  world.request(kInsert).after(3s);
+  const auto& pair = world.thread.pairs.begin()->second;
+  const auto now = world.clock.monotonic();
+  ApplicationStatistics sum = pair->share(now);
+  EXPECT_EQ(sum.connections, 1U);
+  EXPECT_GT(sum.requests_per_second, 0);
+  EXPECT_GT(sum.documents_per_second, sum.requests_per_second) << "two in one request";
+  EXPECT_EQ(sum.waits, std::chrono::nanoseconds(3s));
+  EXPECT_GT(sum.memory, 0U);
+
+  sum.add({.connections = 2, .waits = 5s, .memory = 7});
+  sum.add({.oldest_transaction = 1s});
+  EXPECT_EQ(sum.connections, 3U);
+  EXPECT_EQ(sum.waits, std::chrono::nanoseconds(5s));
+  EXPECT_EQ(sum.oldest_transaction, std::chrono::nanoseconds(1s));
+
+  pair->close();
+  EXPECT_GT(world.thread.ended.by_application().at("").rates(now).requests, 0);
+}
+
 // ---- the request -------------------------------------------------------------------------------
 
 TEST(ConnectionPair, RelaysARequestThatNeedsNoValue) {

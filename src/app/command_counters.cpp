@@ -53,7 +53,7 @@ class CountersCommand {
 
  private:
   [[nodiscard]] std::optional<CounterView> look_at(std::size_t index) {
-    auto stored = store_.read(counters_[index]);
+    auto stored = store_.look_at(counters_[index]);
     if (stored) return CounterView{names_[index], counters_[index], *std::move(stored)};
     tell(stored.error().reason);
     return std::nullopt;
@@ -100,7 +100,7 @@ class CountersCommand {
   }
 
   [[nodiscard]] ExitCode get(const CounterView& view) const {
-    if (!view.counter.exists()) {
+    if (!view.counter.exists() && !view.counter.is_gapless) {
       return end_with(ExitCode::findings,
                       "there is no counter " + view.name + " yet: the first insert makes it");
     }

@@ -22,7 +22,8 @@ using ValueIs = ids::CounterPlace::ValueIs;
 using Int64 = std::numeric_limits<std::int64_t>;
 
 bool is_full(const StoredCounter& counter) {
-  return counter.value.is_number() && counter.left == 0;
+  const bool is_known = counter.is_gapless ? counter.next.has_value() : counter.value.is_number();
+  return is_known && counter.left == 0;
 }
 
 bool has_max(const ids::CounterSpec& spec) {
@@ -106,6 +107,11 @@ boost::json::value json_or_null(const std::optional<std::int64_t>& number) {
 
 /// Why it cannot be set at all.
 std::string why_never(const StoredCounter& counter, const std::string& name) {
+  if (counter.is_gapless) {
+    return name +
+           " is a sequence without gaps: it goes on behind the highest number that is stored "
+           "or was stored, and cannot be set";
+  }
   return counter.exists() ? "" : "there is no counter " + name + " yet: the first insert makes it";
 }
 
@@ -162,7 +168,8 @@ std::string counter_text(const CounterView& view, const Terminal& terminal) {
   add(printable(spec.place.value_field),
       counter.value.is_number()
           ? std::to_string(counter.value.number) + ", " + std::string(meaning_of(counter))
-          : "no integer");
+      : counter.exists() ? "no integer"
+                         : "no document yet");
   add("next", next_text(counter));
   add("largest", view.stored.unknown.empty() ? largest_text(view.stored)
                                              : "not known: " + printable(view.stored.unknown));
@@ -180,6 +187,7 @@ boost::json::object counter_json(const CounterView& view) {
       {"collection", counter.ns()},
       {"rules", std::move(rules)},
       {"exists", counter.exists()},
+      {"gapless", counter.is_gapless},
       {"value_field", counter.spec.place.value_field},
       {"value_is", counter.spec.place.value_is == ValueIs::next ? "next" : "last"},
       {"value", counter.value.is_number() ? boost::json::value(counter.value.number) : nullptr},

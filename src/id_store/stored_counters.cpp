@@ -13,6 +13,7 @@
 #include "id_store/reply_reasons.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/ids/range_spec.hpp"
 #include "idproxy/ids/scope.hpp"
 
@@ -157,6 +158,22 @@ void take(StoredCounter& counter, Bytes document) {
   counter.left = counter.next ? numbers.count(*counter.next, counter.spec.max) : 0;
 }
 
+/// Of a rule without gaps, as if the floors were its counters.
+About with_floors(const About& rule) {
+  About floors = rule;
+  ids::CounterSpec& counter = floors.counter.emplace();
+  CounterPlace& place = counter.place;
+  place.db = place.store_db = rule.gapless->store_db;
+  place.collection = kFloors;
+  place.key = rule.gapless->key();
+  place.value_field = "floor";
+  place.value_is = CounterPlace::ValueIs::last;
+  counter.start = rule.gapless->start;
+  counter.max = rule.gapless->max;
+  floors.per_namespace = true;
+  return floors;
+}
+
 /// The document's `_id`.
 bson::Element id_of(const std::string& document) {
   return bson::find(as_bytes(document), "_id").value_or(bson::Element{});
@@ -206,8 +223,10 @@ ids::CounterReply StoredCounters::failure(const Reply& reply, const std::string&
 Outcome<std::vector<StoredCounter>> StoredCounters::find(std::span<const About* const> rules) {
   Found found;
   for (const About* rule : rules) {
-    if (!rule->counter) continue;
-    const auto done = rule->ranges ? find_ranges(*rule, found) : find(*rule, found);
+    if (!rule->counter && !rule->gapless) continue;
+    const auto done = rule->gapless  ? find_sequences(*rule, found)
+                      : rule->ranges ? find_ranges(*rule, found)
+                                     : find(*rule, found);
     if (!done) return done.error();
   }
   return std::move(found.all);
@@ -228,6 +247,13 @@ Outcome<void> StoredCounters::find(const About& rule, Found& found) {
   if (exists || has_many_names(rule) || has_document_keys(rule)) return {};
   const FieldCounter missing = ids::counter_in(rule, rule.field.ns);
   found.add({key_text(missing.spec.place), missing.spec, {missing.field}, {}}, rule);
+  return {};
+}
+
+Outcome<void> StoredCounters::find_sequences(const About& rule, Found& found) {
+  const std::size_t before = found.all.size();
+  if (const auto done = find(with_floors(rule), found); !done) return done;
+  for (std::size_t i = before; i < found.all.size(); ++i) found.all[i].is_gapless = true;
   return {};
 }
 
@@ -283,6 +309,20 @@ Outcome<StoredNumbers> StoredCounters::read(const StoredCounter& counter) {
                          Numbers(counter.spec).is_ahead(counter.spec.start, *numbers.most);
   if (is_before) numbers.most.reset();  // it is of another range
   return numbers;
+}
+
+Outcome<StoredNumbers> StoredCounters::look_at(StoredCounter& counter) {
+  auto stored = read(counter);
+  if (!stored || !counter.is_gapless) return stored;
+  const Numbers numbers(counter.spec);
+  counter.next.reset();
+  if (!stored->unknown.empty()) return stored;
+  std::optional<std::int64_t> last = stored->most;
+  if (counter.value.is_number())
+    last = std::max(last.value_or(counter.value.number), counter.value.number);
+  counter.next = last ? numbers.first_at(*last) : counter.spec.start;
+  counter.left = counter.next ? numbers.count(*counter.next, counter.spec.max) : 0;
+  return stored;
 }
 
 Outcome<bool> StoredCounters::set_next(StoredCounter& counter, std::int64_t next) {

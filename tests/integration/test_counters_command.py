@@ -156,6 +156,48 @@ class TestList:
         assert commands([rule]).json("sync", name)["next"] == 7
         assert counters.find_one({"_id": key})["COUNT"] == 7
 
+    def test_sequences_without_gaps(self, replica_set, start_proxy, coll, commands):
+        """By scope and period: from the floor, and from what is stored where that is further."""
+        client = replica_set.client
+        rules = [{"ns": f"{coll}.bill?", "field": "n", "strategy": "gapless", "unique_index": "create"},
+                 {"ns": f"{coll}.scoped", "field": "m", "strategy": "gapless", "scope": ["t"], "reset": "yearly",
+                  "unique_index": "create", "output": "string", "template": "{yyyy}-{counter:04}"},
+                 {"ns": f"{coll}.bare", "field": "n", "strategy": "gapless", "start": 100, "floor": False},
+                 {"ns": f"{coll}.unguarded", "field": "n", "strategy": "gapless", "unique_index": "require"}]
+        client[coll].bare.create_index("n", unique=True)
+        client[coll].bare.insert_one({"n": bson.Int64(104)})
+        client[coll].unguarded.insert_one({"n": bson.Int64(1)})
+        with start_proxy(configuration(replica_set, rules)) as proxy:
+            for ns, documents in ((f"{coll}.bill1", [{}, {}]), (f"{coll}.bill2", [{}, {}, {}]),
+                                  (f"{coll}.scoped", [{"t": "x"}, {"t": "x"}]), (f"{coll}.scoped", [{"t": 7}])):
+                eventually(lambda ns=ns, documents=documents: insert(proxy, ns, documents).get("n") == len(documents))
+            floors = client[STORE]["gaplessFloors"]
+            eventually(lambda: floors.find_one({"_id": f"{coll}.bill2.n", "floor": 3}))
+            eventually(lambda: floors.count_documents({"_id.c": f"{coll}.scoped.m"}) == 2)
+        client[coll].bill2.delete_one({"n": 3})
+        client[coll].bill1.insert_one({"n": bson.Int64(3)})  # past the floor
+        year = stored(client, f"{coll}.scoped")[0]["m"][:4]
+        command = commands(rules)
+        found = command.listed()
+        assert all(each["gapless"] and each["collection"] == f"{STORE}.gaplessFloors" for each in found.values())
+
+        def figures(name: str) -> tuple[Any, ...]:
+            each = found.pop(name)
+            return each["value"], each["next"], each["largest"], each["ahead"], each["full"]
+
+        assert figures(f"{coll}.bill1.n") == (2, 4, 3, 0, False)
+        assert figures(f"{coll}.bill2.n") == (3, 4, 2, 1, False)
+        assert figures(f"{coll}.bare.n") == (None, 105, 104, 0, False)
+        assert figures(f"{coll}.unguarded.n") == (None, None, None, None, False)
+        by_scope = {str(json.loads(name)["s"]["t"]): (json.loads(name)["p"], each["next"], each["rules"])
+                    for name, each in found.items()}
+        assert by_scope == {"x": (year, 3, [f"{coll}.scoped, m"]), "7": (year, 2, [f"{coll}.scoped, m"])}
+        assert re.search(rf"{coll}\.bill2\.n +{coll}\.bill\?, n +4 +floor: 3 \(last given out\) +2 +1 ahead",
+                         command.counters("list").stdout)
+        for change in (("set", f"{coll}.bill1.n", 9), ("sync", f"{coll}.bill1.n")):
+            refused(command.counters(*change), "a sequence without gaps", "cannot be set")
+        assert "next        105\n" in command.counters("get", f"{coll}.bare.n").stdout
+
     def test_sequences_of_the_plugin(self, replica_set, coll, commands):
         """Whose texts may be UUIDs in the documents."""
         rule = counter_rule(f"{coll}.x", scope=["a", "b"], unique_index="require",

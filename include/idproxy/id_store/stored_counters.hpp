@@ -18,7 +18,8 @@
 
 namespace idproxy::id_store {
 
-/// A counter of some rules, as the servers have it.
+/// A counter of some rules, as the servers have it; or a sequence without gaps, whose document has
+/// the floor, the highest number that a proxy is known to have stored.
 struct StoredCounter {
   std::string key;        ///< as people read it: text, or JSON
   ids::CounterSpec spec;  ///< of a range: `start` and `max` are its first and its last number
@@ -31,6 +32,7 @@ struct StoredCounter {
   std::uint64_t left = 0;  ///< how many numbers there are from `next` to max
   /// Why nobody can tell which documents have its numbers; empty: the fields do.
   std::string unreadable{};
+  bool is_gapless = false;
 
   [[nodiscard]] bool exists() const { return !document.empty(); }
   [[nodiscard]] std::string ns() const { return spec.place.ns(); }
@@ -50,13 +52,15 @@ class StoredCounters {
   /// in `reason`.
   StoredCounters(const Options& options, const Clock& clock);
 
-  /// The counters of rules, in file order; of a rule for which documents or the date choose a
-  /// counter, or with wildcards, those that exist. Of ranges all. Rules without counters are left
-  /// out.
+  /// The counters and sequences without gaps of rules, in file order; of a rule for which documents
+  /// or the date choose one, or with wildcards, those that exist. Of ranges all. Other rules are
+  /// left out.
   [[nodiscard]] Outcome<std::vector<StoredCounter>> find(
       std::span<const ids::RuleSource::About* const> rules);
   /// Reads through indexes only.
   [[nodiscard]] Outcome<StoredNumbers> read(const StoredCounter& counter);
+  /// The same. A sequence without gaps goes on behind what is stored: sets its next number.
+  [[nodiscard]] Outcome<StoredNumbers> look_at(StoredCounter& counter);
   /// Sets a counter that exists, so that it gives out `next` next, unless it has changed since it
   /// was read: then reads it again, and returns false. Waits for a majority.
   [[nodiscard]] Outcome<bool> set_next(StoredCounter& counter, std::int64_t next);
@@ -69,6 +73,7 @@ class StoredCounters {
     void add(StoredCounter counter, const ids::RuleSource::About& rule);
   };
   [[nodiscard]] Outcome<void> find(const ids::RuleSource::About& rule, Found& found);
+  [[nodiscard]] Outcome<void> find_sequences(const ids::RuleSource::About& rule, Found& found);
   [[nodiscard]] Outcome<void> find_ranges(const ids::RuleSource::About& rule, Found& found);
   [[nodiscard]] ids::CounterReply failure(const mongo::Reply& reply, const std::string& db) const;
 

@@ -139,7 +139,7 @@ constexpr const char* kBackfillFooter =
 
 constexpr const char* kVerifyUsage =
     "Usage: mongo-idproxy verify --ns DB.COLLECTION --field FIELD [--scope JSON]\n"
-    "                            [--json] [--config FILE]\n";
+    "                            [--allow REGEX] [--json] [--config FILE]\n";
 
 constexpr const char* kVerifyFooter =
     "It reads each document's _id, the field and the fields of the rule's scope, and\n"
@@ -164,10 +164,10 @@ constexpr const char* kCountersUsage =
     "       mongo-idproxy counters sync NAME [--json] [--config FILE]\n";
 
 constexpr const char* kCountersFooter =
-    "`list` shows the counters that the rules use: the next number of each, and the\n"
-    "largest that is stored. `set` has the next number be VALUE, which must be beyond\n"
-    "what is stored. `sync` sets a counter that is behind the data past it. Running\n"
-    "proxies follow. NAME is as `list` prints it.\n"
+    "`list` shows the counters and the sequences without gaps that the rules use: the\n"
+    "next number of each, and the largest that is stored. `set` has a counter's next\n"
+    "number be VALUE, which must be beyond what is stored. `sync` sets a counter that\n"
+    "is behind the data past it. Running proxies follow. NAME is as `list` prints it.\n"
     "\n"
     "Examples:   mongo-idproxy counters list\n"
     "            mongo-idproxy counters set shop.orders.number 5000\n"
@@ -353,6 +353,9 @@ void add_verify_options(CLI::App& options, Asked& asked) {
   add_value(options, "--field", request.field, "FIELD", "The field, as its rule names it");
   add_value(options, "--scope", request.scope, "JSON",
             "Only the documents of this scope, such as\n{\"tenant\": \"a\"}");
+  add_value(
+      options, "--allow", request.allow, "REGEX",
+      "Values that are meant to be there though the rule\nhas not made them, such as 'VIP-.*'");
   options.add_flag("--json", request.as_json, "Print the report as JSON");
 }
 

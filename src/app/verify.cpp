@@ -178,13 +178,14 @@ class Verification {
  public:
   /// Borrows its arguments, except `target`.
   Verification(VerifyTarget target, const rewrite::Rule& rule, const id_store::Options& store,
-               const StopSignals& stop)
+               const StopSignals& stop, const VerifyAllowed* allowed)
       : target_(std::move(target)),
         rule_(*rule.strategy),
         pool_(store.uri, kVerifyTimeout, store.uri_key),
         client_(pool_.client()),
         questions_(target_, rule_, pool_, store),
-        stop_(stop) {}
+        stop_(stop),
+        allowed_(allowed) {}
 
   /// Looks at what there is to read. Returns why it cannot be read, for people; empty: it can.
   [[nodiscard]] std::string begin() {
@@ -212,7 +213,7 @@ class Verification {
     const std::string concern = client_.has_replicas() ? "majority" : "";
     std::optional<VerifyJudge> judge;
     for (int reads = 1;; ++reads) {
-      judge.emplace(rule_, target_.field, questions_);
+      judge.emplace(rule_, target_.field, questions_, allowed_);
       run.why.clear();
       const Reply reply =
           client_.read_all(target_.ns.db, find_verified(target_, order_, concern), [&](Bytes each) {
@@ -281,6 +282,7 @@ class Verification {
   id_store::mongo::Client client_;
   VerifyQuestions questions_;
   const StopSignals& stop_;
+  const VerifyAllowed* const allowed_;
   VerifyOrder order_;
   std::uint64_t all_ = 0;
   VerifyFound without_field_;
@@ -318,16 +320,18 @@ VerifyTarget verify_target(const VerifyRequest& request, const ids::RuleSource& 
 }
 
 ExitCode verify_rule(const VerifyRequest& request, const VerifyRule& rule, Document among,
-                     const id_store::Options& store, const StopSignals& stop) {
+                     const id_store::Options& store, const StopSignals& stop,
+                     const VerifyAllowed* allowed) {
   if (const std::string fault = rule.fault(); !fault.empty()) {
     return end_with(ExitCode::unavailable, fault);
   }
   VerifyRun run{request.ns, request.field, rule.rule().strategy_name, request.scope};
+  run.allow = request.allow;
   run.unguarded = rule.unguarded();
   run.begin = std::chrono::system_clock::now();
   const auto begun = std::chrono::steady_clock::now();
   Verification verification(verify_target(request, *rule.rule().strategy, std::move(among)),
-                            rule.rule(), store, stop);
+                            rule.rule(), store, stop, allowed);
   if (const std::string why = verification.begin(); !why.empty()) {
     return end_with(ExitCode::unavailable, why);
   }
@@ -345,6 +349,12 @@ ExitCode verify(const VerifyRequest& request) {
   if (const std::string fault = fault_of_ns(request.ns); !fault.empty()) {
     return end_with(ExitCode::usage, fault);
   }
+  const auto allowed = VerifyAllowed::parse(request.allow);
+  if (!allowed) {
+    return end_with(
+        ExitCode::usage,
+        "--allow must be a regular expression, such as 'VIP-[0-9]+': " + allowed.error());
+  }
   auto file = ConfigFile::open(request.file, ConfigFile::Print::findings);
   if (!file) return file.error();
   config::Loaded& loaded = file->loaded;
@@ -358,7 +368,8 @@ ExitCode verify(const VerifyRequest& request) {
   const id_store::Options store = loaded.config.id_store;
   add_rule_of(request.ns, loaded.config.rules, *index);
   VerifyRule rule(only_looking(std::move(loaded.config)), *index, request.ns);
-  const ExitCode code = verify_rule(request, rule, *std::move(among), store, stop);
+  const ExitCode code = verify_rule(request, rule, *std::move(among), store, stop,
+                                    request.allow.empty() ? nullptr : &*allowed);
   if (rule.stop()) return code;
   // A thread still waits for a server, and the store must not be destroyed.
   std::cout.flush();

@@ -53,6 +53,7 @@ struct VerifyFindings {
   static constexpr std::size_t kMostSequences = 1000;
 
   std::uint64_t documents = 0;                   ///< with the field
+  std::uint64_t allowed = 0;                     ///< of these, what VerifyAllowed includes
   std::map<VerifyKind, VerifyFound> kinds{};     ///< each kind that the rule can have
   std::map<std::string, std::uint64_t> types{};  ///< documents of another type, by its alias
   /// Numbers of another numeric type than the rule's, by its alias: an index takes them for equal.

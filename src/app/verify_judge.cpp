@@ -135,11 +135,13 @@ std::string verify_value_text(const bson::Element& value) {
   return shortened(printable(text), kMost);
 }
 
-VerifyJudge::VerifyJudge(const ids::RuleSource& rule, std::string field, VerifyAnswers& answers)
+VerifyJudge::VerifyJudge(const ids::RuleSource& rule, std::string field, VerifyAnswers& answers,
+                         const VerifyAllowed* allowed)
     : rule_(rule),
       about_(rule.about()),
       field_(std::move(field)),
       answers_(answers),
+      allowed_(allowed),
       sequences_(about_.sequences, {}, about_.field.format, process_sources().clock, {}),
       counts_(has_numbers(about_)),
       step_(step_of(about_)) {
@@ -203,6 +205,10 @@ void VerifyJudge::compare(const bson::Element& value) {
 }
 
 void VerifyJudge::judge(Bytes document, const bson::Element& value) {
+  if (allowed_ != nullptr && allowed_->includes(value)) {
+    ++findings_.allowed;
+    return;
+  }
   if (counts_) return judge_number(document, value);
   take(document, value, rule_.fit(value.type, value.value));
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/verify_allowed.hpp"
 #include "app/verify_findings.hpp"
 #include "app/verify_runs.hpp"
 #include "idproxy/ids/rule_source.hpp"
@@ -53,8 +54,10 @@ class VerifyJudge {
   /// The most numbers of a gap that are looked for once more.
   static constexpr std::uint16_t kMostLookedFor = 1000;
 
-  /// Borrows `rule` and `answers`. `field`: a dotted path.
-  VerifyJudge(const ids::RuleSource& rule, std::string field, VerifyAnswers& answers);
+  /// Borrows its arguments, except `field`, a dotted path. `allowed`: values that are only
+  /// compared; null: none.
+  VerifyJudge(const ids::RuleSource& rule, std::string field, VerifyAnswers& answers,
+              const VerifyAllowed* allowed = nullptr);
 
   /// `document`: with its _id, the field, and beside().
   void next(Bytes document);
@@ -93,6 +96,7 @@ class VerifyJudge {
   const ids::RuleSource::About& about_;
   const std::string field_;
   VerifyAnswers& answers_;
+  const VerifyAllowed* const allowed_;
   const ids::Sequences sequences_;
   const bool counts_;  // the values are numbers
   const std::int64_t step_;

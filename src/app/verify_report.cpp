@@ -164,6 +164,7 @@ std::string verify_report(const VerifyRun& run, const VerifyFindings& findings) 
   lines.add("with the field", findings.documents,
             run.index.empty() ? "sorted by the server: no index has their order"
                               : "in the order of the index " + run.index);
+  if (!run.allow.empty()) lines.add("allowed", findings.allowed, "by " + printable(run.allow));
   for (const auto& [kind, found] : findings.kinds) add_found(lines, kind, found, findings);
   add_sequences(lines, findings);
   add_number_types(lines, findings);
@@ -185,6 +186,10 @@ std::string verify_json(const VerifyRun& run, const VerifyFindings& findings) {
                       {"documents", findings.documents}};
   if (!run.why.empty()) report["why"] = run.why;
   if (!run.scope.empty()) report["scope"] = parsed(run.scope);
+  if (!run.allow.empty()) {
+    report["allow"] = run.allow;
+    report["allowed"] = findings.allowed;
+  }
   for (const auto& [kind, found] : findings.kinds) {
     report[names_of(kind).key] = found_json(kind, found);
   }

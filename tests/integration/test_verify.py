@@ -95,6 +95,21 @@ def place(replica_set: Mongod, tmp_path: pathlib.Path, coll: str) -> Callable[..
     return make
 
 
+def test_values_of_ones_own(place):
+    """A template's texts, and vanity values among them: --allow takes them out, and nothing else."""
+    own = place(strategy="counter", output="string", template="A-{counter:04}")
+    set_counter(own.client, own.ns, 3)
+    own.fill(["A-0001", "A-0002", "VIP-ADA", "VIP-BOB", "x"])
+    assert own.json().counts() == {"wrong_form": 3}
+    allowed = own.json("--allow", "VIP-[A-Z]+")
+    assert allowed.code == 1 and allowed.counts() == {"wrong_form": 1}
+    assert allowed.document["allow"] == "VIP-[A-Z]+" and allowed.document["allowed"] == 2
+    done = own.run("--allow", "VIP-.*|x")
+    assert done.code == 0 and re.search(r"\n  allowed +3  by VIP-\.\*\|x\n", done.report), done
+    bad = own.run("--allow", "VIP-(")
+    assert bad.code == 64 and "--allow must be a regular expression" in bad.errors and not bad.report
+
+
 _SCOPED = {"scope": ["tenant"], "unique_index": "create"}
 _YEARLY = {"output": "string", "template": "INV-{yyyy}-{counter:02}", "reset": "yearly"}
 CLEAN = {

@@ -61,6 +61,7 @@ struct VerifyRequest {
   std::string ns;     ///< "db.collection"
   std::string field;  ///< which a rule fills; dotted path
   std::string scope;  ///< JSON: only the documents of this scope; empty: all
+  std::string allow;  ///< a regular expression: values that no rule has made; empty: none
   bool as_json = false;
 };
 

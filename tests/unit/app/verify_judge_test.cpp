@@ -47,13 +47,14 @@ class Answers final : public VerifyAnswers {
 
 /// A rule of the field `n`, and documents that it gets in their order.
 struct Case {
-  Case(std::string_view strategy, Table table) {
+  Case(std::string_view strategy, Table table, const char* allow = nullptr) {
     table.emplace("ns", "shop.orders");
     table.emplace("field", "n");
     test::FakeParameters parameters(table);
     rule = test::make_strategy(strategy, parameters, process_sources());
     EXPECT_EQ(parameters.errors(), std::vector<std::string>());
-    judge = std::make_unique<VerifyJudge>(*rule, "n", answers);
+    if (allow != nullptr) allowed = *VerifyAllowed::parse(allow);
+    judge = std::make_unique<VerifyJudge>(*rule, "n", answers, allowed ? &*allowed : nullptr);
   }
 
   template <class Value>
@@ -84,6 +85,7 @@ struct Case {
 
   Answers answers;
   std::unique_ptr<ids::RuleSource> rule;
+  std::optional<VerifyAllowed> allowed;
   std::unique_ptr<VerifyJudge> judge;
   std::int32_t documents = 0;
 };
@@ -175,6 +177,30 @@ TEST(VerifyJudge, ComparesWithWhereTheRangesAreAtTheEnd) {
     ranges.add_all(n(4), n(7), n(9));
     ranges.answers.ranges_now[0].next = is_full ? 10 : 9;
     EXPECT_EQ(ranges.counts().size(), is_full ? 0U : 1U);
+  }
+}
+
+TEST(VerifyJudge, LeavesOutWhatIsAllowed) {
+  Case counter("counter", {{"max", "100"}}, "VIP-[A-Z]+|7{3,}");
+  counter.answers.next = 3;
+  counter.add_all(n(1), n(2), n(777), std::int32_t{7777}, 7777777.0, "VIP-ADA", "VIP-BOB",
+                  "VIP-BOB");
+  EXPECT_EQ(counter.counts(), (Counts{{Kind::duplicate, 1}})) << "of those, too";
+  EXPECT_EQ(counter.judge->findings().allowed, 6U);
+  EXPECT_EQ(counter.judge->findings().first_sequences[0].last, 2);
+
+  Case other("counter", {{"max", "100"}}, "VIP-[A-Z]+|7{3,}");
+  other.add_all(n(1777), "a VIP-ADA", "VIP-", std::string_view("VIP-A\nB"), 777.5,
+                std::string(2000, '7'));
+  EXPECT_EQ(other.counts(), (Counts{{Kind::beyond_max, 1}, {Kind::wrong_type, 5}}));
+  EXPECT_EQ(other.judge->findings().allowed, 0U);
+}
+
+TEST(VerifyAllowed, SaysWhatIsWrongWithAnExpression) {
+  for (const char* text : {"VIP-(", "[z-a]", "*", "a{2"}) {
+    const auto parsed = VerifyAllowed::parse(text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_FALSE(parsed.error().empty());
   }
 }
 

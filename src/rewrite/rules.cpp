@@ -217,8 +217,7 @@ bool RuleSet::concerns(const ids::CatalogChange& change) const {
 std::optional<std::size_t> RuleSet::index_maker(const ids::CatalogChange& in) const {
   const std::string ns = ns_of(in.db, in.collection);
   const auto found = std::ranges::find_if(rules_, [&](const Rule& rule) {
-    return rule.unique_index == ids::UniqueIndex::create && rule.field != "_id" &&
-           glob_matches(rule.ns, ns);
+    return rule.unique_index == ids::UniqueIndex::create && rule.field != "_id" && rule.matches(ns);
   });
   if (found == rules_.end()) return std::nullopt;
   return static_cast<std::size_t>(found - rules_.begin());

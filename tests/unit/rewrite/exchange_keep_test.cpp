@@ -161,8 +161,8 @@ TEST(Keeps, AlwaysLeavesConstantsOutOfStages) {
   ExchangeScript(always)
       .request(update_sequence("", {statement({set("$set", kX + literal)}),
                                     statement({set("$addFields", null("number"))})}))
-      .sends(update_sequence("", {statement({set("$set", kX)}),
-                                  statement({set("$addFields", kStored)})}))
+      .sends(update_sequence(
+          "", {statement({set("$set", kX)}), statement({set("$addFields", kStored)})}))
       .reply(n(2) + modified(1) + ok())
       .relays()
       .counts("")

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "idproxy/bson/builder.hpp"
-#include "rewrite/keep.hpp"
+#include "rewrite/left_out.hpp"
 
 namespace idproxy::rewrite {
 namespace {

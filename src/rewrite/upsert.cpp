@@ -8,7 +8,7 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
-#include "rewrite/keep.hpp"
+#include "rewrite/left_out.hpp"
 #include "rewrite/upsert_statement.hpp"
 
 namespace idproxy::rewrite {

@@ -13,15 +13,14 @@
 namespace idproxy::rewrite {
 namespace {
 
-using Kind = KeepVerdict::Kind;
 using Is = ids::FieldValue::Is;
 
-constexpr KeepVerdict kUntouched{Kind::untouched, {}};
-constexpr KeepVerdict kKept{Kind::kept, {}};
-constexpr KeepVerdict kBroken{Kind::malformed, {}};
+constexpr KeepVerdict kStaysUntouched{KeepVerdict::Kind::untouched, {}};
+constexpr KeepVerdict kStays{KeepVerdict::Kind::kept, {}};
+constexpr KeepVerdict kBroken{KeepVerdict::Kind::malformed, {}};
 
 constexpr KeepVerdict lost(LossReason reason) {
-  return {Kind::lost, reason};
+  return {KeepVerdict::Kind::lost, reason};
 }
 
 // ---- replacements ----------------------------------------------------------------------------
@@ -77,14 +76,14 @@ KeepVerdict judge_replacement(const UpsertStatement& statement, const Assignment
                               bool is_alone) {
   const auto value = field_at(statement.update, assignment.rule->field);
   if (!value) return kBroken;
-  if (statement.multi) return kUntouched;  // mongod refuses a replacement of several documents
+  if (statement.multi) return kStaysUntouched;  // mongod refuses a replacement of several documents
   if (value->is == Is::there && !calls_missing(*assignment.rule, value->element)) {
     const bool is_null = value->element.type == bson::Type::null;
-    return is_null ? lost(LossReason::sets_missing) : kUntouched;
+    return is_null ? lost(LossReason::sets_missing) : kStaysUntouched;
   }
   if (assignment.rule->keep == Keep::off) return lost(LossReason::off);
   const auto reason = why_not_kept(statement, assignment, is_alone);
-  return reason ? lost(*reason) : kKept;
+  return reason ? lost(*reason) : kStays;
 }
 
 // ---- operators and pipelines -----------------------------------------------------------------
@@ -93,9 +92,9 @@ KeepVerdict judge_replacement(const UpsertStatement& statement, const Assignment
 KeepVerdict judge_path(const bson::Element& update_operator, const bson::Element& path,
                        const Rule& rule) {
   if (update_operator.key == "$setOnInsert" || !names_path(update_operator, path, rule.field)) {
-    return kUntouched;
+    return kStaysUntouched;
   }
-  if (is_left_out(update_operator, path, rule)) return kKept;
+  if (is_left_out(update_operator, path, rule)) return kStays;
   if (update_operator.key == "$rename") return lost(LossReason::renames);
   if (update_operator.key == "$unset") return lost(LossReason::unset);
   if (update_operator.key != "$set") return lost(LossReason::sets);
@@ -106,15 +105,15 @@ KeepVerdict judge_path(const bson::Element& update_operator, const bson::Element
 
 /// Of several paths, one that is lost counts.
 KeepVerdict judge_operators(Bytes update, const Rule& rule) {
-  KeepVerdict result = kUntouched;
+  KeepVerdict result = kStaysUntouched;
   bson::Elements operators(update);
   while (const auto each = operators.next()) {
     if (each->type != bson::Type::document) continue;
     bson::Elements paths(each->value);
     while (const auto path = paths.next()) {
       const KeepVerdict verdict = judge_path(*each, *path, rule);
-      if (verdict.kind == Kind::lost) return verdict;
-      if (verdict.kind == Kind::kept) result = verdict;
+      if (verdict.kind == KeepVerdict::Kind::lost) return verdict;
+      if (verdict.kind == KeepVerdict::Kind::kept) result = verdict;
     }
     if (paths.malformed()) return kBroken;
   }
@@ -122,12 +121,12 @@ KeepVerdict judge_operators(Bytes update, const Rule& rule) {
 }
 
 KeepVerdict judge_set(Bytes specification, const Rule& rule) {
-  KeepVerdict result = kUntouched;
+  KeepVerdict result = kStaysUntouched;
   bson::Elements paths(specification);
   while (const auto path = paths.next()) {
     if (!overlap(path->key, rule.field)) continue;
     if (!is_left_out_of_stage(*path, rule)) return lost(LossReason::pipeline);
-    result = kKept;
+    result = kStays;
   }
   return result;
 }
@@ -146,30 +145,30 @@ bool changes_field(const bson::Element& stage, std::string_view field) {
 }
 
 KeepVerdict judge_stage(const bson::Element& stage, const Rule& rule) {
-  if (stage.type != bson::Type::document) return kUntouched;
+  if (stage.type != bson::Type::document) return kStaysUntouched;
   if (const auto set = set_of(stage)) return judge_set(set->value, rule);
-  return changes_field(stage, rule.field) ? lost(LossReason::pipeline) : kUntouched;
+  return changes_field(stage, rule.field) ? lost(LossReason::pipeline) : kStaysUntouched;
 }
 
 /// An upsert whose pipeline names the field gets no value, so that it is sent as it is.
 KeepVerdict judge_pipeline(const UpsertStatement& statement, const Rule& rule) {
-  KeepVerdict result = kUntouched;
+  KeepVerdict result = kStaysUntouched;
   bson::Elements stages(statement.update);
   while (const auto stage = stages.next()) {
     const KeepVerdict verdict = judge_stage(*stage, rule);
-    if (verdict.kind == Kind::lost) return verdict;
-    if (verdict.kind == Kind::kept) result = verdict;
+    if (verdict.kind == KeepVerdict::Kind::lost) return verdict;
+    if (verdict.kind == KeepVerdict::Kind::kept) result = verdict;
   }
   if (stages.malformed()) return kBroken;
   const bool is_upsert = statement.kind != UpsertStatement::Kind::plain;
-  return result == kKept && is_upsert ? lost(LossReason::pipeline) : result;
+  return result == kStays && is_upsert ? lost(LossReason::pipeline) : result;
 }
 
 }  // namespace
 
 KeepVerdict judge_keep(const UpsertStatement& statement, const Assignment& assignment,
                        bool is_alone) {
-  if (statement.update.empty() || assignment.is_id() || assignment.implied) return kUntouched;
+  if (statement.update.empty() || assignment.is_id() || assignment.implied) return kStaysUntouched;
   if (statement.is_pipeline) return judge_pipeline(statement, *assignment.rule);
   if (!statement.is_replacement) return judge_operators(statement.update, *assignment.rule);
   return judge_replacement(statement, assignment, is_alone);
@@ -183,8 +182,9 @@ bool touches_values(const WriteCommand& command, const Plan& plan) {
     if (!found) return false;  // mongod refuses the command
     // Most replacements lack the field, and the scan will find out at the same cost.
     if (found->is_replacement) return true;
-    const bool touches = std::ranges::any_of(
-        plan, [&](const Assignment& each) { return judge_keep(*found, each, true) != kUntouched; });
+    const bool touches = std::ranges::any_of(plan, [&](const Assignment& each) {
+      return judge_keep(*found, each, true) != kStaysUntouched;
+    });
     if (touches) return true;
   }
   return false;

@@ -62,7 +62,7 @@ class StageWriter {
       append_inside(out_, Type::document, "0",
                     [&] { append_string(out_, "_id", "$" + around + "_id"); });
       if (replacement) {
-        append_inside(out_, Type::document, "1", replacement);
+        append_inside(out_, Type::document, "1", [&] { replacement(); });
       } else {
         append_string(out_, "1", "$" + std::string(kNew));
       }

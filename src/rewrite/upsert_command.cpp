@@ -291,6 +291,7 @@ namespace {
 /// The statements that get or keep values, ascending.
 std::vector<std::int32_t> changed_statements(const GivenValues& given) {
   std::vector<std::int32_t> all;
+  all.reserve(given.given.size() + given.kept.size());
   for (const Given& each : given.given) all.push_back(each.statement);
   for (const Kept& each : given.kept) all.push_back(each.statement);
   if (!given.kept.empty()) std::ranges::sort(all);

@@ -187,7 +187,10 @@ Index index_of(Bytes listed) {
 bool can_read(const Index& index, std::string_view field, ValueType type,
               std::span<const std::string> scope) {
   if (index.building || index.hidden || index.keys.empty()) return false;
-  if (!std::ranges::all_of(index.keys, is_plain_key) || !covers(index, field, type)) return false;
+  // Values that are stored may be numbers of other types than the rule makes.
+  const bool is_number = type == ValueType::int32 || type == ValueType::int64;
+  const ValueType stored = is_number ? ValueType::number : type;
+  if (!std::ranges::all_of(index.keys, is_plain_key) || !covers(index, field, stored)) return false;
   const auto its = std::ranges::find(index.keys, field, &Index::Key::field);
   return its != index.keys.end() && std::all_of(index.keys.begin(), its, [&](const auto& key) {
            return std::ranges::find(scope, key.field) != scope.end();

@@ -747,18 +747,19 @@ def test_mongoimport(proxy, stored):
         assert before == {k: after[k] for k in (1, 2)} and after[3] > max(before.values())
         imported(*(pymongo.ReplaceOne({"_id": k}, {"_id": k, "item": "upserted"}, upsert=True)
                    for k in (3, 4)))
-        assert [each.get("number") for each in stored.find({"item": "upserted"})] == [None, None]
+        upserted = {each["_id"]: each["number"] for each in stored.find({"item": "upserted"})}
+        assert upserted[3] == after[3] and upserted[4] > after[3]
         imported(pymongo.InsertOne({"_id": 5, "number": ""}))
         assert stored.find_one(5)["number"] == ""
     stored.delete_many({"_id": {"$gt": 2}})
 
 
-def test_mongoimport_where_such_upserts_are_refused(start_proxy, replica_set, stored):
-    rule = {**rule_of_orders(), "upserts": "refuse"}
-    with start_proxy(configuration(replica_set, [rule])).client() as client:
-        with pytest.raises(pymongo.errors.OperationFailure) as refused:
-            client.shop.orders.bulk_write([pymongo.ReplaceOne({"_id": 1}, {"_id": 1}, upsert=True)])
-        assert refused.value.code == 96
+def test_mongoimport_with_keep_off(start_proxy, replica_set, stored):
+    with start_proxy(configuration(replica_set, [{**rule_of_orders(), "keep": "off"}])).client() as client:
+        client.shop.orders.insert_one({"_id": 6})
+        client.shop.orders.bulk_write([pymongo.ReplaceOne({"_id": 6}, {"_id": 6}, upsert=True)])
+    assert stored.find_one(6) == {"_id": 6}
+    stored.delete_one({"_id": 6})
 
 
 def test_merge_and_out(proxy, stored, replica_set, tmp_path):

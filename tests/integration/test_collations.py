@@ -10,7 +10,6 @@ import datetime
 import itertools
 import json
 import pathlib
-import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,6 +22,7 @@ from support.counters import insert, numbers
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
+from support.typed import create_index
 
 SIMPLE = {"locale": "simple"}
 ANY_CASE = {"locale": "en", "strength": 2}
@@ -280,12 +280,9 @@ class TestCommands:
             assert "collation" not in made[0]
             return
         said = Commands(tmp_path, config).run("check", "--connect")
-        key, options = re.search(
-            r"createIndex\((\{.*?\}), (\{unique.*\})\)", said.stdout + said.stderr).groups()
-        assert 'collation: {locale: "simple"}' in options
-        as_json = [json.loads(re.sub(r"(\w+):", r'"\1":', re.sub(r'"(\w+)":', r"\1:", each)))
-                   for each in (key, options)]
-        few.create_index(list(as_json[0].items()), **as_json[1])
+        text = said.stdout + said.stderr
+        assert 'collation: {locale: "simple"}' in text
+        create_index(replica_set.client, text)
 
     def test_verify_tells_tenants_apart(self, replica_set, coll, tmp_path):
         rule = {"ns": f"{coll}.few", "field": "n", "strategy": "gapless", "scope": ["tenant"],

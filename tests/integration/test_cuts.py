@@ -142,7 +142,7 @@ def test_every_byte(chain: Chain, side: Literal["downstream", "upstream"], direc
     inserted = []
     for connection in chain.upstream.connections[first_connection:]:
         reached = bytes(connection.passed["to_server"])
-        if b"buildInfo" in reached:
+        if b"buildInfo" in reached or b"getParameter" in reached:
             continue  # the proxy's own
         assert message_ends(reached) == ends[:len(message_ends(reached))]
         if len(reached) >= ends[1]:

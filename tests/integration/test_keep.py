@@ -49,6 +49,9 @@ def server(request: pytest.FixtureRequest) -> Mongod:
     return request.getfixturevalue(request.param)
 
 
+of_sets = pytest.mark.parametrize("server", ["replica_set"], indirect=True)
+
+
 @pytest.fixture(scope="module")
 def proxy(server: Mongod) -> Iterator[Proxy]:
     with Proxy(configuration(server, RULES, admin=LISTEN)) as proxy:
@@ -339,9 +342,8 @@ def test_always_leaves_other_values(client, name):
 
 # ---- exactly once ------------------------------------------------------------------------------
 
+@of_sets
 def test_in_a_transaction(client, server, name):
-    if not server.replica_set:
-        pytest.skip("transactions need a replica set")
     server.client.keep.create_collection(name)
     coll = client.keep[name]
     with client.start_session() as session:
@@ -357,13 +359,12 @@ def test_in_a_transaction(client, server, name):
     assert coll.count_documents({}) == 2
 
 
+@of_sets
 @pytest.mark.parametrize("method", ["replace_one", "find_one_and_replace"])
 @pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_repeated_write(client, server, name, method, exists, times):
     """The server has executed it, and its answer is lost: the driver repeats it."""
-    if not server.replica_set:
-        pytest.skip("retryable writes need a replica set")
     coll = client.keep[name]
     if exists:
         coll.insert_one({"_id": 1})
@@ -382,9 +383,8 @@ def test_a_repeated_write(client, server, name, method, exists, times):
     assert list(coll.find()) == [{"_id": 1, "x": 2, "number": 1}]
 
 
+@of_sets
 def test_a_repetition_gets_the_recorded_answer(client, server, name):
-    if not server.replica_set:
-        pytest.skip("retryable writes need a replica set")
     statement = {"q": {"_id": 1}, "u": {"x": 1}, "upsert": True}
     with client.start_session() as session:
         for command, fields in [
@@ -489,9 +489,8 @@ def test_many_random_replacements(client, server, name):
     compare(client, server, name, 10_000)
 
 
+@of_sets
 def test_change_events_never_remove_the_id(client, server, name):
-    if not server.replica_set:
-        pytest.skip("change streams need a replica set")
     coll = client.keep[name]
     coll.insert_one({"_id": 1, "x": 0, "pad": "x" * 200})
     with server.client.keep[name].watch(full_document="updateLookup") as stream:

@@ -126,7 +126,8 @@ def test_reports_for_programs(standalone: Mongod, tmp_path: pathlib.Path):
     write()
     checked, _ = timed("check", "--connect", "--json", "--config", file)
     said = json.loads(checked.stdout)
-    assert checked.returncode == 69 and said["ok"] is True and said["findings"] == []
+    assert checked.returncode == 69 and said["ok"] is True
+    assert {each["level"] for each in said["findings"]} == {"note"}  # of what a wildcard leaves alone
     (server,) = said["servers"]
     assert (server["address"], server["state"]) == (standalone.address, "standalone")
     assert server["version"].startswith("MongoDB ") and said["servers_wrong"] == []

@@ -124,11 +124,15 @@ class TestUpserts:
         assert numbers(server, f"zero.{coll}") == [0]
 
     @pytest.mark.parametrize("update", [
-        {"$set": {"number": 0}}, {"number": 0}, [{"$set": {"number": 0}}]])
+        {"$set": {"number": 0}}, [{"$set": {"number": 0}}]])
     def test_leave_what_may_change_a_document(self, server, client, coll, update):
-        name = "replace_one" if "number" in update else "update_one"
-        getattr(client.zero[coll], name)({"k": 1}, update, upsert=True)
+        client.zero[coll].update_one({"k": 1}, update, upsert=True)
         assert numbers(server, f"zero.{coll}") == [0]
+
+    def test_in_a_replacement(self, server, client, coll):
+        for _ in range(2):
+            client.zero[coll].replace_one({"_id": 1}, {"number": 0}, upsert=True)
+            assert numbers(server, f"zero.{coll}") == [1000]
 
     def test_of_a_rule_for_null(self, server, client, coll):
         for k, value in enumerate([None, 0, 7]):

@@ -9,7 +9,7 @@ from typing import Any
 import pymongo
 
 _CREATE_INDEX = re.compile(
-    r'db\.getSiblingDB\((".*?")\)\.getCollection\((".*?")\)\.createIndex\((.*?\})\)')
+    r'db\.getSiblingDB\((".*?")\)\.getCollection\((".*?")\)\.createIndex\(((?:.|\n)*?\})\)')
 
 
 def create_index_in(text: str) -> str:

@@ -231,7 +231,8 @@ TEST_P(ReservationTest, AnIndexThatCannotBeMadeIsNamed) {
                 "it with db.getSiblingDB(\"" +
                 spec.db +
                 "\").getCollection(\"orders__number\").createIndex({\"number\": 1}, {unique: "
-                "true})");
+                "true, partialFilterExpression: {\"number\": {$exists: true}}, name: "
+                "\"number_idproxy\"})");
 }
 
 TEST_P(ReservationTest, AViewOrACappedCollectionDoesNotDo) {

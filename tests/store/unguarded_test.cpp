@@ -193,9 +193,10 @@ TEST_F(UnguardedTest, WithoutRoomTheReasonSaysWhatToType) {
   const CounterReply reply = allocate(10, 777);
   EXPECT_EQ(reply.kind, Kind::exhausted);
   const bool takes_equal_keys = pool().client().wire_version() >= server_release::k5_0;
-  EXPECT_THAT(reply.reason,
-              HasSubstr(std::string(".createIndex({\"number\": ") +
-                        (takes_equal_keys ? "1" : "-1") + "}, {unique: true, sparse: true})"));
+  EXPECT_THAT(reply.reason, HasSubstr(std::string(".createIndex({\"number\": ") +
+                                      (takes_equal_keys ? "1" : "-1") +
+                                      "}, {unique: true, partialFilterExpression: {\"number\": "
+                                      "{$exists: true}}, name: \"number_idproxy\"})"));
   EXPECT_THAT(reply.reason, HasSubstr("db.getSiblingDB(\"" + database.name() +
                                       "\").getCollection(\"counters\").updateOne({ \"_id\" : \"c\" "
                                       "}, {$set: {\"V\": NumberLong(\"778\")}}, {upsert: true})"));

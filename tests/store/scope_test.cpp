@@ -115,7 +115,7 @@ TEST_F(ScopeTest, AdvisesTheCompoundIndex) {
       heal(1, 1).reason,
       HasSubstr(
           R"(createIndex({"tenant": 1, "number": 1}, {unique: true, )"
-          R"(partialFilterExpression: {"number": {$exists: true}}, name: \"tenant_number_idproxy\"}))"));
+          R"(partialFilterExpression: {"number": {$exists: true}}, name: "tenant_number_idproxy"}))"));
 }
 
 TEST_F(ScopeTest, ReadsItsTextsByTheirPrefix) {

@@ -219,8 +219,8 @@ def keys(table: str) -> Iterator[str]:
     head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     for row in rows:
         if head[0] != "Key":
-            yield item(lines(words(row[0])), *(words(f"{title}: {cell}")
-                                        for title, cell in zip(head[1:], row[1:])))
+            name = "\\&" * row[0].startswith(".") + words(row[0])
+            yield item(name, *(words(f"{title}: {cell}") for title, cell in zip(head[1:], row[1:])))
             continue
         cells = {title: cell for title, cell in zip(head, row) if cell != "–"}
         facts = [cells["Type, range"]]

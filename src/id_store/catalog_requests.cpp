@@ -141,7 +141,7 @@ CatalogResponse ask_indexes(mongo::Client& client, const CatalogRequest& request
   if (response.kind != Kind::answered) return response;
   response.uuid = which.uuid;
   for (const UniqueField& field : request.advise) {
-    if (guard_among(indexes, field) != nullptr) continue;
+    if (readable_guard_among(indexes, field) != nullptr) continue;
     response.offers[field.name] = offer_index(client, request.ns, field, indexes);
   }
   response.indexes = std::move(indexes);

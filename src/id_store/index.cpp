@@ -184,9 +184,12 @@ Index index_of(Bytes listed) {
   return index;
 }
 
-bool can_read(const Index& index, std::string_view field, ValueType type,
-              std::span<const std::string> scope) {
-  if (index.building || index.hidden || index.keys.empty()) return false;
+namespace {
+
+/// can_read(), once the index is built.
+bool is_readable(const Index& index, std::string_view field, ValueType type,
+                 std::span<const std::string> scope) {
+  if (index.hidden || index.keys.empty()) return false;
   // Values that are stored may be numbers of other types than the rule makes.
   const bool is_number = type == ValueType::int32 || type == ValueType::int64;
   const ValueType stored = is_number ? ValueType::number : type;
@@ -195,6 +198,13 @@ bool can_read(const Index& index, std::string_view field, ValueType type,
   return its != index.keys.end() && std::all_of(index.keys.begin(), its, [&](const auto& key) {
            return std::ranges::find(scope, key.field) != scope.end();
          });
+}
+
+}  // namespace
+
+bool can_read(const Index& index, std::string_view field, ValueType type,
+              std::span<const std::string> scope) {
+  return !index.building && is_readable(index, field, type, scope);
 }
 
 bool has_key(const Index& index, std::string_view field, const Repeats& repeats) {
@@ -211,14 +221,32 @@ bool guards(const Index& index, const UniqueField& field) {
          covers(index, field.name, field.type);
 }
 
-const Index* guard_among(std::span<const Index> indexes, const UniqueField& field) {
+namespace {
+
+/// The first that `fits`, or else will once it is built; null: there is none.
+template <typename Fits>
+const Index* built_first(std::span<const Index> indexes, Fits fits) {
   const Index* building = nullptr;
   for (const Index& index : indexes) {
-    if (!guards(index, field)) continue;
+    if (!fits(index)) continue;
     if (!index.building) return &index;
     if (building == nullptr) building = &index;
   }
   return building;
+}
+
+bool guards_and_reads(const Index& index, const UniqueField& field) {
+  return guards(index, field) && is_readable(index, field.name, field.type, field.repeats.scope);
+}
+
+}  // namespace
+
+const Index* guard_among(std::span<const Index> indexes, const UniqueField& field) {
+  return built_first(indexes, [&](const Index& index) { return guards(index, field); });
+}
+
+const Index* readable_guard_among(std::span<const Index> indexes, const UniqueField& field) {
+  return built_first(indexes, [&](const Index& index) { return guards_and_reads(index, field); });
 }
 
 namespace {
@@ -344,7 +372,7 @@ const Index* yields_to(std::span<const Index> indexes, const UniqueField& field)
   const auto has_made = [&](const Index& index) { return is_own(index, field); };
   if (std::ranges::none_of(indexes, has_made)) return nullptr;
   const auto found = std::ranges::find_if(indexes, [&](const Index& index) {
-    return !index.building && !has_made(index) && guards(index, field);
+    return !index.building && !has_made(index) && guards_and_reads(index, field);
   });
   return found == indexes.end() ? nullptr : &*found;
 }
@@ -399,7 +427,7 @@ Reply make_index(mongo::Client& client, const Namespace& ns, const UniqueField& 
       !listed.refused(mongo::kUnauthorized)) {
     return listed;
   }
-  is_new = guard_among(indexes, field) == nullptr;
+  is_new = readable_guard_among(indexes, field) == nullptr;
   if (!is_new) return {};
   Reply made = create_index(client, ns, field, offer_index(client, ns, field, indexes));
   // A mongos says it for each shard.
@@ -410,7 +438,7 @@ Reply make_index(mongo::Client& client, const Namespace& ns, const UniqueField& 
   // Another proxy may have made one at the same time, in the form that fits what it saw.
   indexes.clear();
   const bool is_guarded =
-      list_indexes(client, ns, indexes).ok() && guard_among(indexes, field) != nullptr;
+      list_indexes(client, ns, indexes).ok() && readable_guard_among(indexes, field) != nullptr;
   is_new = false;
   return is_guarded ? Reply{} : made;
 }

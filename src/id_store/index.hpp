@@ -99,6 +99,10 @@ struct UniqueField {
 [[nodiscard]] bool guards(const Index& index, const UniqueField& field);
 /// The first index that guards the field, or else will once it is built; null: there is none.
 [[nodiscard]] const Index* guard_among(std::span<const Index> indexes, const UniqueField& field);
+/// The same of those through which all values of the field can be read, too: what the proxy makes
+/// with unique_index: create. A guard that holds one type of numbers only is none of them.
+[[nodiscard]] const Index* readable_guard_among(std::span<const Index> indexes,
+                                                const UniqueField& field);
 
 // Server error codes of createIndexes.
 inline constexpr std::int32_t kIndexOptionsConflict = 85;
@@ -131,7 +135,7 @@ struct IndexOffer {
 /// True if the proxy has made it: it has such a name, and exactly the options of an IndexOffer.
 [[nodiscard]] bool is_own(const Index& index, const UniqueField& field);
 /// The application's index to which the proxy's own ones should yield, because it guards the field
-/// as well; null: there is none, or none of the proxy's own.
+/// and can be read as well; null: there is none, or none of the proxy's own.
 [[nodiscard]] const Index* yields_to(std::span<const Index> indexes, const UniqueField& field);
 
 /// The command that makes the index, for mongosh; none if a name in it is no is_name(). With
@@ -152,7 +156,7 @@ struct IndexOffer {
 [[nodiscard]] Commands advise_index(mongo::Client& client, const Namespace& ns,
                                     const UniqueField& field);
 
-/// Makes the index that offer_index() finds, unless there is one that guards the field, perhaps
+/// Makes the index that offer_index() finds, unless there is a readable_guard_among() them, perhaps
 /// made by another proxy meanwhile: then it is not `is_new`.
 [[nodiscard]] mongo::Reply make_index(mongo::Client& client, const Namespace& ns,
                                       const UniqueField& field, bool& is_new);

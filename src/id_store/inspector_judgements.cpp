@@ -312,7 +312,8 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
                 kCannotCheck + cause_of(response)});
   }
   const UniqueField field = unique_field(rule);
-  const Index* found = guard_among(response.indexes, field);
+  const Index* found = creates ? readable_guard_among(response.indexes, field)
+                               : guard_among(response.indexes, field);
   guard.absent = guard.lacks = guard.yields = false;
   if (found != nullptr && !found->building) {
     guard.had_index = true;

@@ -68,6 +68,12 @@ def client(proxy: Proxy) -> Iterator[pymongo.MongoClient]:
 
 
 @pytest.fixture
+def proxy_of_its_own(server: Mongod, start_proxy: Callable[..., Proxy]) -> Proxy:
+    """Whose log has all lines: a proxy writes ten of one event in a second at most."""
+    return start_proxy(configuration(server, RULES, admin=LISTEN))
+
+
+@pytest.fixture
 def name() -> str:
     return next(_names)
 
@@ -282,7 +288,9 @@ LOST = [
 
 
 @pytest.mark.parametrize("reason, update, options", LOST)
-def test_what_takes_a_value_away_is_seen(proxy, client, server, name, reason, update, options):
+def test_what_takes_a_value_away_is_seen(
+        proxy_of_its_own, server, name, reason, update, options):
+    proxy, client = proxy_of_its_own, proxy_of_its_own.client()
     for each in client, server.client:
         each.keep[name + ("" if each is client else "d")].insert_one({"_id": 1, "number": 5, "m": 1})
     before = taken_away(proxy, "keep.*", reason)
@@ -298,9 +306,11 @@ def test_what_takes_a_value_away_is_seen(proxy, client, server, name, reason, up
     logged = [each for each in proxy.find_events("value_taken_away") if each["ns"] == f"keep.{name}"]
     assert [(each["reason"], each["level"]) for each in logged] == [
         (reason, "info" if reason == "sets" else "warning")]
+    client.close()
 
 
-def test_off(proxy, client, name):
+def test_off(proxy_of_its_own, name):
+    proxy, client = proxy_of_its_own, proxy_of_its_own.client()
     coll = client.off[name]
     coll.insert_one({"_id": 1})
     before = taken_away(proxy, "off.*", "off")
@@ -310,6 +320,7 @@ def test_off(proxy, client, name):
     assert coll.find_one({"_id": 2}) == {"_id": 2, "x": 1}
     assert taken_away(proxy, "off.*", "off") == before + 2
     assert proxy.wait_event("value_taken_away", ns=f"off.{name}")["reason"] == "off"
+    client.close()
 
 
 # ---- keep: always ------------------------------------------------------------------------------

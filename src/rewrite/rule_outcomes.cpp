@@ -107,7 +107,6 @@ constexpr std::array<Texts, kForwardReasons> kTexts{{
      "use an ordinary collection, whose unique index keeps values apart, or have the application "
      "make the value; with an ns that does not match the collection, the rule lets it pass in "
      "silence"},
-    {"not_alone", "send each replacement in a command of its own"},
 }};
 
 constexpr std::string_view kAlone = "update by operators such as $set instead";

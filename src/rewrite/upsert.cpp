@@ -87,10 +87,9 @@ Verdict judge_operators(Bytes update, const Assignment& assignment) {
 /// For an update that is a document without operators: the server stores it in place of the
 /// document that it finds, so that a value in it would change that document, unless a pipeline does
 /// the same and leaves a stored value.
-Verdict judge_replacement(const UpsertStatement& statement, const Assignment& assignment, bool kept,
-                          bool is_alone) {
+Verdict judge_replacement(const UpsertStatement& statement, const Assignment& assignment,
+                          bool kept) {
   if (kept) {
-    if (assignment.in_turn && !is_alone) return forward(ForwardReason::not_alone);
     return judge_filter(statement.filter, assignment.rule->field,
                         ForwardReason::filter_names_field);
   }
@@ -106,13 +105,12 @@ Verdict judge_replacement(const UpsertStatement& statement, const Assignment& as
   return forward(ForwardReason::replacement_loses_field);
 }
 
-Verdict judge_document(const UpsertStatement& statement, const Assignment& assignment, bool kept,
-                       bool is_alone) {
+Verdict judge_document(const UpsertStatement& statement, const Assignment& assignment, bool kept) {
   bson::Elements elements(statement.update);
   const auto first = elements.next();
   if (elements.malformed()) return kMalformed;
   if (!first && !kept) return forward(ForwardReason::empty_update);
-  if (statement.is_replacement) return judge_replacement(statement, assignment, kept, is_alone);
+  if (statement.is_replacement) return judge_replacement(statement, assignment, kept);
   const Verdict verdict = judge_operators(statement.update, assignment);
   if (verdict != kAssign) return verdict;
   return judge_filter(statement.filter, assignment.rule->field, ForwardReason::filter_names_field);
@@ -152,15 +150,13 @@ Verdict judge_pipeline(const UpsertStatement& statement, const Assignment& assig
 
 }  // namespace
 
-UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignment, bool kept,
-                    bool is_alone) {
+UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignment, bool kept) {
   if (statement.kind == UpsertStatement::Kind::plain || assignment.implied) return kNotNeeded;
   if (statement.kind == UpsertStatement::Kind::unknown) {
     return forward(ForwardReason::unknown_form);
   }
-  const Verdict verdict = statement.is_pipeline
-                              ? judge_pipeline(statement, assignment)
-                              : judge_document(statement, assignment, kept, is_alone);
+  const Verdict verdict = statement.is_pipeline ? judge_pipeline(statement, assignment)
+                                                : judge_document(statement, assignment, kept);
   if (verdict != kAssign) return verdict;
   if (assignment.rule->upserts == Upserts::forward) return forward(ForwardReason::configured);
   if (assignment.reservations != nullptr) return forward(ForwardReason::reserved);

@@ -33,9 +33,9 @@ struct UpsertVerdict {
 };
 
 /// `kept`: the statement is written so that a stored value stays, as judge_keep() says. Then a
-/// replacement can give a value, too. `is_alone` as there.
+/// replacement can give a value, too.
 [[nodiscard]] UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignment,
-                                  bool kept = false, bool is_alone = false);
+                                  bool kept = false);
 
 // ---- the document that it inserts, as far as the upsert itself states its fields: the server
 // makes it from the equalities of the filter, and then applies the update to it

@@ -37,7 +37,8 @@ void choose_sequence(const UpsertStatement& statement, const ids::Sequences& seq
 }  // namespace
 
 bool goes_alone(const WriteRequest& write) {
-  if (write.message.has(wire::flag::kMoreToCome)) return false;
+  const bool is_bulk = write.command.kind == WriteKind::bulk_write;
+  if (is_bulk || write.message.has(wire::flag::kMoreToCome)) return false;
   if (write.command.kind == WriteKind::update) {
     Statements statements(write.command);
     if (!statements.next() || statements.next()) return false;
@@ -134,7 +135,7 @@ KeepVerdict keep_of(const UpsertStatement& statement, const Assignment& assignme
                     UpsertVerdict& upsert) {
   KeepVerdict keep = judge_keep(statement, assignment, is_alone);
   const bool is_kept = keep.kind == KeepVerdict::Kind::kept;
-  upsert = judge(statement, assignment, is_kept, is_alone);
+  upsert = judge(statement, assignment, is_kept);
   const bool is_plain = statement.kind == UpsertStatement::Kind::plain;
   if (is_kept && !statement.is_replacement && !is_plain &&
       upsert.kind != UpsertVerdict::Kind::assign) {

@@ -457,6 +457,10 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
     why = "a write with {w: 0} does not tell which numbers are stored";
   } else if (!options || (statements_ > 1 && !separable(write_))) {
     why = "this write cannot be sent in several commands";
+  } else if (in_turn && options->in_transaction && !looks_first() && some_may_be_found()) {
+    why =
+        "in a transaction nobody can read which numbers replacements with upsert have used: send "
+        "each in a command of its own";
   } else {
     return std::nullopt;
   }
@@ -465,6 +469,13 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
                           (in_turn ? " has a field whose numbers have no gaps (strategy gapless)"
                                    : " has a field whose values are reserved (reserve)") +
                           ", and " + why};
+}
+
+/// True if some statement may give its number to a document that it finds.
+bool WriteExchange::some_may_be_found() const {
+  return std::ranges::any_of(given_.given, [this](const Given& each) {
+    return given_.may_be_used_by_found(each.statement);
+  });
 }
 
 Action WriteExchange::no_values_for(const Assignment& assignment, const ids::Error& error) {

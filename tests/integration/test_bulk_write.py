@@ -592,6 +592,43 @@ class TestTransactions:
         assert len(replica.stored(plain)) == 1 and len(replica.sends(ns)) == 4
 
 
+class TestReplacements:
+    """keep: replacements, the default."""
+
+    @pytest.mark.parametrize("form", FORMS)
+    @pytest.mark.parametrize("db", ["made", "counted", "two", "dotted", "seq"])
+    def test_keep_what_is_stored(self, place, coll, form, db, ordered):
+        ns = f"{db}.{coll}"
+        for k in range(2):
+            reply = place.write([replacement({"k": k}, {"k": k})], ns, form=form, ordered=ordered)
+            assert counts(reply) == {"nUpserted": 1}
+        first = place.stored(ns)
+        assert [generated(d) for d in first] == [True, True]
+        reply = place.write([replacement({"k": 1}, {"k": 1, "x": 1})], ns, form=form, ordered=ordered)
+        assert counts(reply) == {"nMatched": 1, "nModified": 1}
+        assert results(reply) == [(0, 0)]
+        reply = place.write(
+            [replacement({"k": 0}, {"k": 0, "x": 2}), replacement({"k": 2}, {"k": 2, "x": 2}),
+             {"insert": 0, "document": {"_id": 9, "k": 3, "x": 2}},
+             replacement({"k": 1}, {"k": 1, "x": 2}, upsert=False)],
+            ns, form=form, ordered=ordered)
+        assert counts(reply) == {"nInserted": 1, "nMatched": 2, "nModified": 2, "nUpserted": 1}
+        stored = place.stored(ns)
+        assert [(d["k"], d["x"], generated(d)) for d in stored] == [(k, 2, True) for k in range(4)]
+        assert [{**d, "x": 2} for d in first] == stored[:2]
+
+
+def replacement(filter: dict[str, Any], document: dict[str, Any], upsert: bool = True) -> dict[str, Any]:
+    return {"update": 0, "filter": filter, "updateMods": document, "upsert": upsert}
+
+
+def generated(document: dict[str, Any]) -> bool:
+    """All fields of its rule have a value."""
+    fields = [document.get(name) for name in ("made", "a", "b") if name in document]
+    fields += [document["reg"]["number"]] if "reg" in document else []
+    return bool(fields) and all(isinstance(each, int) for each in fields)
+
+
 class TestDriver:
     """PyMongo, with no setting of its own."""
 

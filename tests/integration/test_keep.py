@@ -230,9 +230,35 @@ def test_without_gaps(client, name):
     assert sorted(each["number"] for each in coll.find()) == [1, 2, 3, 4]
     coll.bulk_write([ReplaceOne({"_id": key}, {"x": 9}) for key in "ab"])
     assert sorted(each["number"] for each in coll.find()) == [1, 2, 3, 4]
-    with pytest.raises(OperationFailure, match="not_alone"):
-        client.gapless.command("update", name, updates=[
-            {"q": {"_id": i}, "u": {"x": 1}, "upsert": True} for i in range(2)])
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_without_gaps_one_by_one(client, server, name, ordered):
+    """Some are there, with numbers and without; a document without one takes it."""
+    coll = client.gapless[name]
+    coll.insert_many([{"_id": 1, "x": 0}, {"_id": 2, "x": 0}])
+    server.client.gapless[name].insert_one({"_id": 3, "x": 0})
+    for i in range(1, 4):
+        coll.bulk_write([ReplaceOne({"_id": key}, {"x": i}, upsert=True) for key in (2, 4, 3, 1, 5, i + 5)],
+                        ordered=ordered)
+        found = {each["_id"]: each for each in coll.find()}
+        assert {found[1]["number"], found[2]["number"]} == {1, 2}
+        assert sorted(each["number"] for each in found.values()) == list(range(1, i + 6))
+        assert all(found[key]["x"] == i for key in (1, 2, 3, 4, 5))
+
+
+@of_sets
+def test_without_gaps_in_a_transaction(client, name):
+    coll = client.gapless[name]
+    coll.insert_one({"_id": 1})
+    with client.start_session() as session, session.start_transaction():
+        coll.replace_one({"_id": 1}, {"x": 1}, upsert=True, session=session)
+        coll.replace_one({"_id": 2}, {"x": 1}, upsert=True, session=session)
+    assert [each["number"] for each in coll.find().sort("_id")] == [1, 2]
+    with pytest.raises(OperationFailure, match="in a command of its own"), \
+            client.start_session() as session, session.start_transaction():
+        coll.bulk_write([ReplaceOne({"_id": key}, {"x": 2}, upsert=True) for key in (1, 3)],
+                        session=session)
 
 
 def test_a_filter_with_the_value(client, name):

@@ -38,11 +38,9 @@ enum class ForwardReason : std::uint8_t {
   out,           ///< the same with $out
   apply_ops,     ///< no upsert: an insert within applyOps
   time_series,   ///< no upsert: an insert into a time-series collection
-  /// A replacement whose number without gaps might be used or not: the command has others.
-  not_alone,
 };
 inline constexpr std::size_t kForwardReasons =
-    static_cast<std::size_t>(ForwardReason::not_alone) + 1;
+    static_cast<std::size_t>(ForwardReason::time_series) + 1;
 
 /// The reason as metrics, status and log spell it, such as "filter_names_field".
 [[nodiscard]] std::string_view name_of(ForwardReason reason);

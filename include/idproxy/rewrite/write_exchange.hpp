@@ -78,6 +78,7 @@ class WriteExchange final : public Conversation {
   [[nodiscard]] bool takes_turns() const;
   [[nodiscard]] bool reserves_values() const;
   [[nodiscard]] std::optional<CommandError> fault_in_batch() const;
+  [[nodiscard]] bool some_may_be_found() const;
   Action no_values_for(const Assignment& assignment, const ids::Error& error);
   Action fail(CommandError error);
   void take_back();

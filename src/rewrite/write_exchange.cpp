@@ -664,6 +664,7 @@ bool WriteExchange::is_relayed() {
 /// duplicates, or because the server loses writes.
 bool WriteExchange::wants_every_reply() const {
   if (wants_results_) return true;
+  if (given_.given.empty()) return false;  // a kept value
   const auto wants = [&](const std::shared_ptr<ids::Source>& source) {
     return source != nullptr &&
            ((!is_insert() && !is_bulk() && source->lends()) || source->in_a_row());

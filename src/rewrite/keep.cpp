@@ -40,15 +40,40 @@ std::optional<LossReason> fault_of_names(Bytes replacement) {
   return std::nullopt;
 }
 
-/// True if each document around the field is a document, or missing.
-bool leads_through_documents(Bytes replacement, const std::vector<std::string>& path) {
+bool repeats_a_name(Bytes document) {
+  std::unordered_set<std::string_view> names;
+  bson::Elements elements(document);
+  while (const auto element = elements.next()) {
+    if (!names.insert(element->key).second) return true;
+  }
+  return false;
+}
+
+/// The pipeline merges the documents around the field: what it cannot merge.
+std::optional<LossReason> fault_around(Bytes replacement, const std::vector<std::string>& path) {
   for (std::size_t i = 0; i + 1 < path.size(); ++i) {
     const auto around = bson::find(replacement, path[i]);
-    if (!around) return true;
-    if (around->type != bson::Type::document) return false;
+    if (!around) return std::nullopt;
+    if (around->type != bson::Type::document) return LossReason::other_form;
     replacement = around->value;
+    if (repeats_a_name(replacement)) return LossReason::repeated_name;
   }
-  return true;
+  return std::nullopt;
+}
+
+/// Why an upsert's filter is none for a pipeline. One that goes alone is sent as a replacement if
+/// it is to insert a document.
+std::optional<LossReason> fault_of_filter(const UpsertStatement& statement, std::string_view field,
+                                          bool is_alone) {
+  if (statement.kind != UpsertStatement::Kind::upsert || statement.filter.empty()) {
+    return std::nullopt;
+  }
+  const FilterForm form = form_of(statement.filter);
+  if (form == FilterForm::refused) return LossReason::unknown_form;
+  if (is_alone) return std::nullopt;
+  if (form == FilterForm::repeats) return LossReason::filter_repeats_field;
+  const bool is_named = filter_names(statement.filter, field) != Names::no;
+  return is_named ? std::optional(LossReason::filter_names_field) : std::nullopt;
 }
 
 /// Why a pipeline cannot do what the replacement does, but for the field.
@@ -58,18 +83,20 @@ std::optional<LossReason> why_not_kept(const UpsertStatement& statement,
   // document's 16 MiB 60 bytes less (observed, 4.4.2 to 6.0.5).
   constexpr std::size_t kLevels = 170;
   constexpr auto kMost = static_cast<std::size_t>(bson::kMaxUserDocument) - 80;
+  // Half of what may surround a document in its statement is left to the pipeline and a value.
+  constexpr auto kMostWhole =
+      static_cast<std::size_t>(bson::kMaxUserDocument + bson::kMaxInternalDocument) / 2;
   using Kinds = UpsertStatement::Kind;
   if (statement.kind == Kinds::unknown) return LossReason::unknown_form;
   if (statement.is_encrypted) return LossReason::encrypted;
   if (statement.has_array_filters) return LossReason::array_filters;
-  if (!leads_through_documents(statement.update, assignment.path)) return LossReason::other_form;
+  if (const auto fault = fault_around(statement.update, assignment.path)) return fault;
   if (const auto fault = fault_of_names(statement.update)) return fault;
-  if (statement.update.size() > kMost) return LossReason::too_large;
+  if (statement.update.size() > kMost || statement.whole.size() > kMostWhole) {
+    return LossReason::too_large;
+  }
   if (!bson::well_formed(statement.update, kLevels)) return LossReason::too_deep;
-  if (statement.kind != Kinds::upsert || is_alone) return std::nullopt;
-  const bool is_named = !statement.filter.empty() &&
-                        filter_names(statement.filter, assignment.rule->field) != Names::no;
-  return is_named ? std::optional(LossReason::filter_names_field) : std::nullopt;
+  return fault_of_filter(statement, assignment.rule->field, is_alone);
 }
 
 KeepVerdict judge_replacement(const UpsertStatement& statement, const Assignment& assignment,
@@ -108,12 +135,12 @@ KeepVerdict judge_operators(Bytes update, const Rule& rule) {
   KeepVerdict result = kStaysUntouched;
   bson::Elements operators(update);
   while (const auto each = operators.next()) {
-    if (each->type != bson::Type::document) continue;
+    if (each->type != bson::Type::document) return kStaysUntouched;  // mongod refuses the update
     bson::Elements paths(each->value);
     while (const auto path = paths.next()) {
       const KeepVerdict verdict = judge_path(*each, *path, rule);
-      if (verdict.kind == KeepVerdict::Kind::lost) return verdict;
-      if (verdict.kind == KeepVerdict::Kind::kept) result = verdict;
+      const bool is_lost = result.kind == KeepVerdict::Kind::lost;
+      if (verdict != kStaysUntouched && !is_lost) result = verdict;
     }
     if (paths.malformed()) return kBroken;
   }

@@ -77,6 +77,8 @@ struct Texts {
 };
 
 constexpr std::string_view kInsert = "insert the document instead";
+constexpr std::string_view kNameOnce =
+    "name each field once in the filter, and none within another, or use update operators";
 constexpr std::string_view kInsertAll =
     "insert the documents through the proxy instead, or give them values before they are written";
 
@@ -107,6 +109,7 @@ constexpr std::array<Texts, kForwardReasons> kTexts{{
      "use an ordinary collection, whose unique index keeps values apart, or have the application "
      "make the value; with an ns that does not match the collection, the rule lets it pass in "
      "silence"},
+    {"filter_repeats_field", kNameOnce},
 }};
 
 constexpr std::string_view kAlone = "update by operators such as $set instead";
@@ -123,6 +126,7 @@ constexpr std::array<Texts, kLossReasons> kLosses{{
     {"other_form", "send a document where the path of the field leads through one"},
     {"filter_names_field",
      "send the replacement in a command of its own, or leave the field out of its filter"},
+    {"filter_repeats_field", kNameOnce},
     {"too_deep", kAlone},
     {"too_large", kAlone},
     {"encrypted", kAlone},

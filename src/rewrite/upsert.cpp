@@ -90,6 +90,9 @@ Verdict judge_operators(Bytes update, const Assignment& assignment) {
 Verdict judge_replacement(const UpsertStatement& statement, const Assignment& assignment,
                           bool kept) {
   if (kept) {
+    const bool is_plain =
+        statement.filter.empty() || form_of(statement.filter) == FilterForm::plain;
+    if (!is_plain) return forward(ForwardReason::filter_repeats_field);
     return judge_filter(statement.filter, assignment.rule->field,
                         ForwardReason::filter_names_field);
   }

@@ -335,8 +335,8 @@ void emit_upserts(const WriteRequest& write, const GivenValues& given, UpsertEdi
     // As InsertRewriter does with documents.
     if (const auto all = command.movable()) {
       const std::int32_t request_id = write.message.header().request_id;
-      static_cast<void>(
-          emit_part_of_upserts(write, given, {*all, nullptr, true, std::nullopt, request_id}, out));
+      static_cast<void>(emit_part_of_upserts(
+          write, given, {*all, nullptr, true, std::nullopt, request_id}, out, as));
       return;
     }
   }
@@ -390,14 +390,15 @@ void emit_find_and_modify(const WriteRequest& write, const GivenValues& given,
 }  // namespace
 
 std::size_t emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
-                                 const WritePart& part, wire::PatchedMessage& out) {
+                                 const WritePart& part, wire::PatchedMessage& out,
+                                 UpsertEdit::As as) {
   if (write.command.kind == WriteKind::find_and_modify) {
     emit_find_and_modify(write, given, part, out);
     return 1;
   }
   PartFrame frame(write, part, out);
   for (const std::int32_t index : part.statements) {
-    const UpsertEdit edit(write, given, index);
+    const UpsertEdit edit(write, given, index, as);
     edit.write(write.message.message(), edit.statement().whole, out);
     if (!frame.has_room()) break;
   }

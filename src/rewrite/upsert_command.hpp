@@ -39,7 +39,8 @@ void emit_upserts(const WriteRequest& write, const GivenValues& given, UpsertEdi
 /// Writes a command with the statements of `part`: of an update, as InsertRewriter::emit_part()
 /// does. A findAndModify has only one statement, which the server knows by the txnNumber alone.
 [[nodiscard]] std::size_t emit_part_of_upserts(const WriteRequest& write, const GivenValues& given,
-                                               const WritePart& part, wire::PatchedMessage& out);
+                                               const WritePart& part, wire::PatchedMessage& out,
+                                               UpsertEdit::As as = UpsertEdit::As::upsert);
 /// True if no statement can make mongod refuse the whole command instead of only that statement.
 [[nodiscard]] bool separable_updates(const WriteCommand& command);
 /// The same of one statement, whose fields may have these names; it must have the first `needed`.

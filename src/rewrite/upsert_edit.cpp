@@ -141,11 +141,12 @@ class UpsertWriter {
 namespace {
 
 /// Those of a replacement that stay if it is sent as an upsert. A field that the filter names would
-/// get the filter's value into a document that is inserted: such a replacement has been sent
-/// without upsert before.
+/// get the filter's value into a document that is inserted, and from some filters the server makes
+/// no document for a pipeline: such a replacement has been sent without upsert before.
 std::vector<Kept> kept_by_upsert(const UpsertStatement& statement, const Plan& plan,
                                  std::span<const Kept> kept, std::span<const Given> given) {
   std::vector<Kept> all;
+  if (!statement.filter.empty() && form_of(statement.filter) != FilterForm::plain) return all;
   for (const Kept& each : kept) {
     const bool gets = std::ranges::find(given, each.assignment, &Given::assignment) != given.end();
     const std::string& field = plan[each.assignment].rule->field;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -101,7 +102,10 @@ std::optional<UpsertStatement> UpsertStatement::read(Bytes statement, WriteKind 
   found.is_replacement = !found.is_pipeline && !has_operators(found.update);
   found.has_array_filters = !is_absent(fields.array_filters) || !is_absent(fields.constants);
   if (upsert == Truth::no) return found;
-  found.kind = upsert == Truth::yes && remove == Truth::no ? Kind::upsert : Kind::unknown;
+  // In an update, mongod takes nothing but a boolean.
+  const bool is_clear = kind != WriteKind::update || fields.upsert->type == bson::Type::boolean;
+  found.kind =
+      upsert == Truth::yes && remove == Truth::no && is_clear ? Kind::upsert : Kind::unknown;
   return found;
 }
 
@@ -199,6 +203,78 @@ Names filter_names(Bytes filter, std::string_view field) {
     if (!enter(element, in_array, path)) return false;
     return overlap(element.key, field) || overlap(path, field);
   });
+}
+
+namespace {
+
+/// A path of a filter's equality, or of another condition: then it counts as well.
+class FilterPaths {
+ public:
+  /// Returns false if the path is there, or one within the other, or is none.
+  [[nodiscard]] bool add(std::string_view path) {
+    const bool has_empty_name = path.empty() || path.front() == '.' || path.back() == '.' ||
+                                path.find("..") != std::string_view::npos;
+    if (has_empty_name || path.starts_with("_id.") || around_.contains(path)) return false;
+    for (auto dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.', dot + 1)) {
+      if (paths_.contains(path.substr(0, dot))) return false;
+      around_.insert(path.substr(0, dot));
+    }
+    return paths_.insert(path).second;
+  }
+
+ private:
+  std::unordered_set<std::string_view> paths_;
+  std::unordered_set<std::string_view> around_;
+};
+
+/// True if a condition such as {$gt: 1} has two equalities.
+bool has_two_equalities(const bson::Element& condition) {
+  if (condition.type != bson::Type::document) return false;
+  std::size_t equalities = 0;
+  bson::Elements operators(condition.value);
+  while (const auto each = operators.next()) {
+    if (each->key == "$all" && each->type == bson::Type::array) {
+      bson::Elements values(each->value);
+      while (values.next()) ++equalities;
+    } else if (each->key == "$eq" || each->key == "$in") {
+      ++equalities;
+    }
+  }
+  return equalities > 1;
+}
+
+/// Adds the conditions that hold in each case: of an $or, the only one.
+void add_parts(const bson::Element& condition, std::vector<Bytes>& all) {
+  if (condition.type != bson::Type::array) return;
+  const std::size_t others = all.size();
+  bson::Elements parts(condition.value);
+  while (const auto part = parts.next()) {
+    if (part->type == bson::Type::document) all.push_back(part->value);
+  }
+  if (condition.key == "$or" && all.size() > others + 1) all.resize(others);
+}
+
+}  // namespace
+
+FilterForm form_of(Bytes filter) {
+  FilterPaths paths;
+  FilterForm form = FilterForm::plain;
+  std::vector<Bytes> all{filter};
+  while (!all.empty()) {
+    bson::Elements conditions(all.back());
+    all.pop_back();
+    while (const auto each = conditions.next()) {
+      if (each->key == "$expr") return FilterForm::refused;
+      if (each->key == "$and" || each->key == "$or") {
+        add_parts(*each, all);
+      } else if (!each->key.starts_with('$') &&
+                 (!paths.add(each->key) || has_two_equalities(*each))) {
+        form = FilterForm::repeats;
+      }
+    }
+    if (conditions.malformed()) return FilterForm::repeats;
+  }
+  return form;
 }
 
 Names stage_names(Bytes specification, std::string_view field) {

@@ -48,6 +48,15 @@ enum class Names { no, yes, malformed, too_deep };
 /// with the path around it and alone.
 [[nodiscard]] Names filter_names(Bytes filter, std::string_view field);
 
+/// Whether the server can make a document from the equalities of an upsert's filter: a pipeline
+/// begins with it, a replacement takes its _id alone.
+enum class FilterForm {
+  plain,
+  repeats,  ///< it may name a field twice, or one within another: error 54 of a pipeline (observed)
+  refused,  ///< $expr, which no upsert may have
+};
+[[nodiscard]] FilterForm form_of(Bytes filter);
+
 /// Whether the specification of a $set or $addFields stage does so: by a key, with the path around
 /// it, or in an expression that reads the field ("$field", "$$ROOT.field", {$getField: "field"}).
 [[nodiscard]] Names stage_names(Bytes specification, std::string_view field);

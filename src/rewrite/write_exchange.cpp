@@ -59,7 +59,14 @@ WriteExchange::~WriteExchange() {
 /// `owner`: as in Received.
 Steps WriteExchange::write(Buffer* owner) {
   if (const auto end = scan_statements(owner)) co_return *end;
-  if (looks_first()) {
+  // Without upsert, the server would not ask whether the client may insert.
+  while (looks_first() && !rights_.is_shown()) {
+    const Need need{Stage::right};
+    co_await ask(need);
+    if (const auto end = accept(need)) co_return *end;
+    if (is_unchanged_) break;
+  }
+  if (!is_unchanged_ && looks_first()) {
     co_await send_without_upsert();
     if (has_found()) co_return action::Relay{};
   }
@@ -572,7 +579,27 @@ Action WriteExchange::send() {
   if (message_.size() <= kLimit) return action::Send{&message_, original()};
   const bool in_parts =
       acknowledged_ && divisible(write_.message, statements_) && separable(write_);
-  return in_parts ? send_batch() : fail(too_large());
+  if (in_parts) return send_batch();
+  return only_keeps() ? send_unkept() : fail(too_large());
+}
+
+/// True if the write would do without what the proxy adds: pipelines, and values of replacements.
+bool WriteExchange::only_keeps() const {
+  return !given_.kept.empty() && std::ranges::all_of(given_.given, [this](const Given& each) {
+    return given_.may_be_used_by_found(each.statement) &&
+           (*write_.plan)[each.assignment].rule->upserts != Upserts::refuse;
+  });
+}
+
+/// A write that has no room for them, and cannot be divided.
+Action WriteExchange::send_unkept() {
+  for (const Kept& each : given_.kept) {
+    count({&(*write_.plan)[each.assignment], LossReason::too_large, 1}, taken_away_);
+  }
+  for (const Given& each : given_.given) {
+    count({&(*write_.plan)[each.assignment], ForwardReason::too_large, 1, false}, forwarded_);
+  }
+  return send_unchanged();
 }
 
 /// Writes the client's message with its values.

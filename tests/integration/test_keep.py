@@ -12,14 +12,15 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import bson
 import pymongo
 import pytest
-from bson import SON, Int64, Timestamp
+from bson import SON, Int64, ObjectId, Timestamp
 from pymongo import ReplaceOne, ReturnDocument, UpdateOne
 from pymongo.errors import AutoReconnect, OperationFailure
 from pymongo.write_concern import WriteConcern
 
-from support import scrape
+from support import scrape, wire
 from support.admin import LISTEN
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
@@ -349,6 +350,82 @@ def test_off(proxy_of_its_own, name):
     client.close()
 
 
+# Of which the server makes no document for a pipeline, but takes _id for a replacement; and what it
+# refuses in an upsert.
+FILTERS = [
+    {"_id": 5, "tenant": "a", "$and": [{"tenant": "a"}]}, {"$and": [{"k": 1}, {"k": 1}]},
+    {"k": {"$all": [1, 2]}}, {"k": 1, "$or": [{"k": 1}]}, {"k": {"$in": [1], "$eq": 1}},
+    {"a": 1, "a.b": 2}, {"a.b": 2, "a": 1}, {"": 1}, {"_id.a": 1}, {"_id": {"a": 1}, "_id.a": 1},
+    {"$expr": {"$eq": ["$k", 1]}}, {"_id": 5, "$or": [{"k": 1}, {"k": 2}]},
+]
+
+
+@pytest.mark.parametrize("filter", FILTERS, ids=str)
+@pytest.mark.parametrize("method", ["update", "two", "findAndModify"])
+@pytest.mark.parametrize("exists", [False, True])
+def test_filters_of_all_forms(client, server, name, filter, method, exists):
+    """The same as without the proxy, but for the number."""
+    statement = {"q": filter, "u": {"x": 1}, "upsert": True}
+    if method == "findAndModify":
+        command = {"query": filter, "update": {"x": 1}, "upsert": True}
+    else:
+        command = {"updates": [statement, {"q": {"_id": "none"}, "u": {"x": 1}}][:1 + (method == "two")]}
+    said, stored = [], []
+    for each in client, server.client:
+        coll = each.keep[name + ("" if each is client else "d")]
+        if exists:
+            coll.insert_one({"_id": 5, "k": 1, "tenant": "a", "number": 7})
+        reply = each.keep.command({"findAndModify" if method == "findAndModify" else "update": coll.name, **command},
+                                  check=False)
+        said.append((reply.get("n"), reply.get("code"), codes(reply)))
+        stored.append([{k: v for k, v in each.items() if k != "number" and not isinstance(v, ObjectId)}
+                       for each in coll.find()])
+    assert said[0] == said[1] and stored[0] == stored[1]
+    kept = server.client.keep[name].find_one({"_id": 5})
+    if exists and method != "two":
+        assert kept["number"] == 7
+
+
+def test_a_body_at_its_limit(proxy, client, server, name):
+    """The value that is stored is the one drawn for it."""
+    coll = client.keep[name]
+    for i in range(20):
+        coll.replace_one({"_id": i}, {"x": 1}, upsert=True)
+    command = {"update": name, "updates": [{"q": {"_id": "big"}, "u": {"x": "x" * (2**24 - 200)},
+                                            "upsert": True}], "$db": "keep", "comment": ""}
+    command["comment"] = "c" * (2**24 + 2**14 - 10 - len(bson.encode(command)))
+    with wire.WireClient(proxy.address, 60) as raw:
+        raw.send(wire.command(command))
+        assert raw.receive().body["n"] == 1
+    assert coll.find_one({"_id": "big"}, {"number": 1})["number"] == 21
+    direct = server.client.keep.command("findAndModify", name, query={"_id": "big"}, upsert=True,
+                                        update={"x": "y" * (2**24 - 200)}, comment="c" * 16_000,
+                                        fields={"_id": 1})
+    assert direct["lastErrorObject"]["n"] == 1
+    mine = client.keep.command("findAndModify", name, query={"_id": 1}, upsert=True,
+                               update={"x": "y" * (2**24 - 200)}, comment="c" * 16_000,
+                               fields={"_id": 1})
+    assert mine["lastErrorObject"] == direct["lastErrorObject"]
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_one_without_a_reply_that_has_no_room(proxy, client, server, name, upsert):
+    """Sent as it is: an error would reach nobody."""
+    coll = server.client.keep[name]
+    coll.insert_many([{"_id": i, "number": i} for i in range(48)])
+    before = taken_away(proxy, "keep.*", "too_large")
+    body = {"update": name, "$db": "keep", "writeConcern": {"w": 0}}
+    sequence = wire.sequence("updates", [{"q": {"_id": i}, "u": {"x": "x" * 999_800}, "upsert": upsert}
+                                         for i in range(48)])
+    body["comment"] = "c" * (48_000_000 - 54 - len(wire.body(body)) - len(sequence))
+    with wire.WireClient(proxy.address, 60) as raw:
+        raw.send(wire.op_msg(wire.body(body), sequence, flags=2))
+        raw.send(wire.command({"ping": 1, "$db": "admin"}))
+        assert raw.receive().body["ok"] == 1
+    assert coll.count_documents({"x": {"$exists": True}}) == 48
+    assert taken_away(proxy, "keep.*", "too_large") == before + 48
+
+
 # ---- keep: always ------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("update, change", [
@@ -371,6 +448,20 @@ def test_always(client, name, update, change, upsert, method):
         assert coll.find_one({"_id": 2})["number"] > 1
     if not change and "z" not in str(update) and method == "update_one":
         assert coll.update_one({"_id": 1}, update).raw_result["nModified"] == 0
+
+
+@pytest.mark.parametrize("other", [{"$set": 1}, {"$set": [5]}, {"$set": "\x10x\0\1\0\0\0"},
+                                   {"$inc": True}, {"$set": {}, "$push": b"abc"}], ids=str)
+def test_always_leaves_malformed_updates_alone(client, server, name, other):
+    said = []
+    for each in client, server.client:
+        coll = each.always[name + ("" if each is client else "d")]
+        coll.insert_one({"_id": 1, "number": 5})
+        reply = each.always.command("update", coll.name, updates=[
+            {"q": {}, "u": {"$unset": {"number": ""}, **other}}], check=False)
+        said.append((reply["n"], codes(reply)))
+        assert coll.find_one() == {"_id": 1, "number": 5}
+    assert said[0] == said[1]
 
 
 def test_always_leaves_other_values(client, name):

@@ -31,16 +31,17 @@ enum class ForwardReason : std::uint8_t {
   filter_fixes_id,  ///< a pipeline whose filter names `_id`: it cannot tell an insert from a match
   /// The value depends on fields of the document (scope, template) that the upsert does not fix.
   depends_on_document,
-  reserved,      ///< the value must be reserved for a document whose `_id` is known
-  too_large,     ///< the statement is so large that a value might make it exceed the limit
-  unknown_form,  ///< a form that the proxy does not know
-  merge,         ///< no upsert: an aggregation with $merge, which the server writes itself
-  out,           ///< the same with $out
-  apply_ops,     ///< no upsert: an insert within applyOps
-  time_series,   ///< no upsert: an insert into a time-series collection
+  reserved,              ///< the value must be reserved for a document whose `_id` is known
+  too_large,             ///< the statement is so large that a value might make it exceed the limit
+  unknown_form,          ///< a form that the proxy does not know
+  merge,                 ///< no upsert: an aggregation with $merge, which the server writes itself
+  out,                   ///< the same with $out
+  apply_ops,             ///< no upsert: an insert within applyOps
+  time_series,           ///< no upsert: an insert into a time-series collection
+  filter_repeats_field,  ///< a replacement whose filter may name a field twice
 };
 inline constexpr std::size_t kForwardReasons =
-    static_cast<std::size_t>(ForwardReason::time_series) + 1;
+    static_cast<std::size_t>(ForwardReason::filter_repeats_field) + 1;
 
 /// The reason as metrics, status and log spell it, such as "filter_names_field".
 [[nodiscard]] std::string_view name_of(ForwardReason reason);
@@ -56,7 +57,8 @@ enum class LossReason : std::uint8_t {
   repeated_name,  ///< the replacement has a name twice
   array_filters,  ///< the statement has arrayFilters, or constants
   other_form,     ///< the replacement has no document where the field's path goes on
-  filter_names_field,  ///< an upsert beside other statements, whose filter names the field
+  filter_names_field,    ///< an upsert beside other statements, whose filter names the field
+  filter_repeats_field,  ///< an upsert beside other statements, whose filter may name one twice
   too_deep,
   too_large,
   encrypted,     ///< the driver encrypts fields of the collection (Queryable Encryption)

@@ -92,6 +92,8 @@ class WriteExchange final : public Conversation {
   Action send();
   void emit();
   Action send_unchanged();
+  [[nodiscard]] bool only_keeps() const;
+  Action send_unkept();
   void note_time_series();
   Action send_batch();
   [[nodiscard]] bool is_large_unordered() const;

@@ -102,7 +102,7 @@ std::optional<UpsertStatement> UpsertStatement::read(Bytes statement, WriteKind 
   found.is_replacement = !found.is_pipeline && !has_operators(found.update);
   found.has_array_filters = !is_absent(fields.array_filters) || !is_absent(fields.constants);
   if (upsert == Truth::no) return found;
-  // In an update, mongod takes nothing but a boolean.
+  // In an update, mongod takes nothing but a boolean (observed, 4.4.2 to 6.0.5).
   const bool is_clear = kind != WriteKind::update || fields.upsert->type == bson::Type::boolean;
   found.kind =
       upsert == Truth::yes && remove == Truth::no && is_clear ? Kind::upsert : Kind::unknown;

@@ -95,6 +95,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
                                           "actions": ["insert"]}])
         mongod.add_user("writer", [], [{"resource": {"db": "shop", "collection": ""},
                                         "actions": ["insert", "update"]}])
+        mongod.add_user("editor", [], [{"resource": {"db": "shop", "collection": ""},
+                                        "actions": ["find", "update"]}])
         yield mongod
 
 
@@ -303,6 +305,29 @@ def test_in_a_transaction_and_unacknowledged(guarded: Guarded, guarded_proxy: Pr
         client.admin.command("ping")
     numbers = [each["number"] for each in guarded.client.shop["counter-tx"].find().sort("_id")]
     assert numbers == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["counter", "created", "gapless", "uuids"])
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_replacement_with_upsert_needs_the_right_to_insert(
+        guarded: Guarded, guarded_proxy: Proxy, kind: str, in_transaction: bool) -> None:
+    """Also if it finds a document: it goes without upsert first, for which updating is enough."""
+    name = f"{kind}-kept-{in_transaction}"
+    stored = guarded.client.shop[name]
+    stored.insert_one({"_id": 1, "number": 5})
+    for user, may in [("editor", False), ("app", True), ("editor", False)]:
+        with client_of(guarded_proxy, user) as client, client.start_session() as session:
+            if in_transaction:
+                session.start_transaction()
+            try:
+                client.shop[name].replace_one({"_id": 1}, {"by": user}, upsert=True, session=session)
+            except OperationFailure as failure:
+                assert not may and failure.code == UNAUTHORIZED
+                continue
+            assert may
+            if in_transaction:
+                session.commit_transaction()
+        assert stored.find_one() == {"_id": 1, "by": "app", "number": 5}
 
 
 def test_a_view_and_a_name_without_rule(guarded: Guarded, guarded_proxy: Proxy) -> None:

@@ -99,8 +99,8 @@ std::optional<LossReason> why_not_kept(const UpsertStatement& statement,
   return fault_of_filter(statement, assignment.rule->field, is_alone);
 }
 
-KeepVerdict judge_replacement(const UpsertStatement& statement, const Assignment& assignment,
-                              bool is_alone) {
+KeepVerdict judge_kept_replacement(const UpsertStatement& statement, const Assignment& assignment,
+                                   bool is_alone) {
   const auto value = field_at(statement.update, assignment.rule->field);
   if (!value) return kBroken;
   if (statement.multi) return kStaysUntouched;  // mongod refuses a replacement of several documents
@@ -198,7 +198,7 @@ KeepVerdict judge_keep(const UpsertStatement& statement, const Assignment& assig
   if (statement.update.empty() || assignment.is_id() || assignment.implied) return kStaysUntouched;
   if (statement.is_pipeline) return judge_pipeline(statement, *assignment.rule);
   if (!statement.is_replacement) return judge_operators(statement.update, *assignment.rule);
-  return judge_replacement(statement, assignment, is_alone);
+  return judge_kept_replacement(statement, assignment, is_alone);
 }
 
 bool touches_values(const WriteCommand& command, const Plan& plan) {

@@ -228,7 +228,7 @@ def refuses(db: Database, coll: str, number: Int64) -> bool:
 @pytest.mark.parametrize("db", INDEXED)
 def test_its_own_index(odms, proxy, replica_set, db):
     """The application makes its index before the proxy does, or after it: it starts, and is guarded throughout. In the
-    end one index guards: the application's, if it makes one."""
+    end one index guards: the application's, if it makes one that holds numbers of all types. Django's has one type."""
     shop = replica_set.client[db]
     if db == "there":
         with proxy.client() as client:
@@ -248,6 +248,9 @@ def test_its_own_index(odms, proxy, replica_set, db):
     for coll in {each["coll"] for each in first.values()}:
         shop[coll].insert_one({"number": number})
         assert refuses(shop, coll, number)
+        if coll == "orders_django":
+            eventually(lambda coll=coll: "number_idproxy" in (found := guards(shop, coll)) and len(found) == 2, 60, coll)
+            continue
         (name,) = eventually(lambda coll=coll: len(found := guards(shop, coll)) == 1 and found, 60, coll)
         own = coll != "orders_sparse"  # the only one whose model has no index
         assert (name != "number_idproxy") == own, coll

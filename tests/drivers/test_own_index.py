@@ -40,7 +40,7 @@ SCHEMAS: dict[str, tuple[dict[str, Any], bool]] = {
     "unique": ({"unique": True}, True),
     "unique_sparse": ({"unique": True, "sparse": True}, True),
     "partial": ({"index": {"unique": True, "partialFilterExpression": {"number": {"$exists": True}}}}, True),
-    "by_type": ({"index": {"unique": True, "partialFilterExpression": {"number": {"$type": "long"}}}}, True),
+    "by_type": ({"index": {"unique": True, "partialFilterExpression": {"number": {"$type": "long"}}}}, False),
 }
 
 

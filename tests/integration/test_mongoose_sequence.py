@@ -231,7 +231,8 @@ class TestAtOnce:
             found = [each["n"] for each in collection.find({"city": city})]
             assert len(set(found)) == len(found)
             lost += plugin.counter({"city": city})["seq"] - len(found)
-        assert 0 <= lost <= 2 * 3 * 2 * 10, "two blocks per kill and scope"
+        # Those of the proxy that stops in order may not come back: the plugin has numbers behind them.
+        assert 0 <= lost <= 3 * 3 * 2 * 10, "two blocks for each proxy and scope"
         assert acknowledged <= {each["k"] for each in collection.find({"k": {"$exists": True}})}
 
 

@@ -345,17 +345,26 @@ CatalogResponse drop_own(mongo::Client& client, const CatalogRequest& request) {
   return response;
 }
 
+constexpr int kMostTries = 5;
+
 CatalogResponse ask_for_room(mongo::Client& client, const CatalogRequest& request) {
   CatalogResponse response;
   std::string replaced;
+  bool is_free = true;
   for (const UniqueField& field : request.made) {
     if (response.kind != CatalogResponse::Kind::answered || !request.room->is_awaited()) break;
-    response = response_of(make_room(client, request.ns, field, request.room->indexes(), replaced));
+    // Another thread, or proxy, may be making the same room.
+    for (int tries = 0; tries < kMostTries; ++tries) {
+      response = response_of(
+          make_room(client, request.ns, field, request.room->indexes(), replaced, is_free));
+      if (response.kind != CatalogResponse::Kind::refused) break;
+    }
   }
   response.index = replaced;
-  request.room->answer(replaced.empty() ? ids::Result<void>(ids::Error{ids::Errc::unavailable,
-                                                                       "there is no room to make"})
-                                        : ids::Result<void>());
+  is_free = is_free && response.kind == CatalogResponse::Kind::answered;
+  request.room->answer(
+      is_free ? ids::Result<void>()
+              : ids::Result<void>(ids::Error{ids::Errc::unavailable, "there is no room to make"}));
   return response;
 }
 
@@ -379,8 +388,10 @@ CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
       break;
   }
   bool is_new = false;
-  CatalogResponse response = response_of(make_index(client, request.ns, request.field, is_new));
+  const Reply made = make_index(client, request.ns, request.field, is_new);
+  CatalogResponse response = response_of(made);
   response.is_new = is_new;
+  response.passes = response.passes && !made.refused(mongo::kDuplicateKey);
   return response;
 }
 

@@ -404,7 +404,12 @@ Reply list_indexes(mongo::Client& client, const Namespace& ns, std::vector<Index
 
 IndexOffer offer_index(mongo::Client& client, const Namespace& ns, const UniqueField& field,
                        std::span<const Index> indexes) {
-  const bool is_partial = field.type != ValueType::other && has_null(client, ns, field);
+  // An application's index by $type lets null in any number of times.
+  const bool is_typed = std::ranges::any_of(indexes, [&](const Index& each) {
+    return each.partial.kind == Index::Partial::Kind::types && each.partial.field == field.name;
+  });
+  const bool is_partial =
+      field.type != ValueType::other && (is_typed || has_null(client, ns, field));
   const bool descends =
       client.wire_version() < server_release::k5_0 && !field.repeats.and_more &&
       std::ranges::none_of(
@@ -497,7 +502,7 @@ std::vector<Index> indexes_in(Bytes array) {
 }  // namespace
 
 Reply make_room(mongo::Client& client, const Namespace& ns, const UniqueField& field, Bytes wanted,
-                std::string& replaced) {
+                std::string& replaced, bool& is_free) {
   std::vector<Index> indexes;
   Reply reply = list_indexes(client, ns, indexes);
   const std::vector<Index> others = indexes_in(wanted);
@@ -516,7 +521,10 @@ Reply make_room(mongo::Client& client, const Namespace& ns, const UniqueField& f
       Index instead = index;
       instead.name = offer.name;
       instead.keys.back().is_ascending = !offer.descending;
-      if (is_in_the_way(instead, others, version)) return {};
+      if (is_in_the_way(instead, others, version)) {
+        is_free = false;
+        return {};
+      }
       reply = create_index(client, ns, field, offer);
       if (!reply.ok()) return reply;
       is_guarded = true;

@@ -169,8 +169,10 @@ struct IndexOffer {
 
 /// Replaces the proxy's own index on the field by one with the other direction, if it is in the way
 /// of one of `wanted`, the indexes in a createIndexes that the server has refused. There is a guard
-/// at any time. `replaced`: the name of the one that has gone; unchanged: none has.
+/// at any time. `replaced`: the name of the one that has gone; unchanged: none has. Clears
+/// `is_free` if one is still in the way: if none was, another client's command has made the room.
 [[nodiscard]] mongo::Reply make_room(mongo::Client& client, const Namespace& ns,
-                                     const UniqueField& field, Bytes wanted, std::string& replaced);
+                                     const UniqueField& field, Bytes wanted, std::string& replaced,
+                                     bool& is_free);
 
 }  // namespace idproxy::id_store

@@ -166,6 +166,8 @@ class Collections {
   static constexpr std::chrono::milliseconds kPerLook{100};
   /// When to look again at a rule that is not ready, and while a write waits for it.
   static constexpr std::chrono::seconds kNotReadyRound{2};
+  /// After an error that passes. Inserts wait two seconds.
+  static constexpr std::chrono::milliseconds kMakesAgain{250};
   static constexpr std::chrono::milliseconds kAwaitedRound{50};
   /// After an attempt to drop the proxy's own index that has failed; without the privilege, longer.
   static constexpr std::chrono::seconds kYieldRest{10};
@@ -309,8 +311,10 @@ class Collections {
     bool tries_again = false;  // absent, and the last attempt failed: the next write makes another
     bool making = false;
     Time make_due = kNever;
-    bool yields = false;  // at make_due, its own index is dropped, not made
-    Time yield_at{};      // not earlier
+    bool is_unreadable = false;  // there is one, but its own may be made beside it
+    bool cannot_make = false;    // then that one will do
+    bool yields = false;         // at make_due, its own index is dropped, not made
+    Time yield_at{};             // not earlier
     Time make_begun{};
     Time unchecked_since{};
     std::shared_ptr<ids::Guard> shared{};  // if the rule demands an index

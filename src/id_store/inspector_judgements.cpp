@@ -312,8 +312,13 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
                 kCannotCheck + cause_of(response)});
   }
   const UniqueField field = unique_field(rule);
-  const Index* found = creates ? readable_guard_among(response.indexes, field)
-                               : guard_among(response.indexes, field);
+  const Index* found = guard_among(response.indexes, field);
+  if (creates) {
+    const Index* readable = readable_guard_among(response.indexes, field);
+    guard.is_unreadable = readable == nullptr && found != nullptr;
+    guard.cannot_make = guard.cannot_make && guard.is_unreadable;
+    if (!guard.cannot_make) found = readable;
+  }
   guard.absent = guard.lacks = guard.yields = false;
   if (found != nullptr && !found->building) {
     guard.had_index = true;
@@ -428,11 +433,22 @@ void Collections::learn_made(Collection& collection, Guard& guard, const Catalog
     awaited_.push_front(collection.ns.text());
     return;
   }
-  const Time rest = std::min<Time>((now - guard.make_begun) * kRestPerTry, kLongestRest);
-  guard.make_due = guard.absent ? kNever : now + std::max<Time>(rest, kNotReadyRound);
+  // Of a build that somebody has ended, for instance.
+  const bool may_pass = response.kind == Kind::refused && response.passes;
+  const bool is_refused = response.kind == Kind::refused && !response.passes;
+  if (guard.is_unreadable && (is_refused || response.kind == Kind::not_permitted)) {
+    guard.cannot_make = true;
+    guard.make_due = kNever;
+    collection.indexes.hurry(now);
+    return;
+  }
+  const Time rest =
+      std::min<Time>((now - guard.make_begun) * (may_pass ? 1 : kRestPerTry), kLongestRest);
+  const Time least = may_pass ? Time(kMakesAgain) : Time(kNotReadyRound);
+  guard.make_due = guard.absent ? kNever : now + std::max<Time>(rest, least);
   Verdict verdict{Verdict::Kind::failed,
                   "the unique index on the field cannot be made: " + cause_of(response)};
-  if (response.kind == Kind::unreachable) {
+  if (response.kind == Kind::unreachable || may_pass) {
     if (guard.verdict.kind != Verdict::Kind::unchecked) return;
     verdict.kind = Verdict::Kind::unchecked;
   } else if (response.kind == Kind::not_permitted) {

@@ -323,6 +323,46 @@ def test_an_application_that_drops_its_index_at_once(
     assert is_guarded(stored) and not proxy.find_events("not_ready")
 
 
+@pytest.mark.needs("equal_keys")
+def test_a_hidden_guard_is_one(server: Mongod, start_proxy: Start, coll: str) -> None:
+    """Hidden by somebody: the server would refuse another one like it."""
+    stored = server.client[coll].orders
+    stored.create_index("number", unique=True, partialFilterExpression=EXISTING)
+    server.client[coll].command("collMod", "orders", index={"name": "number_1", "hidden": True})
+    proxy = start_proxy(configuration(server, [rule(f"{coll}.*")]))
+    with proxy.client() as client:
+        for _ in range(3):
+            client[coll].orders.insert_one({})
+    assert others(stored) == {"number_1"} and is_guarded(stored)
+    assert not proxy.find_events("not_ready")
+
+
+def test_null_beside_an_index_by_type(server: Mongod, start_proxy: Start, coll: str) -> None:
+    """Which lets null in as often as the application likes: so does the proxy's."""
+    stored = server.client[coll].orders
+    make(stored, "by_one_type")
+    proxy = start_proxy(configuration(server, [rule(f"{coll}.*")]))
+    with proxy.client() as client:
+        ids = [client[coll].orders.insert_one({}).inserted_id for _ in range(3)]
+        eventually(lambda: OWN in others(stored), SOON)
+        for each in ids:
+            client[coll].orders.update_one({"_id": each}, {"$set": {"number": None}})
+    assert stored.distinct("number") == [None]
+
+
+@pytest.mark.parametrize("code", [24, 46, 112, 117, 276, 11601])
+def test_a_refusal_that_passes(replica_set: Mongod, start_proxy: Start, coll: str, code: int) -> None:
+    """Inserts wait, or get error 6: drivers send them again."""
+    proxy = start_proxy(configuration(replica_set, [rule(f"{coll}.*")]))
+    replica_set.client.admin.command(
+        "configureFailPoint", "failCommand", mode={"times": 1},
+        data={"failCommands": ["createIndexes"], "errorCode": code, "namespace": f"{coll}.orders"})
+    with proxy.client() as client:
+        for _ in range(3):
+            client[coll].orders.insert_one({})
+    assert replica_set.client[coll].orders.distinct("number") == [1, 2, 3]
+
+
 @pytest.mark.parametrize("application", ["unique", "the_same", "by_type"])
 def test_writers_through_several_proxies(
         replica_set: Mongod, start_proxy: Start, coll: str, application: str) -> None:

@@ -345,20 +345,14 @@ CatalogResponse drop_own(mongo::Client& client, const CatalogRequest& request) {
   return response;
 }
 
-constexpr int kMostTries = 5;
-
 CatalogResponse ask_for_room(mongo::Client& client, const CatalogRequest& request) {
   CatalogResponse response;
   std::string replaced;
   bool is_free = true;
   for (const UniqueField& field : request.made) {
     if (response.kind != CatalogResponse::Kind::answered || !request.room->is_awaited()) break;
-    // Another thread, or proxy, may be making the same room.
-    for (int tries = 0; tries < kMostTries; ++tries) {
-      response = response_of(
-          make_room(client, request.ns, field, request.room->indexes(), replaced, is_free));
-      if (response.kind != CatalogResponse::Kind::refused) break;
-    }
+    response = response_of(
+        make_room(client, request.ns, field, request.room->indexes(), replaced, is_free));
   }
   response.index = replaced;
   is_free = is_free && response.kind == CatalogResponse::Kind::answered;

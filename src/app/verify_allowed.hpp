@@ -1,7 +1,7 @@
 #pragma once
 
+#include <boost/regex.hpp>
 #include <boost/system/result.hpp>
-#include <regex>
 #include <string>
 
 #include "idproxy/bson/elements.hpp"
@@ -11,18 +11,19 @@ namespace idproxy::app {
 /// Values that no rule has made and that are meant to be there, such as vanity numbers.
 class VerifyAllowed {
  public:
-  /// An expression in ECMAScript's syntax. The error: what is wrong with it, for people.
+  /// An expression in ECMAScript's syntax, of 1,000 bytes at most. The error: what is wrong with
+  /// it, for people.
   [[nodiscard]] static boost::system::result<VerifyAllowed, std::string> parse(
       const std::string& text);
 
-  /// Whether it is the whole value: a text, or an integer as digits. Never one of another type, nor
-  /// a text of more than 1,000 bytes.
+  /// Whether it is the whole value: a text, or an integer as digits. Never one of another type, a
+  /// text of more than 1,000 bytes, or one for which matching takes too many steps.
   [[nodiscard]] bool includes(const bson::Element& value) const;
 
  private:
-  explicit VerifyAllowed(std::regex expression) : expression_(std::move(expression)) {}
+  explicit VerifyAllowed(boost::regex expression) : expression_(std::move(expression)) {}
 
-  std::regex expression_;
+  boost::regex expression_;
 };
 
 }  // namespace idproxy::app

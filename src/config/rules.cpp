@@ -254,7 +254,8 @@ bool hides(const Draft& earlier, const rewrite::Rule& later) {
   const rewrite::Rule& first = earlier.rule;
   if (!has_wildcards(later.ns)) return first.matches(later.ns);
   const bool leaves_more = std::ranges::any_of(first.except, [&](const Glob& each) {
-    return std::ranges::find(later.except, each) == later.except.end();
+    return globs_overlap(each.pattern, later.ns) &&
+           std::ranges::find(later.except, each) == later.except.end();
   });
   if (leaves_more) return false;
   return first.ns == later.ns || (earlier.is_none() && glob_covers(first.ns, later.ns));

@@ -410,10 +410,8 @@ IndexOffer offer_index(mongo::Client& client, const Namespace& ns, const UniqueF
   });
   const bool is_partial =
       field.type != ValueType::other && (is_typed || has_null(client, ns, field));
-  const bool descends =
-      client.wire_version() < server_release::k5_0 && !field.repeats.and_more &&
-      std::ranges::none_of(
-          indexes, [&](const Index& each) { return has_own_key(each, field, true); });
+  const bool descends = std::ranges::none_of(
+      indexes, [&](const Index& each) { return has_own_key(each, field, true); });
   return {is_partial ? IndexForm::partial : IndexForm::existing, free_name(indexes, field),
           descends, has_default_collation(indexes)};
 }
@@ -426,26 +424,26 @@ Commands advise_index(mongo::Client& client, const Namespace& ns, const UniqueFi
 
 Reply make_index(mongo::Client& client, const Namespace& ns, const UniqueField& field,
                  bool& is_new) {
-  std::vector<Index> indexes;
-  Reply listed = list_indexes(client, ns, indexes);
-  if (!listed.ok() && !listed.refused(mongo::kNamespaceNotFound) &&
-      !listed.refused(mongo::kUnauthorized)) {
-    return listed;
+  Reply made;
+  // At the same time another proxy may have made one, in the form that fits what it saw, or the
+  // name may have been taken for another field.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    std::vector<Index> indexes;
+    Reply listed = list_indexes(client, ns, indexes);
+    if (!listed.ok() && !listed.refused(mongo::kNamespaceNotFound) &&
+        !listed.refused(mongo::kUnauthorized)) {
+      return listed;
+    }
+    is_new = readable_guard_among(indexes, field) == nullptr;
+    if (!is_new) return {};
+    made = create_index(client, ns, field, offer_index(client, ns, field, indexes));
+    if (!made.refused(kIndexOptionsConflict) && !made.refused(kIndexKeySpecsConflict)) break;
   }
-  is_new = readable_guard_among(indexes, field) == nullptr;
-  if (!is_new) return {};
-  Reply made = create_index(client, ns, field, offer_index(client, ns, field, indexes));
   // A mongos says it for each shard.
   const auto before = bson::find(made.document.bytes(), "numIndexesBefore");
   const auto after = mongo::integer_in(made.document.bytes(), "numIndexesAfter");
   if (before && before->as_integer() == after) is_new = false;
-  if (!made.refused(kIndexOptionsConflict) && !made.refused(kIndexKeySpecsConflict)) return made;
-  // Another proxy may have made one at the same time, in the form that fits what it saw.
-  indexes.clear();
-  const bool is_guarded =
-      list_indexes(client, ns, indexes).ok() && readable_guard_among(indexes, field) != nullptr;
-  is_new = false;
-  return is_guarded ? Reply{} : made;
+  return made;
 }
 
 namespace {
@@ -499,6 +497,23 @@ std::vector<Index> indexes_in(Bytes array) {
   return found;
 }
 
+/// The offer by which the proxy has made its own index.
+IndexOffer offer_of(const Index& own, std::span<const Index> indexes) {
+  const bool is_existing = own.partial.kind == Index::Partial::Kind::exists;
+  return {is_existing ? IndexForm::existing : IndexForm::partial, own.name,
+          !own.keys.back().is_ascending, has_default_collation(indexes)};
+}
+
+/// Whatever becomes of it.
+Reply await_own(mongo::Client& client, const Namespace& ns, const UniqueField& field,
+                std::span<const Index> indexes) {
+  for (const Index& index : indexes) {
+    // The same createIndexes waits for one that is being carried out.
+    if (is_own(index, field)) (void)create_index(client, ns, field, offer_of(index, indexes));
+  }
+  return {};
+}
+
 }  // namespace
 
 Reply make_room(mongo::Client& client, const Namespace& ns, const UniqueField& field, Bytes wanted,
@@ -506,18 +521,20 @@ Reply make_room(mongo::Client& client, const Namespace& ns, const UniqueField& f
   std::vector<Index> indexes;
   Reply reply = list_indexes(client, ns, indexes);
   const std::vector<Index> others = indexes_in(wanted);
+  if (others.empty()) return await_own(client, ns, field, indexes);
   const std::int32_t version = client.wire_version();
   const auto is_kept = [&](const Index& index) {
     return is_own(index, field) && !index.building && !is_in_the_way(index, others, version);
   };
-  bool is_guarded = std::ranges::any_of(indexes, is_kept);
+  const Index* other = yields_to(indexes, field);
+  bool is_guarded = std::ranges::any_of(indexes, is_kept) ||
+                    (other != nullptr && !may_be_building(client, ns, other->name));
   for (const Index& index : indexes) {
     if (!is_own(index, field) || is_kept(index) || !reply.ok()) continue;
     if (!is_guarded) {
-      const bool is_existing = index.partial.kind == Index::Partial::Kind::exists;
-      const IndexOffer offer{is_existing ? IndexForm::existing : IndexForm::partial,
-                             free_name(indexes, field), index.keys.back().is_ascending,
-                             has_default_collation(indexes)};
+      IndexOffer offer = offer_of(index, indexes);
+      offer.name = free_name(indexes, field);
+      offer.descending = !offer.descending;
       Index instead = index;
       instead.name = offer.name;
       instead.keys.back().is_ascending = !offer.descending;

@@ -119,9 +119,10 @@ enum class IndexForm {
 struct IndexOffer {
   IndexForm form = IndexForm::existing;
   std::string name{};  ///< empty: own_name()
-  /// The field's key is -1: servers before 5.0 take no second index with the same key (observed,
-  /// 4.4.2), and applications want the ascending one.
-  bool descending = false;
+  /// The field's key is -1. Applications want the ascending one: by that key they hint, drop and
+  /// change theirs, of which the server finds none if two indexes have it (observed, 5.0.4, 6.0.5),
+  /// and servers before 5.0 take no second one (4.4.2).
+  bool descending = true;
   /// It names {locale: "simple"}: the collection has a default collation, which the index would
   /// get, so that it forbade more values, and was equivalent to others on the field.
   bool by_bytes = false;
@@ -171,6 +172,8 @@ struct IndexOffer {
 /// of one of `wanted`, the indexes in a createIndexes that the server has refused. There is a guard
 /// at any time. `replaced`: the name of the one that has gone; unchanged: none has. Clears
 /// `is_free` if one is still in the way: if none was, another client's command has made the room.
+/// If `wanted` is empty, the server has refused a command while an index is being built: waits for
+/// the proxy's own.
 [[nodiscard]] mongo::Reply make_room(mongo::Client& client, const Namespace& ns,
                                      const UniqueField& field, Bytes wanted, std::string& replaced,
                                      bool& is_free);

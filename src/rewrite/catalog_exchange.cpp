@@ -8,20 +8,21 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// True if the server says that there are other indexes with such a key, or such a name. It has
-/// asked for the client's right to make indexes before.
-bool says_index_conflict(Bytes reply) {
-  constexpr std::int64_t kIndexOptionsConflict = 85;
-  constexpr std::int64_t kIndexKeySpecsConflict = 86;
+constexpr std::int64_t kIndexOptionsConflict = 85;
+constexpr std::int64_t kIndexKeySpecsConflict = 86;
+/// An index of the collection is being built.
+constexpr std::int64_t kBackgroundOperationInProgress = 12587;
+
+std::int64_t code_of(Bytes reply) {
   const auto code = bson::find(reply, "code");
-  const auto number = code ? code->as_integer().value_or(0) : 0;
-  return number == kIndexOptionsConflict || number == kIndexKeySpecsConflict;
+  return code ? code->as_integer().value_or(0) : 0;
 }
 
 /// The conversation of a command that changes the catalog: what is known of its collections is void
 /// until it is answered, or from now on. Collections are looked at again after it. If the server
-/// refuses a createIndexes because of an index that the proxy itself has made, that makes room, and
-/// the command is sent again, once.
+/// refuses a createIndexes because of an index that the proxy itself has made, that makes room; if
+/// it refuses a command because an index is being built, the proxy's own gets ready. Then the
+/// command is sent again, once. The server has asked for the client's rights before.
 class CatalogExchange final : public Conversation {
  public:
   CatalogExchange(CatalogRequest&& request, Bytes message)
@@ -35,6 +36,7 @@ class CatalogExchange final : public Conversation {
  private:
   void begin_changes();
   std::optional<Action> make_room(const wire::OpMsgView& refusal);
+  [[nodiscard]] std::optional<Bytes> in_the_way_of(const wire::OpMsgView& refusal) const;
 
   const CatalogRequest request_;
   std::optional<std::size_t> maker_;            // the rule that has an index made there
@@ -69,7 +71,7 @@ void CatalogExchange::begin_changes() {
 
 Action CatalogExchange::begin(const Received& received) {
   awaits_reply_ = acknowledged_;
-  if (request_.makes_indexes && acknowledged_ && !request_.changes.empty()) {
+  if (acknowledged_ && !request_.changes.empty()) {
     maker_ = request_.rules->index_maker(request_.changes.front());
   }
   if (maker_) keep_original(received.message, nullptr, received.workspace);
@@ -78,13 +80,24 @@ Action CatalogExchange::begin(const Received& received) {
   return action::Relay{};
 }
 
-/// The first time.
-std::optional<Action> CatalogExchange::make_room(const wire::OpMsgView& refusal) {
-  if (!maker_ || room_ || !says_index_conflict(refusal.body())) return std::nullopt;
+/// The indexes that need room; none if one is being built; nothing if it is another refusal.
+std::optional<Bytes> CatalogExchange::in_the_way_of(const wire::OpMsgView& refusal) const {
+  const std::int64_t code = code_of(refusal.body());
+  if (code == kBackgroundOperationInProgress) return Bytes{};
+  const bool is_conflict = code == kIndexOptionsConflict || code == kIndexKeySpecsConflict;
+  if (!request_.makes_indexes || !is_conflict) return std::nullopt;
   const auto command = wire::OpMsgView::parse(original());
   const auto indexes = command ? bson::find(command->body(), "indexes") : std::nullopt;
   if (!indexes || indexes->type != bson::Type::array) return std::nullopt;
-  room_ = request_.rules->index_room(request_.changes.front(), indexes->value);
+  return indexes->value;
+}
+
+/// The first time.
+std::optional<Action> CatalogExchange::make_room(const wire::OpMsgView& refusal) {
+  if (!maker_ || room_) return std::nullopt;
+  const auto indexes = in_the_way_of(refusal);
+  if (!indexes) return std::nullopt;
+  room_ = request_.rules->index_room(request_.changes.front(), *indexes);
   if (!room_) return std::nullopt;
   refusal_.append(refusal.message());
   return action::AskStore{room_.get(), &request_.rules->outcomes(*maker_), 1, room_->patience()};

@@ -343,7 +343,7 @@ class TestReadiness:
         ns = f"bare.{coll}"
         reply = eventually(lambda: (found := insert(proxy, ns, 1))["code"] == 96 and found, 20)
         assert "no unique index guards the field" in reply["errmsg"]
-        assert f'.getCollection("{coll}").createIndex({{"n": 1}}, {{unique: true' in reply["errmsg"]
+        assert f'.getCollection("{coll}").createIndex({{"n": -1}}, {{unique: true' in reply["errmsg"]
         server.client["bare"][coll].create_index("n", unique=True)
         eventually(lambda: insert(proxy, ns, 1)["ok"], 20)
         assert consecutive(server, ns) == 1

@@ -90,7 +90,7 @@ class TestIndexThatIsGone:
         codes, numbers = its.wrong(NO_INDEX)
         assert codes["level"] == "warning" and codes["subject"] == f"{coll}.codes, code"
         assert codes["text"] == f"rule 0 ({coll}.codes, code): {NO_INDEX}"
-        assert f'getCollection("codes").createIndex({{"code": 1}}, {{unique: true' in codes["remedy"]
+        assert f'getCollection("codes").createIndex({{"code": -1}}, {{unique: true' in codes["remedy"]
         assert numbers["text"] == f"rule 1 ({coll}.all*, n): {NO_INDEX} in {coll}.all_1"
         assert its.readyz("codes").endswith(f"ready; {NO_INDEX}")
         assert its.readyz("all*").endswith(f"ready; {NO_INDEX} in 1 collection")

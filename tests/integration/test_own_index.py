@@ -75,8 +75,7 @@ def test_its_name_and_options(server: Mongod, proxy: Proxy, coll: str) -> None:
     with proxy.client() as client:
         client[coll].orders.insert_one({})
     assert server.client[coll].orders.index_information()[OWN] == {
-        "v": 2, "key": [("number", 1 if has("equal_keys") else -1)], "unique": True,
-        "partialFilterExpression": EXISTING}
+        "v": 2, "key": [("number", -1)], "unique": True, "partialFilterExpression": EXISTING}
 
 
 def test_the_fields_of_the_scope_in_the_rules_order(
@@ -127,13 +126,32 @@ def test_there_before_the_proxy(server: Mongod, start_proxy: Start, coll: str, a
     assert not proxy.find_events("not_ready")
 
 
+@pytest.mark.parametrize("application", ["plain", "sparse", "by_one_type"])
+def test_an_application_names_its_index_by_the_key(
+        server: Mongod, proxy: Proxy, coll: str, application: str) -> None:
+    """Of two indexes with that key, a server would find none."""
+    with proxy.client() as client:
+        orders = client[coll].orders
+        orders.insert_one({})
+        make(orders, application)
+        number = {"number": 1}
+        found = {**number, "x": {"$exists": False}}
+        if application == "by_one_type":
+            found["number"] = Int64(1)
+        assert len(list(orders.find(found).hint(number))) == 1
+        assert orders.update_one(found, {"$set": {"x": 1}}, hint=number).modified_count == 1
+        client[coll].command("collMod", "orders", index={"keyPattern": number, "hidden": True})
+        client[coll].command("dropIndexes", "orders", index=number)
+        orders.insert_one({})
+    assert others(server.client[coll].orders) == {OWN} and is_guarded(server.client[coll].orders)
+
+
 def test_one_that_is_the_proxys_own_for_the_server(server: Mongod, proxy: Proxy, coll: str) -> None:
     """The client gets its index, and no other error than it would without a proxy."""
     stored = server.client[coll].orders
-    same = "the_same" if has("equal_keys") else "unique_descending"
     with proxy.client() as client:
         client[coll].orders.insert_one({})
-        make(client[coll].orders, same)
+        make(client[coll].orders, "the_same_descending")
         event = proxy.wait_event("guard_makes_room", SOON)
         assert (event["ns"], event["index"]) == (f"{coll}.orders", OWN)
         eventually(lambda: len(others(stored)) == 1, SOON)
@@ -142,6 +160,33 @@ def test_one_that_is_the_proxys_own_for_the_server(server: Mongod, proxy: Proxy,
             client[coll].orders.create_index("x", name=next(iter(others(stored))))
         assert error.value.code == 86
     assert len(proxy.find_events("guard_makes_room")) == 1
+
+
+@pytest.mark.needs("equal_keys")
+@pytest.mark.parametrize("first, second", [("the_same", "the_same_descending"), ("the_same_descending", "the_same")])
+def test_the_same_in_both_directions(
+        server: Mongod, proxy: Proxy, coll: str, first: str, second: str) -> None:
+    """The second comes before the proxy's own has yielded to the first."""
+    with proxy.client() as client:
+        client[coll].orders.insert_one({})
+        make(client[coll].orders, first)
+        make(client[coll].orders, second)
+        client[coll].orders.insert_one({})
+    stored = server.client[coll].orders
+    eventually(lambda: others(stored) == {"number_1", "number_-1"}, SOON)
+    assert stored.distinct("number") == [1, 2] and is_guarded(stored)
+
+
+def test_two_fields_whose_indexes_would_have_one_name(server: Mongod, start_proxy: Start, coll: str) -> None:
+    """Both are made at the same time."""
+    create = {"ns": f"{coll}.*", "strategy": "counter", "block": 1, "unique_index": "create"}
+    proxy = start_proxy(configuration(
+        server, [{**create, "field": "a_b"}, {**create, "field": "b", "scope": ["a"]}]))
+    with proxy.client(retryWrites=False) as client:
+        for n in range(20):
+            client[coll][f"c{n}"].insert_one({"a": 1})
+            assert others(server.client[coll][f"c{n}"]) == {"a_b_idproxy", "a_b_idproxy_2"}
+    assert not proxy.find_events("not_ready")
 
 
 def test_a_proxy_that_died_in_between_has_left_two(server: Mongod, start_proxy: Start, coll: str) -> None:
@@ -257,6 +302,42 @@ def test_one_that_is_being_built_is_none_yet(
         eventually(lambda: others(stored) == {"number_1"}, 2 * SOON)
 
 
+@pytest.mark.parametrize("command", [
+    {"dropIndexes": "orders", "index": "x_1"}, {"collMod": "orders", "index": {"name": "x_1", "hidden": True}}])
+def test_a_command_that_the_proxys_own_build_refuses(
+        standalone: Mongod, start_proxy: Start, coll: str, command: dict[str, Any]) -> None:
+    """It is carried out once the index is there."""
+    stored, admin = standalone.client[coll].orders, standalone.client.admin
+    stored.create_index("x")
+    stored.insert_one({"number": Int64(1)})
+    hang = {"configureFailPoint": "hangAfterStartingIndexBuild"}
+    admin.command({**hang, "mode": "alwaysOn"})
+    try:
+        proxy = start_proxy(configuration(standalone, [rule(f"{coll}.orders")]))
+        eventually(lambda: stored.database.command("collStats", "orders")["indexBuilds"], SOON)
+        with pytest.raises(OperationFailure) as error:
+            stored.database.command(command)
+        assert error.value.code == 12587
+
+        def refusals() -> int:
+            counts = admin.command("serverStatus")["metrics"]["commands"]
+            return sum(counts[name]["failed"] for name in ("dropIndexes", "collMod"))
+
+        with proxy.client() as client, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            before = refusals()
+            done = pool.submit(client[coll].command, command)
+            try:
+                eventually(lambda: refusals() > before, SOON)
+                assert not done.done()
+            finally:
+                admin.command({**hang, "mode": "off"})
+            assert done.result()["ok"]
+            client[coll].orders.insert_one({})
+    finally:
+        admin.command({**hang, "mode": "off"})
+    assert OWN in others(stored) and stored.distinct("number") == [1, 2]
+
+
 def test_without_the_right_to_make_indexes_nothing_changes(
         guarded: Guarded, start_proxy: Start, coll: str) -> None:
     """A client that may not make indexes gets error 13, and makes nobody make room."""
@@ -270,7 +351,7 @@ def test_without_the_right_to_make_indexes_nothing_changes(
     with pymongo.MongoClient(uri) as client:
         client[coll].orders.insert_one({})
         with pytest.raises(OperationFailure) as error:
-            make(client[coll].orders, "the_same")
+            make(client[coll].orders, "the_same_descending")
         assert error.value.code == 13
         client[coll].orders.insert_one({})
     assert others(guarded.client[coll].orders) == {OWN}
@@ -323,9 +404,8 @@ def test_an_application_that_drops_its_index_at_once(
     assert is_guarded(stored) and not proxy.find_events("not_ready")
 
 
-@pytest.mark.needs("equal_keys")
-def test_a_hidden_guard_is_one(server: Mongod, start_proxy: Start, coll: str) -> None:
-    """Hidden by somebody: the server would refuse another one like it."""
+def test_beside_a_hidden_guard(server: Mongod, start_proxy: Start, coll: str) -> None:
+    """A counter could not read through it, and somebody hides an index before dropping it."""
     stored = server.client[coll].orders
     stored.create_index("number", unique=True, partialFilterExpression=EXISTING)
     server.client[coll].command("collMod", "orders", index={"name": "number_1", "hidden": True})
@@ -333,7 +413,7 @@ def test_a_hidden_guard_is_one(server: Mongod, start_proxy: Start, coll: str) ->
     with proxy.client() as client:
         for _ in range(3):
             client[coll].orders.insert_one({})
-    assert others(stored) == {"number_1"} and is_guarded(stored)
+    assert others(stored) == {"number_1", OWN} and is_guarded(stored)
     assert not proxy.find_events("not_ready")
 
 

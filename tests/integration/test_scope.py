@@ -18,7 +18,6 @@ from support.counters import STORE, insert, stored
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
-from support.servers import has
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _SCOPED = {"strategy": "counter", "field": "n", "scope": ["tenant"], "block": {"size": 10}}
@@ -222,7 +221,7 @@ class TestIndex:
         command = re.search(r"make it with (db\..*)$", reason)[1]
         assert command == (
             f'db.getSiblingDB("required").getCollection("{coll}").createIndex({{"tenant": 1, '
-            f'"n": {1 if has("equal_keys") else -1}}}, {{unique: true, partialFilterExpression: '
+            '"n": -1}, {unique: true, partialFilterExpression: '
             '{"n": {$exists: true}}, name: "tenant_n_idproxy"})')
         server.client.required[coll].drop_index("n_1")
         server.client.required[coll].create_index(

@@ -7,7 +7,6 @@
 
 #include "database.hpp"
 #include "id_store/index.hpp"
-#include "idproxy/base/server_release.hpp"
 
 /// The unique index that is advised can be made, and does not hinder what is stored later.
 namespace idproxy::id_store::test {

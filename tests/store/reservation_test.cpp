@@ -230,7 +230,7 @@ TEST_P(ReservationTest, AnIndexThatCannotBeMadeIsNamed) {
                 ", and the proxy cannot make it (several reservations have the same value); make "
                 "it with db.getSiblingDB(\"" +
                 spec.db +
-                "\").getCollection(\"orders__number\").createIndex({\"number\": 1}, {unique: "
+                "\").getCollection(\"orders__number\").createIndex({\"number\": -1}, {unique: "
                 "true, partialFilterExpression: {\"number\": {$exists: true}}, name: "
                 "\"number_idproxy\"})");
 }

@@ -113,7 +113,7 @@ TEST_F(ScanTest, Off) {
   EXPECT_EQ(reply.kind, Kind::exhausted);
   EXPECT_THAT(reply.reason, HasSubstr("cannot be read without an index, and `scan` is off: "));
   EXPECT_THAT(reply.reason,
-              HasSubstr(".createIndex({\"number\": 1}, {unique: true, partialFilterExpression: "
+              HasSubstr(".createIndex({\"number\": -1}, {unique: true, partialFilterExpression: "
                         "{\"number\": {$exists: true}}, name: \"number_idproxy\"})"));
   EXPECT_EQ(database.all("counters"), "");
   unique_index();
@@ -127,7 +127,7 @@ TEST_F(ScanTest, ThatTakesTooLongIsRepeatedOnceAnIndexDiffers) {
   EXPECT_EQ(reply.kind, Kind::exhausted);
   EXPECT_THAT(reply.reason, HasSubstr("took longer than `scan`"));
   EXPECT_THAT(reply.reason,
-              HasSubstr("createIndex({\"number\": 1}, {unique: true, partialFilterExpression: "
+              HasSubstr("createIndex({\"number\": -1}, {unique: true, partialFilterExpression: "
                         "{\"number\": {$exists: true}}, name: \"number_idproxy\"})"));
   EXPECT_EQ(allocate(10), reply);
   database.create_index("orders", "other", Database::Unique::no);

@@ -114,7 +114,7 @@ TEST_F(ScopeTest, AdvisesTheCompoundIndex) {
   EXPECT_THAT(
       heal(1, 1).reason,
       HasSubstr(
-          R"(createIndex({"tenant": 1, "number": 1}, {unique: true, )"
+          R"(createIndex({"tenant": 1, "number": -1}, {unique: true, )"
           R"(partialFilterExpression: {"number": {$exists: true}}, name: "tenant_number_idproxy"}))"));
 }
 

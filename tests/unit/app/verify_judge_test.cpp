@@ -196,8 +196,22 @@ TEST(VerifyJudge, LeavesOutWhatIsAllowed) {
   EXPECT_EQ(other.judge->findings().allowed, 0U);
 }
 
+TEST(VerifyAllowed, EndsWithEachExpression) {
+  for (const char* text : {"(x+x+)+y", "(a|aa)+b", "((.*)*)*c", "^(([a-z])+.)+[A-Z]([a-z])+$"}) {
+    Case counter("counter", {}, text);
+    counter.add_all(std::string(1000, 'x'), std::string(1000, 'a'));
+    EXPECT_EQ(counter.judge->findings().allowed, 0U) << text;
+  }
+  for (const std::string& text : {std::string(100'000, '('), std::string(1001, 'a')}) {
+    EXPECT_EQ(VerifyAllowed::parse(text).error(), "it has more than 1,000 bytes");
+  }
+  EXPECT_TRUE(VerifyAllowed::parse(std::string(1000, '(')).has_error());
+  EXPECT_TRUE(
+      VerifyAllowed::parse(std::string(499, '(') + "a" + std::string(499, ')')).has_error());
+}
+
 TEST(VerifyAllowed, SaysWhatIsWrongWithAnExpression) {
-  for (const char* text : {"VIP-(", "[z-a]", "*", "a{2"}) {
+  for (const char* text : {"VIP-(", "[z-a]", "*", "a{2,1}"}) {
     const auto parsed = VerifyAllowed::parse(text);
     ASSERT_FALSE(parsed) << text;
     EXPECT_FALSE(parsed.error().empty());

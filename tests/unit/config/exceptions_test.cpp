@@ -125,6 +125,10 @@ TEST(Exceptions, ReportsWhatTakesNothingOutOrTooMuch) {
       {"none_above_all", "ns: '*', field: x, strategy: none\nns: 'a.*', field: x.y, strategy: uuid",
        "3:6: error: rules[1].ns: never reached: rules[0] (strategy: none) takes it out; put this "
        "rule in front of it"},
+      {"none_above_but_for_others",
+       "ns: '*', except: [a.b], strategy: none\nns: 'shop.*', field: x, strategy: uuid",
+       "3:6: error: rules[1].ns: never reached: rules[0] (strategy: none) takes it out; put this "
+       "rule in front of it"},
       {"all_but_one", "ns: '*', except: [a.b], strategy: none\nns: 'a.*', field: x, strategy: uuid",
        nullptr},
       {"all_but_one_by_name",

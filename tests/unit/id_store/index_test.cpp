@@ -301,11 +301,11 @@ TEST(CreateIndexCommand, HasTheFieldsOfTheScope) {
   const std::string begin = R"(db.getSiblingDB("shop").getCollection("orders").createIndex()";
   const std::string options = R"({unique: true, partialFilterExpression: {"no": {$exists: true}})";
   EXPECT_EQ(create_index_command({"shop", "orders"}, {"no", ValueType::number, repeats}, {}).text(),
-            begin + R"({"tenant": 1, "site.name": 1, "no": 1}, )" + options +
+            begin + R"({"tenant": 1, "site.name": 1, "no": -1}, )" + options +
                 R"(, name: "tenant_site.name_no_idproxy"}))");
   EXPECT_EQ(
       create_index_command({"shop", "orders"}, {"no", ValueType::number, {{}, true}}, {}).text(),
-      begin + R"({"no": 1, <a field that differs from period to period>: 1}, )" + options +
+      begin + R"({"no": -1, <a field that differs from period to period>: 1}, )" + options +
           R"(, name: "no_idproxy"}))");
 }
 
@@ -315,16 +315,16 @@ TEST(CreateIndexCommand, HasTheFormAndAName) {
   const auto command = [&](const IndexOffer& offer, ValueType type = ValueType::number) {
     return create_index_command(ns, {"no", type}, offer).text();
   };
-  EXPECT_EQ(command({}), begin + R"({"no": 1}, {unique: true, partialFilterExpression: )"
+  EXPECT_EQ(command({}), begin + R"({"no": -1}, {unique: true, partialFilterExpression: )"
                                  R"({"no": {$exists: true}}, name: "no_idproxy"}))");
-  EXPECT_EQ(command({.descending = true}),
-            begin + R"({"no": -1}, {unique: true, partialFilterExpression: )"
+  EXPECT_EQ(command({.descending = false}),
+            begin + R"({"no": 1}, {unique: true, partialFilterExpression: )"
                     R"({"no": {$exists: true}}, name: "no_idproxy"}))");
   EXPECT_EQ(command({IndexForm::partial, "no_idproxy_2"}, ValueType::string),
-            begin + R"({"no": 1}, {unique: true, partialFilterExpression: )"
+            begin + R"({"no": -1}, {unique: true, partialFilterExpression: )"
                     R"({"no": {$type: "string"}}, name: "no_idproxy_2"}))");
   EXPECT_EQ(command({.by_bytes = true}),
-            begin + R"({"no": 1}, {unique: true, partialFilterExpression: )"
+            begin + R"({"no": -1}, {unique: true, partialFilterExpression: )"
                     R"({"no": {$exists: true}}, collation: {locale: "simple"}, )"
                     R"(name: "no_idproxy"}))");
 }
@@ -335,7 +335,7 @@ TEST(CreateIndexCommand, IsForNamesThatAreNoTrap) {
     return create_index_command({"a", collection}, {field, ValueType::number, {{scope}}}, {});
   };
   EXPECT_EQ(command("b c;$(x)", "d.e").text(),
-            R"x(db.getSiblingDB("a").getCollection("b c;$(x)").createIndex({"x": 1, "d.e": 1}, )x"
+            R"x(db.getSiblingDB("a").getCollection("b c;$(x)").createIndex({"x": 1, "d.e": -1}, )x"
             R"({unique: true, partialFilterExpression: {"d.e": {$exists: true}}, )"
             R"(name: "x_d.e_idproxy"}))");
   EXPECT_TRUE(command(R"x(b"); db.dropDatabase(); (")x", "d").empty());

@@ -9,7 +9,7 @@ namespace idproxy::id_store::test {
 namespace inspector_collections_test {
 
 constexpr const char* kCommand =
-    R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"number": 1}, )"
+    R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"number": -1}, )"
     R"({unique: true, partialFilterExpression: {"number": {$exists: true}}, name: "number_idproxy"}))";
 
 TEST_F(CollectionsTest, AsksAboutWhatRulesNameLiterally) {
@@ -376,7 +376,7 @@ TEST_F(CollectionsTest, SaysWhichIndexesAProxyWouldMake) {
           testing::Pair(3U, MissingIndex{"shop.other",
                                          Commands().mongosh(
                                              "db.getSiblingDB(\"shop\").getCollection(\"other\")."
-                                             "createIndex({\"number\": 1}, "
+                                             "createIndex({\"number\": -1}, "
                                              "{unique: true, partialFilterExpression: "
                                              "{\"number\": {$exists: true}}, "
                                              "name: \"number_idproxy\"})"),
@@ -778,12 +778,13 @@ TEST_F(CollectionsTest, RequiresTheIndexOfAScope) {
   (void)round({{"indexes shop.orders", indexes({unique({"number"})})}});
   const Readiness refused = readiness("shop", "orders");
   EXPECT_EQ(refused.kind, Readiness::Kind::not_ready);
-  EXPECT_EQ(refused.error.reason,
-            "no unique index guards the field (i does not do: its key must be the field and those "
-            "of `scope`); make it with "
-            R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"tenant": 1, )"
-            R"("number": 1}, {unique: true, partialFilterExpression: {"number": {$exists: true}}, )"
-            R"(name: "tenant_number_idproxy"}))");
+  EXPECT_EQ(
+      refused.error.reason,
+      "no unique index guards the field (i does not do: its key must be the field and those "
+      "of `scope`); make it with "
+      R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"tenant": 1, )"
+      R"("number": -1}, {unique: true, partialFilterExpression: {"number": {$exists: true}}, )"
+      R"(name: "tenant_number_idproxy"}))");
   now += 2s;
   (void)round({{"indexes shop.orders", indexes({unique({"tenant", "number"})})}});
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);

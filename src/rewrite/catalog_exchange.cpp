@@ -13,7 +13,7 @@ constexpr std::int64_t kIndexKeySpecsConflict = 86;
 /// An index of the collection is being built.
 constexpr std::int64_t kBackgroundOperationInProgress = 12587;
 
-std::int64_t code_of(Bytes reply) {
+std::int64_t refusal_code(Bytes reply) {
   const auto code = bson::find(reply, "code");
   return code ? code->as_integer().value_or(0) : 0;
 }
@@ -82,7 +82,7 @@ Action CatalogExchange::begin(const Received& received) {
 
 /// The indexes that need room; none if one is being built; nothing if it is another refusal.
 std::optional<Bytes> CatalogExchange::in_the_way_of(const wire::OpMsgView& refusal) const {
-  const std::int64_t code = code_of(refusal.body());
+  const std::int64_t code = refusal_code(refusal.body());
   if (code == kBackgroundOperationInProgress) return Bytes{};
   const bool is_conflict = code == kIndexOptionsConflict || code == kIndexKeySpecsConflict;
   if (!request_.makes_indexes || !is_conflict) return std::nullopt;

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "idproxy/app/commands/run.hpp"
+#include "idproxy/app/jobs/jobs.hpp"
 #include "idproxy/base/scalars.hpp"
 
 namespace idproxy {
@@ -398,42 +400,42 @@ app::AdminOptions proxy_of(const Asked& asked) {
 
 ExitCode run_status(Asked& asked, const Syntax&) {
   asked.status.proxy = proxy_of(asked);
-  return app::status(asked.status);
+  return app::commands::status(asked.status);
 }
 
 ExitCode run_wait(Asked& asked, const Syntax&) {
   asked.wait.proxy = proxy_of(asked);
-  return app::wait(asked.wait);
+  return app::commands::wait(asked.wait);
 }
 
 ExitCode run_reload(Asked& asked, const Syntax&) {
   asked.reload.proxy = proxy_of(asked);
-  return app::reload(asked.reload);
+  return app::commands::reload(asked.reload);
 }
 
 ExitCode run_check(Asked& asked, const Syntax&) {
   asked.check.file = asked.config;
-  return app::check_config(asked.check);
+  return app::commands::check_config(asked.check);
 }
 
 ExitCode run_config(Asked& asked, const Syntax&) {
   asked.show_config.file = asked.config;
-  return app::print_config(asked.show_config);
+  return app::commands::print_config(asked.show_config);
 }
 
 ExitCode run_doctor(Asked& asked, const Syntax&) {
   asked.doctor.file = asked.config;
-  return app::doctor(asked.doctor);
+  return app::commands::doctor(asked.doctor);
 }
 
 ExitCode run_backfill(Asked& asked, const Syntax&) {
   asked.backfill.file = asked.config;
-  return app::backfill(asked.backfill);
+  return app::jobs::backfill(asked.backfill);
 }
 
 ExitCode run_verify(Asked& asked, const Syntax&) {
   asked.verify.file = asked.config;
-  return app::verify(asked.verify);
+  return app::jobs::verify(asked.verify);
 }
 
 ExitCode run_counters(Asked& asked, const Syntax&) {
@@ -442,16 +444,16 @@ ExitCode run_counters(Asked& asked, const Syntax&) {
   request.value = asked.counter_value.value_or(0);
   request.act =
       std::ranges::find(kCountersActions, asked.counters_action, &CountersAction::name)->act;
-  return app::counters(request);
+  return app::commands::counters(request);
 }
 
 ExitCode run_ids(Asked& asked, const Syntax&) {
   asked.ids.file = asked.config;
-  return app::print_ids(asked.ids);
+  return app::commands::print_ids(asked.ids);
 }
 
 ExitCode run_completion(Asked& asked, const Syntax& all) {
-  return app::print_completion(asked.shell, all);
+  return app::commands::print_completion(asked.shell, all);
 }
 
 constexpr Command kCommands[] = {

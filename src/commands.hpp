@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/app/app.hpp"
+#include "idproxy/app/command_line.hpp"
 
 /// The commands of the program: their options, their help, and what they do.
 namespace idproxy {

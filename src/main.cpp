@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "idproxy/app/app.hpp"
+#include "idproxy/app/commands/run.hpp"
+#include "idproxy/app/serve/serve.hpp"
 #include "idproxy/app/version.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/observability/threads.hpp"
@@ -98,15 +99,15 @@ class CommandLine {
     if (has_command && check_config_) throw CLI::ExcludesError("--check-config", "a command");
     const bool needs_config = !has_command || found->command->complete(asked_);
     if (needs_config && asked_.config.empty()) {
-      auto file = idproxy::app::default_config_file();
+      auto file = idproxy::app::commands::default_config_file();
       if (!file) return file.error();
       asked_.config = *std::move(file);
     }
     if (has_command || check_config_) outlive_reloads();
     if (has_command) return found->command->run(asked_, syntax());
     asked_.check.file = asked_.config;
-    if (check_config_) return idproxy::app::check_config(asked_.check);
-    return idproxy::app::serve(asked_.config, std::string(idproxy::app::version()));
+    if (check_config_) return idproxy::app::commands::check_config(asked_.check);
+    return idproxy::app::serve::serve(asked_.config, std::string(idproxy::app::version()));
   }
 
   /// Prints the help, the version or the error.

@@ -31,6 +31,12 @@ MODULES = {
     "net": "relay ordinary parts transactions",
     "config": "cli reload documented",
     "app": "cli admin reload status",
+    "app/state": "admin reload status",
+    "app/views": "admin command_line status",
+    "app/serve": "cli admin reload status",
+    "app/jobs": "cli readiness",
+    "app/doctor": "cli doctor",
+    "app/commands": "cli command_line reload",
 }
 
 # What names do not tell: how a word in a path below src or include/idproxy begins -> test_*.py.
@@ -47,7 +53,7 @@ ALSO = [
     (r"id_store/(inspector|watch|namespaces)|advice", "inspection status"),
     (r"login", "authentication"),
     (r"compression|inflation|snappy|_gate|pair_messages", "compression"),
-    (r"stored_counters|counter_text|command_(counters|ids)", "counters_command"),
+    (r"stored_counters|counter_text|commands/(counters|ids)", "counters_command"),
     (r"rights", "next"),
     (r"update|modify|forward", "upserts upsert_values"),
     (r"reply|replies|outcomes|duplicate", "lying_server report"),
@@ -61,8 +67,8 @@ ALSO = [
     (r"net/ending", "drain unreachable"),
     (r"budget|buffer|queue|deadlines", "limits"),
     (r"metrics", "monitoring"),
-    (r"app/(.*check|progress|value_text|health)", "readiness backfill"),
-    (r"app/(completion|default|figures|json|status|terminal|text_table|wait)|base/json", "command_line"),
+    (r"jobs/(.*check|progress|value_text)|state/health", "readiness backfill"),
+    (r"app/json|state/status|base/json", "command_line"),
     (r"base/(finding|parameters|scalars|words)", "cli reload documented"),
 ]
 

@@ -50,6 +50,13 @@ std::optional<std::string_view> completed(std::string_view word,
   return *std::ranges::find_if(words, begins);
 }
 
+std::string two_units(std::int64_t large, const char* large_unit, std::int64_t small,
+                      const char* small_unit) {
+  std::string text = std::to_string(large) + large_unit;
+  if (small > 0) text += " " + std::to_string(small) + small_unit;
+  return text;
+}
+
 bool similar_length(std::string_view a, std::string_view b) {
   return std::max(a.size(), b.size()) - std::min(a.size(), b.size()) <= kMaxTypingErrors;
 }
@@ -110,6 +117,21 @@ std::string listed(std::span<const std::string_view> words, std::string_view las
     result += words[i];
   }
   return result;
+}
+
+std::string with_commas(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');
+  return text;
+}
+
+std::string seconds_text(std::chrono::nanoseconds time) {
+  const std::int64_t seconds = std::chrono::floor<std::chrono::seconds>(time).count();
+  if (seconds >= 3600) return two_units(seconds / 3600, " h", seconds % 3600 / 60, " min");
+  if (seconds >= 60) return two_units(seconds / 60, " min", seconds % 60, " s");
+  if (seconds >= 10) return std::to_string(seconds) + " s";
+  const std::int64_t tenths = time / std::chrono::milliseconds(100);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
 std::optional<std::string_view> closest(std::string_view word,

@@ -1,5 +1,6 @@
-"""Holds every include to the table of modules in src/README.md, components to an order, a source to including
-its own header first, and a header to its place.
+"""Holds every include to the table of modules in src/README.md, and to that of the folders of a module,
+components to an order, a source to including its own header first, a header to its place, and a namespace
+to the folder it is in.
 
 Usage: dependencies.py ROOT [--single-users]. A component is a header with its source. None may need itself,
 however many others are between.
@@ -31,8 +32,20 @@ ALLOWED = {
     "config": {"base", "bson", "ids", "rewrite", "observability", "id_store", "net"},
     "app": {"base", "bson", "wire", "ids", "rewrite", "observability", "id_store", "net", "config"},
 }
+# Of a module that has folders: what files of each may include of the module.
+FOLDERS = {
+    "app": set(),
+    "app/state": {"app"},
+    "app/views": {"app", "app/state"},
+    "app/serve": {"app", "app/state", "app/views"},
+    "app/jobs": {"app", "app/state", "app/views"},
+    "app/doctor": {"app", "app/state", "app/views", "app/jobs"},
+    "app/commands": {"app", "app/state", "app/views", "app/jobs", "app/doctor"},
+}
 CORE = ("base", "bson", "wire", "ids", "rewrite")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"][^">]+[">])', re.MULTILINE)
+# But where it only says what another one has.
+NAMESPACE = re.compile(r"^namespace (idproxy[\w:]*) \{(?!\n(?:class|struct) \w+;\n\})", re.MULTILINE)
 CLASS = re.compile(r"^(?:class|struct)\s+(\w+)\b[^;{(]*\{", re.MULTILINE)
 
 
@@ -42,11 +55,13 @@ class Tree:
     def __init__(self, root: pathlib.Path):
         self.includes: dict[pathlib.Path, list[str]] = {}  # as they are written, with <> or ""
         self.classes: dict[pathlib.Path, list[str]] = {}
+        self.namespaces: dict[pathlib.Path, list[str]] = {}
         for folder in ("include/idproxy", "src", "tests"):
             for file in sorted((root / folder).rglob("*.[hc]pp")):
                 text = file.read_text()
                 self.includes[file.relative_to(root)] = INCLUDE.findall(text)
                 self.classes[file.relative_to(root)] = CLASS.findall(text)
+                self.namespaces[file.relative_to(root)] = NAMESPACE.findall(text)
 
     def program(self) -> list[pathlib.Path]:
         return [file for file in self.includes if file.parts[0] != "tests"]
@@ -78,10 +93,15 @@ class Tree:
         return faces
 
 
+def folder_of(file: pathlib.Path) -> str:
+    """As "app/state"; "" of main.cpp and of tests."""
+    parts = file.parts[2:] if file.parts[0] == "include" else file.parts[1:]
+    return "/".join(parts[:-1]) if file.parts[0] != "tests" else ""
+
+
 def module_of(file: pathlib.Path) -> str | None:
     """None: of main.cpp and of tests."""
-    parts = file.parts[2:] if file.parts[0] == "include" else file.parts[1:]
-    return parts[0] if len(parts) == 2 and file.parts[0] != "tests" else None
+    return folder_of(file).partition("/")[0] or None
 
 
 def form(header: pathlib.Path) -> str:
@@ -90,7 +110,7 @@ def form(header: pathlib.Path) -> str:
 
 def moved(header: pathlib.Path, folder: str) -> str:
     """What to do with a header that is in the wrong place."""
-    to = pathlib.Path(folder) / header.parent.name / header.name
+    to = pathlib.Path(folder) / folder_of(header) / header.name
     return f"move it to {to.parent}, and include it as {form(to)}"
 
 
@@ -104,8 +124,21 @@ def faults(tree: Tree) -> Iterator[str]:
             other = module_of(header) if header else module
             if other != module and other not in ALLOWED[module]:
                 yield f"{file}: {module} may not include {include[1:-1]}"
+            here, there = folder_of(file), folder_of(header) if header else ""
+            if other == module and there not in ("", here) and there not in FOLDERS.get(here, ()):
+                yield f"{file}: {here} may not include {include[1:-1]}"
             if module in CORE and not header and include[1:].startswith(CORE_FORBIDDEN):
                 yield f"{file}: the core may not include <{include[1:-1]}>"
+
+
+def namespaces(tree: Tree) -> Iterator[str]:
+    """A namespace is a folder, or within that of its folder. What all know, base, is in idproxy itself."""
+    for file in tree.program():
+        folder = folder_of(file).removeprefix("base")
+        its = "::".join(["idproxy", *filter(None, folder.split("/"))])
+        for name in tree.namespaces[file]:
+            if not f"{name}::".startswith(f"{its}::"):
+                yield f"{file}: namespace {name} must be {its}"
 
 
 def own_headers(tree: Tree) -> Iterator[str]:
@@ -142,7 +175,7 @@ def either(headers: Iterable[pathlib.Path]) -> str:
 
 
 def component(file: pathlib.Path) -> str:
-    """As "module/name"."""
+    """As "folder/name"."""
     return f"{file.parent.name}/{file.stem}"
 
 

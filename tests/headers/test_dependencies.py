@@ -51,6 +51,49 @@ class Modules(unittest.TestCase):
         }), ["src/bson/type.cpp: the core may not include <bson/bson.h>"])
 
 
+    def test_nor_may_a_folder_of_a_module_include_one_above_it(self):
+        files = {"src/app/state/health.hpp": "", "src/app/views/table.hpp": ""}
+        self.assertEqual(self.found(files | {"src/app/views/table.cpp": include("app/state/health.hpp")}), [])
+        self.assertEqual(self.found(files | {"src/app/state/health.cpp": include("app/views/table.hpp")}),
+                         ["src/app/state/health.cpp: app/state may not include app/views/table.hpp"])
+
+    def test_nor_the_folder_around_it(self):
+        self.assertEqual(self.found({
+            "src/app/state/health.hpp": "", "src/app/version.cpp": include("app/state/health.hpp"),
+        }), ["src/app/version.cpp: app may not include app/state/health.hpp"])
+
+    def test_a_folder_of_a_module_may_include_what_the_module_may(self):
+        self.assertEqual(self.found({
+            "include/idproxy/base/text.hpp": "", "src/app/state/health.cpp": include("idproxy/base/text.hpp"),
+        }), [])
+        self.assertEqual(self.found({
+            "src/app/state/health.hpp": "", "src/net/pool.cpp": include("app/state/health.hpp"),
+        }), ["src/net/pool.cpp: net may not include app/state/health.hpp"])
+
+
+class Namespaces(unittest.TestCase):
+    def found(self, file: str, namespace: str) -> list[str]:
+        return list(dependencies.namespaces(tree_of({file: f"namespace {namespace} {{"})))
+
+    def test_a_namespace_is_a_folder(self):
+        self.assertEqual(self.found("src/net/pool.cpp", "idproxy::net"), [])
+        self.assertEqual(self.found("include/idproxy/app/state/health.hpp", "idproxy::app::state"), [])
+        self.assertEqual(self.found("src/app/state/health.cpp", "idproxy::app"), [
+            "src/app/state/health.cpp: namespace idproxy::app must be idproxy::app::state"])
+        self.assertEqual(self.found("src/net/pool.cpp", "idproxy::network"), [
+            "src/net/pool.cpp: namespace idproxy::network must be idproxy::net"])
+
+    def test_or_within_that_of_its_folder(self):
+        self.assertEqual(self.found("src/net/tls.cpp", "idproxy::net::tls"), [])
+
+    def test_what_another_one_has_may_be_named(self):
+        files = {"src/net/pool.hpp": "namespace idproxy {\nclass Text;\n}\n\nnamespace idproxy::net {"}
+        self.assertEqual(list(dependencies.namespaces(tree_of(files))), [])
+
+    def test_base_is_in_that_of_the_program(self):
+        self.assertEqual(self.found("src/base/text.cpp", "idproxy"), [])
+
+
 class OwnHeaders(unittest.TestCase):
     def test_a_source_includes_its_header_first(self):
         files = {"src/net/pool.hpp": "", "src/net/tcp.hpp": "",

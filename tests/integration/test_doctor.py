@@ -551,6 +551,6 @@ class TestTheCatalogue:
         """Or in the unit test, for what a running proxy says: root believes no stand-in."""
         here = pathlib.Path(__file__)
         text = "".join(path.read_text() for path in here.parent.glob(f"{here.stem}*.py"))
-        text += (here.parents[1] / "unit/app/doctor_test.cpp").read_text()
+        text += (here.parents[1] / "unit/app/doctor/doctor_test.cpp").read_text()
         assert len(LEVELS) > 25
         assert [name for name in LEVELS if f'"{name}"' not in text] == []

@@ -113,7 +113,7 @@ class TestPage:
         """So that who edits one only loads the page again. The tree of this process is a copy."""
         if not permitted():
             pytest.skip("mounting, in a process's own file systems, is not permitted")
-        folder = re.search(rb"\0(/[^\0]+/src/app/page/)\0", pathlib.Path(binary()).read_bytes())
+        folder = re.search(rb"\0(/[^\0]+/src/app/views/page/)\0", pathlib.Path(binary()).read_bytes())
         assert folder, "not a debug build"
         proxy = start_proxy(configuration(standalone, [], admin=LISTEN),
                             within=mounted({pathlib.Path(folder[1].decode()): tmp_path}))

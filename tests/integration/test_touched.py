@@ -60,7 +60,7 @@ def test_a_file_of_a_new_module_is_not_overlooked():
     ("dashboards/mongo-idproxy.json", "test_monitoring.py"),
     ("prometheus/alerts.yml", "test_monitoring.py"),
     ("docs/metrics.md", "test_monitoring.py"),
-    ("src/app/metrics_table.cpp", "test_monitoring.py"),
+    ("src/app/views/metrics_table.cpp", "test_monitoring.py"),
 ])
 def test_of_a_change(path: str, test: str):
     assert ROOT / "tests" / "integration" / test in touched.touched([path])

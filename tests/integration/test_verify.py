@@ -492,6 +492,6 @@ def test_the_page_has_what_the_program_prints():
     """The keys of its JSON, and the labels of its report."""
     page = TestPage.page
     assert KINDS <= set(re.findall(r"`([a-z_]+)`", page))
-    source = (ROOT / "src" / "app" / "verify_report.cpp").read_text()
+    source = (ROOT / "src" / "app" / "jobs" / "verify_report.cpp").read_text()
     for label in re.findall(r'\{VerifyKind::\w+, "\w+", "([^"]+)"\}', source):
         assert label in page, label

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LEVELS: dict[str, str] = {
     name: level.lower() for name, level in re.findall(
         r'Diagnosis k\w+\{"([\w-]+)",\s+k(\w+)\};',
-        (ROOT / "src/app/doctor_findings.hpp").read_text())}
+        (ROOT / "src/app/state/diagnosis.hpp").read_text())}
 """Of all that it can find."""
 
 

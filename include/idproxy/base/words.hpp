@@ -1,12 +1,14 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
-/// Names and values: to compare, and to show in messages.
+/// Names, numbers and values: to compare, and to show in messages.
 namespace idproxy {
 
 /// `text` with A to Z in lower case, whatever the locale: the way to compare host names (RFC 4343).
@@ -39,6 +41,11 @@ inline constexpr std::string_view kNotInitiated =
 /// "a, b or c".
 [[nodiscard]] std::string listed(std::span<const std::string_view> words,
                                  std::string_view last = " or ");
+
+/// "1,234,567"
+[[nodiscard]] std::string with_commas(std::uint64_t number);
+/// "0.8 s", "12 s", "3 min 5 s", "2 h 10 min"
+[[nodiscard]] std::string seconds_text(std::chrono::nanoseconds time);
 
 /// The word that was probably meant: the only one that begins with `word`, if that has at least 3
 /// letters; else the nearest one, at most 2 typing errors and half its length away. Nothing if

@@ -3,11 +3,28 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
+#include <utility>
 
 namespace idproxy {
 namespace words_test {
 
+using namespace std::chrono_literals;
+
 constexpr std::array<std::string_view, 4> kWords{"digits", "leading_zeros", "ns", "max_fill"};
+
+TEST(Words, WritesNumbersAndTimesForPeople) {
+  EXPECT_EQ(with_commas(0), "0");
+  EXPECT_EQ(with_commas(999), "999");
+  EXPECT_EQ(with_commas(1000), "1,000");
+  EXPECT_EQ(with_commas(1234567), "1,234,567");
+  const std::pair<std::chrono::nanoseconds, const char*> times[] = {
+      {0ns, "0.0 s"},      {840ms, "0.8 s"},  {9999ms, "9.9 s"},
+      {10s, "10 s"},       {59999ms, "59 s"}, {60s, "1 min"},
+      {70s, "1 min 10 s"}, {3h + 59s, "3 h"}, {2h + 10min, "2 h 10 min"},
+  };
+  for (const auto& [time, text] : times) EXPECT_EQ(seconds_text(time), text);
+}
 
 TEST(Words, FindsWhatWasProbablyMeant) {
   EXPECT_EQ(closest("digts", kWords), "digits");

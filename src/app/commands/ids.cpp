@@ -1,0 +1,226 @@
+#include <algorithm>
+#include <boost/system/result.hpp>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/config_file.hpp"
+#include "app/jobs/backfill_rule.hpp"
+#include "app/jobs/value_text.hpp"
+#include "app/process.hpp"
+#include "idproxy/app/commands/run.hpp"
+#include "idproxy/base/printable.hpp"
+#include "idproxy/id_store/mongo.hpp"
+#include "idproxy/id_store/stored_counters.hpp"
+#include "idproxy/ids/counter_job.hpp"
+#include "idproxy/ids/number_format.hpp"
+#include "idproxy/ids/number_ranges.hpp"
+#include "idproxy/ids/rule_source.hpp"
+
+namespace idproxy::app::commands {
+namespace {
+
+using id_store::mongo::Array;
+using id_store::mongo::Document;
+using About = ids::RuleSource::About;
+
+bool is_numbered(const About& about) {
+  return about.counter || about.gapless;
+}
+
+/// A document for which a rule chooses a sequence: each field holds its own name.
+class SampleDocument {
+ public:
+  explicit SampleDocument(const std::vector<std::string>& fields) {
+    for (const std::string& field : fields) {
+      const std::string name = field.substr(field.rfind('.') + 1);
+      document_.add(field, name);
+      text_ += (text_.empty() ? "" : ", ") + field + ": " + in_quotes(name);
+    }
+    bson::Elements elements(document_.bytes());
+    while (const auto element = elements.next()) {
+      values_.push_back({ids::FieldValue::Is::there, *element});
+    }
+  }
+  SampleDocument(const SampleDocument&) = delete;
+
+  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] std::span<const ids::FieldValue> values() const { return values_; }
+
+ private:
+  Document document_;
+  std::vector<ids::FieldValue> values_;  // of document_
+  std::string text_;
+};
+
+/// Appends `count` numbers, or as many as there are up to `max`.
+void append_from(ids::Int128 first, std::int64_t step, std::int64_t max,
+                 const ids::NumberFormat& format, std::size_t count, ids::Values& out) {
+  const std::uint64_t left = ids::Steps(step).count(first, max);
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(count, left); ++i) {
+    ids::append_number(static_cast<std::int64_t>(first + step * ids::Int128{i}), format, out);
+  }
+}
+
+/// The first values of a sequence that documents choose.
+void append_of_sample(const About& about, std::size_t count, ids::Values& out) {
+  const Clock& clock = process_sources().clock;
+  const ids::Sequences sequences(about.sequences, "", about.field.format, clock, {});
+  const SampleDocument sample(sequences.fields());
+  const ids::NumberFormat format = sequences.choose(sample.values(), clock.wall()).format;
+  if (about.gapless) {
+    append_from(about.gapless->start, 1, about.gapless->max, format, count, out);
+  } else {
+    const ids::CounterSpec& spec = *about.counter;
+    append_from(spec.start, spec.step, spec.max, format, count, out);
+  }
+  tell("the first values for a document with " + sample.text() +
+       ": other documents have sequences, or texts, of their own");
+}
+
+void print(const IdsRequest& request, const rewrite::Rule& rule, const ids::Values& values) {
+  if (!request.as_json) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      std::cout << printable(jobs::value_text(values.type(), values[i])) << '\n';
+    }
+    return;
+  }
+  Array all;
+  for (std::size_t i = 0; i < values.size(); ++i) all.push(values.type(), values[i]);
+  const Document document = Document()
+                                .add("ns", request.ns)
+                                .add("field", request.field)
+                                .add("strategy", rule.strategy_name)
+                                .add("values", all);
+  std::cout << printable(id_store::mongo::json_of(document.bytes()), kWhole) << '\n';
+}
+
+[[nodiscard]] ExitCode refuse(const IdsRequest& request, const std::string& why) {
+  return end_with(ExitCode::unavailable, "the rule for " + request.field + " in " + request.ns +
+                                             " gives no values: " + why);
+}
+
+void say_whose() {
+  tell(
+      "the next numbers as the servers have them now: others may get them, and a running proxy "
+      "first "
+      "gives what it holds");
+}
+
+/// The counter of a collection, today's if the rule has one for each period, without its document.
+id_store::StoredCounter counter_now(const About& about, const std::string& ns,
+                                    ids::NumberFormat& format) {
+  const Clock& clock = process_sources().clock;
+  ids::FieldCounter counter = ids::counter_in(about, ns);
+  const ids::Sequences sequences(about.sequences, counter.spec.place.key, counter.field.format,
+                                 clock, {});
+  const ids::Sequences::Chosen chosen = sequences.choose({}, clock.wall());
+  if (about.sequences.any()) counter = ids::counter_of(about, counter, chosen);
+  format = chosen.format;
+  return {"", counter.spec, {counter.field}, {}};
+}
+
+/// A number of a counter, or why there is none.
+using NextNumber = boost::system::result<ids::Int128, std::string>;
+
+/// May lie beyond max, and outside of int64.
+NextNumber next_of(const id_store::StoredCounter& counter) {
+  if (!counter.value.is_number()) return "the counter holds no integer";
+  const ids::Steps steps(counter.spec.step);
+  return counter.next ? ids::Int128{*counter.next} : steps.end({counter.spec.max, 1});
+}
+
+/// The number with which the first insert would make it.
+NextNumber first_of_new(id_store::StoredCounters& store, const id_store::StoredCounter& counter) {
+  const auto stored = store.read(counter);
+  if (!stored) return stored.error().reason;
+  if (!stored->unknown.empty() && !counter.fields.front().repeats) {
+    return "there is no counter yet, and " + stored->unknown;
+  }
+  const ids::Steps steps(counter.spec.step);
+  const ids::Int128 start = counter.spec.start;
+  const ids::Int128 behind = stored->most ? steps.end({*stored->most, 1}) : start;
+  return steps.before(start, behind) ? behind : start;
+}
+
+/// Reads the counter, without a proxy's blocks.
+ExitCode print_counter(const IdsRequest& request, const config::Config& config,
+                       const rewrite::Rule& rule) {
+  const About& about = rule.strategy->about();
+  ids::NumberFormat format;
+  const id_store::StoredCounter counter = counter_now(about, request.ns, format);
+  id_store::StoredCounters store(config.id_store, process_sources().clock);
+  const std::vector<const About*> rules{&about};
+  const auto found = store.find(rules);
+  if (!found) return refuse(request, found.error().reason);
+  const auto its = std::ranges::find_if(*found, [&](const id_store::StoredCounter& each) {
+    return each.exists() && each.spec.place == counter.spec.place;
+  });
+  const NextNumber next = its != found->end() ? next_of(*its) : first_of_new(store, counter);
+  if (!next) return refuse(request, next.error());
+  ids::Values values;
+  append_from(*next, counter.spec.step, counter.spec.max, format, request.count, values);
+  if (values.size() == 0) return refuse(request, ids::handed_out_up_to(counter.spec.max));
+  print(request, rule, values);
+  say_whose();
+  return ExitCode::ok;
+}
+
+/// Of ranges and of sequences without gaps: has the id store look, as for a start.
+ExitCode print_next(const IdsRequest& request, config::Config config, std::size_t index) {
+  BackfillRequest asked;
+  asked.ns = request.ns;
+  asked.field = request.field;
+  asked.mode = BackfillRequest::Mode::dry_run;
+  const jobs::StopSignals stop;
+  jobs::BackfillRule rule(std::move(config), index, asked);
+  ExitCode code = ExitCode::ok;
+  ids::Values values;
+  std::string why = rule.await_ready(stop);
+  if (why.empty()) why = rule.next_values(request.count, values);
+  if (why.empty()) {
+    print(request, rule.rule(), values);
+    say_whose();
+  } else {
+    code = refuse(request, why);
+  }
+  std::cout.flush();
+  if (!rule.stop()) std::_Exit(static_cast<int>(code));  // a thread still waits for a server
+  return code;
+}
+
+}  // namespace
+
+ExitCode print_ids(const IdsRequest& request) {
+  if (const std::string fault = jobs::fault_of_ns(request.ns); !fault.empty()) {
+    return end_with(ExitCode::usage, fault);
+  }
+  auto file = ConfigFile::open(request.file, ConfigFile::Print::faults);
+  if (!file) return file.error();
+  config::Loaded& loaded = file->loaded;
+  const auto index = jobs::find_rule(request.file, request.ns, request.field, loaded.config.rules);
+  if (!index) return end_with(ExitCode::usage, index.error());
+  const rewrite::Rule& rule = loaded.config.rules[*index];
+  const About& about = rule.strategy->about();
+  ids::Values values;
+  if (!is_numbered(about)) {
+    rule.strategy->append_samples(request.count, values);
+    tell("samples: each document gets a value of its own");
+  } else if (about.sequences.by_document()) {
+    append_of_sample(about, request.count, values);
+  } else {
+    const auto servers = file->find_servers(std::cerr);
+    if (!servers) return servers.error();
+    if (about.gapless || about.ranges) return print_next(request, std::move(loaded.config), *index);
+    return print_counter(request, loaded.config, rule);
+  }
+  print(request, rule, values);
+  std::cout << std::flush;
+  return ExitCode::ok;
+}
+
+}  // namespace idproxy::app::commands

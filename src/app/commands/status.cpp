@@ -1,0 +1,159 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "app/commands/status_client.hpp"
+#include "app/json_view.hpp"
+#include "app/views/status_lists.hpp"
+#include "app/views/status_text.hpp"
+#include "app/views/terminal.hpp"
+#include "idproxy/app/commands/run.hpp"
+#include "idproxy/base/printable.hpp"
+#include "idproxy/base/words.hpp"
+
+namespace idproxy::app::commands {
+namespace {
+
+constexpr std::size_t kHeadersEvery = 20;  // lines
+constexpr timespec kOneSecond{1, 0};
+
+// Escape sequences of terminals.
+constexpr std::string_view kClear = "\x1b[2J\x1b[?7l";  // lines that are too long are cut off
+constexpr std::string_view kToTop = "\x1b[H";
+constexpr std::string_view kToEndOfLine = "\x1b[K\n";
+constexpr std::string_view kToEndOfScreen = "\x1b[J";
+constexpr std::string_view kLeave = "\x1b[?7h";
+
+bool has_tables(const StatusRequest& request) {
+  return request.clients || request.servers || request.rules;
+}
+
+std::string query_of(const StatusRequest& request) {
+  std::string query = request.rules ? "?rules=all" : "";
+  if (request.application.empty()) return query;
+  query += query.empty() ? "?" : "&";
+  return query + "clients=app:" + percent_encoded(request.application);
+}
+
+std::string text_of(const StatusRequest& request, const StatusDocument& document,
+                    const views::Terminal& terminal) {
+  const JsonView status = document.view();
+  if (request.as_json) return json_line(document.value);
+  if (!has_tables(request)) return views::summary_text(status, terminal);
+  std::string text;
+  const auto add = [&text](const std::string& table) {
+    text += (text.empty() ? "" : "\n") + table;
+  };
+  if (request.servers) add(views::servers_text(status, terminal, views::Detail::full));
+  if (request.rules) add(views::rules_text(status, terminal, views::Detail::full));
+  if (request.clients) add(views::clients_text(status, terminal, request.application));
+  return text;
+}
+
+/// Waits for a second, or less if a signal ends the command: returns false then.
+bool rest() {
+  sigset_t signals{};
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  return ::sigtimedwait(&signals, nullptr, &kOneSecond) < 0;
+}
+
+/// From now on these signals are those that rest() sees, and a closed pipe is an error.
+void hold_signals() {
+  sigset_t signals{};
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  (void)std::signal(SIGPIPE, SIG_IGN);
+}
+
+/// The lines of `text` over what the terminal shows, as many as it has room for.
+std::string over_screen(std::string_view text, const views::Terminal& terminal) {
+  std::string drawn(kToTop);
+  for (std::size_t row = 1; row < terminal.rows && !text.empty(); ++row) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    drawn.append(text.substr(0, end)).append(kToEndOfLine);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return drawn.append(kToEndOfScreen);
+}
+
+/// Asks each second and shows the answers, until a signal comes or standard output is closed.
+class StatusWatch {
+ public:
+  StatusWatch(const StatusRequest& request, net::Endpoint admin)
+      : request_(request), admin_(std::move(admin)) {}
+
+  ExitCode run(const StatusDocument& first) {
+    hold_signals();
+    const bool is_screen = redraws(views::Terminal::at(STDOUT_FILENO));
+    if (is_screen) std::cout << kClear;
+    show(first);
+    while (std::cout.flush() && rest()) {
+      if (auto document = fetch_status(admin_, query_of(request_))) {
+        fault_.clear();
+        show(*document);
+      } else {
+        show_fault(document.error().reason);
+      }
+    }
+    if (is_screen) std::cout << kLeave << std::flush;
+    return ExitCode::ok;
+  }
+
+ private:
+  [[nodiscard]] bool redraws(const views::Terminal& terminal) const {
+    return terminal.rows > 0 && !request_.as_json;
+  }
+
+  void show(const StatusDocument& document) {
+    const views::Terminal terminal =
+        views::Terminal::at(STDOUT_FILENO);  // its size may have changed
+    const bool is_line = !has_tables(request_) && !request_.as_json;
+    if (redraws(terminal)) {
+      std::cout << over_screen(text_of(request_, document, terminal), terminal);
+    } else if (is_line) {
+      if (lines_++ % kHeadersEvery == 0) std::cout << views::watch_headers();
+      std::cout << views::watch_line(document.view());
+    } else {
+      std::cout << text_of(request_, document, terminal);
+      if (has_tables(request_)) std::cout << '\n';
+    }
+  }
+
+  /// Once for each reason: the proxy may be restarting.
+  void show_fault(const std::string& reason) {
+    if (reason == fault_) return;
+    fault_ = reason;
+    std::cerr << "no answer from the proxy at " << admin_.text() << ": " << printable(reason)
+              << '\n'
+              << std::flush;
+  }
+
+  const StatusRequest& request_;
+  const net::Endpoint admin_;
+  std::size_t lines_ = 0;
+  std::string fault_;  // "": it has answered
+};
+
+}  // namespace
+
+ExitCode status(const StatusRequest& request) {
+  const auto admin = find_admin(request.proxy);
+  if (!admin) return admin.error();
+  const auto document = fetch_status(*admin, query_of(request));
+  if (!document) return print_no_answer(*admin, document.error());
+  if (request.repeat == StatusRequest::Repeat::each_second) {
+    return StatusWatch(request, *admin).run(*document);
+  }
+  std::cout << text_of(request, *document, views::Terminal::at(STDOUT_FILENO)) << std::flush;
+  return views::has_errors(document->view()) ? ExitCode::findings : ExitCode::ok;
+}
+
+}  // namespace idproxy::app::commands

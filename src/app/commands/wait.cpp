@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <boost/json/object.hpp>
+#include <chrono>
+#include <iostream>
+#include <thread>
+
+#include "app/commands/status_client.hpp"
+#include "app/json_view.hpp"
+#include "app/views/wait_reason.hpp"
+#include "idproxy/app/commands/run.hpp"
+#include "idproxy/base/printable.hpp"
+#include "idproxy/base/scalars.hpp"
+
+namespace idproxy::app::commands {
+namespace {
+
+using namespace std::chrono_literals;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kAskEvery = 250ms;
+constexpr std::chrono::milliseconds kLeastTime = 100ms;  // for one answer, at the end of the wait
+
+/// Why the proxy is not ready, or "".
+std::string ask(const net::Endpoint& admin, SteadyClock::time_point until) {
+  FetchLimits limits;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
+  limits.time = std::clamp(left, kLeastTime, limits.time);
+  const auto document = fetch_status(admin, "?rules=failing", limits);
+  if (document) return views::why_not_ready(document->view());
+  return "no answer at " + admin.text() + ": " + document.error().reason;
+}
+
+}  // namespace
+
+ExitCode wait(const WaitRequest& request) {
+  const auto admin = find_admin(request.proxy);
+  if (!admin) return admin.error();
+  const auto begun = SteadyClock::now();
+  const auto until = begun + request.most;
+  const auto print_json = [&](const std::string& reason) {
+    const std::chrono::duration<double> waited = SteadyClock::now() - begun;
+    std::cout << json_line(boost::json::object{
+        {"ready", reason.empty()},
+        {"admin", admin->text()},
+        {"reason", reason.empty() ? boost::json::value(nullptr) : boost::json::value(reason)},
+        {"waited", waited.count()}});
+  };
+  std::string said;
+  while (true) {
+    const std::string reason = printable(ask(*admin, until));
+    const bool is_over = reason.empty() || SteadyClock::now() + kAskEvery >= until;
+    if (is_over && request.as_json) print_json(reason);
+    if (reason.empty()) {
+      if (!request.as_json) std::cout << "the proxy at " << admin->text() << " is ready\n";
+      return ExitCode::ok;
+    }
+    if (is_over) {
+      std::cerr << "mongo-idproxy: not ready after " << duration_text(request.most) << ": "
+                << reason << '\n';
+      return ExitCode::unavailable;
+    }
+    if (reason != said) std::cerr << "waiting: " << reason << '\n' << std::flush;
+    said = reason;
+    std::this_thread::sleep_for(kAskEvery);
+  }
+}
+
+}  // namespace idproxy::app::commands

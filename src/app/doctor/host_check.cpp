@@ -1,0 +1,344 @@
+#include "app/doctor/host_check.hpp"
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/process.hpp"
+#include "idproxy/base/words.hpp"
+
+namespace idproxy::app::doctor {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using net::tls::Certificate;
+using net::tls::Context;
+
+constexpr auto kExpiresWithin = std::chrono::days(30);
+
+/// One side's certificates, and the key of the configuration that names them.
+struct NamedContext {
+  const char* key;
+  const Context* context;
+};
+
+std::vector<NamedContext> contexts_of(const config::Config& config) {
+  std::vector<NamedContext> found;
+  const auto add = [&](const char* key, const std::shared_ptr<const Context>& context) {
+    if (context != nullptr) found.push_back({key, context.get()});
+  };
+  add("listen.tls", config.net.client_tls);
+  add("upstream.uri", config.net.server_tls);
+  add(config.id_store.uri_key.c_str(), config.written.store_tls);
+  return found;
+}
+
+// ---- the configuration -------------------------------------------------------------------------
+
+/// How to run the doctor with what only the service has. It takes nothing from a running process:
+/// anybody can start one that is called as the proxy is.
+Commands ways_to_variables(const std::string& file, bool are_credentials) {
+  std::error_code error;
+  const std::string whole = std::filesystem::absolute(file, error);  // a unit starts elsewhere
+  const auto with_doctor = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"mongo-idproxy", "doctor", "--config", whole});
+    return words;
+  };
+  if (are_credentials) {
+    return Commands().shell(with_doctor(
+        {"sudo", "env", "CREDENTIALS_DIRECTORY=/run/credentials/mongo-idproxy.service"}));
+  }
+  return Commands()
+      .shell({"systemctl", "show", "--property=Environment,EnvironmentFiles", "mongo-idproxy"})
+      .shell(with_doctor({"sudo", "systemd-run", "--pipe", "--wait", "--collect",
+                          "--property=EnvironmentFile=/etc/mongo-idproxy/environment"}));
+}
+
+void add_finding(const std::string& file, const Finding& finding, DoctorCheck& check) {
+  const bool is_error = finding.severity == Finding::Severity::error;
+  const std::string_view message = finding.message;
+  const auto has = [message](std::string_view part) {
+    return message.find(part) != std::string_view::npos;
+  };
+  const std::string& named = finding.other_file;
+  if (is_error && !named.empty() && has("is open to every user")) {
+    return check.add(state::diagnosis::kSecretFileOpen, named, finding.message,
+                     Commands().shell({"sudo", "chmod", "o-rwx", as_path(named)}));
+  }
+  if (is_error && !named.empty() && (message.starts_with("listen.tls.") || has(" of tlsC"))) {
+    return check.add(
+        state::diagnosis::kCertificateUnusable, named, finding.message,
+        Commands()
+            .shell({"sudo", "openssl", "x509", "-in", named, "-noout", "-subject", "-enddate"})
+            .shell({"sudo", "openssl", "pkey", "-in", named, "-noout", "-check"}));
+  }
+  if (!is_error && has(": contains a password")) {
+    return check.add(state::diagnosis::kPasswordInFile, file, finding.message,
+                     Commands().shell({"sudo", "chmod", "o-rwx", as_path(file)}));
+  }
+  if (is_error && has("environment variable '") && has("is not defined")) {
+    return check.add(state::diagnosis::kVariableUndefined, file, finding.message,
+                     ways_to_variables(file, has("'CREDENTIALS_DIRECTORY'")));
+  }
+  const std::string line = std::to_string(finding.place.line);
+  const bool has_place = finding.place.line > 0;
+  check.add(is_error ? state::diagnosis::kConfigError : state::diagnosis::kConfigWarning,
+            has_place ? file + ":" + line + ":" + std::to_string(finding.place.column) : file,
+            finding.message, Commands().shell({"sudoedit", as_path(file)}));
+}
+
+/// True if check_certificates() says the same.
+bool is_about_dates(const Finding& finding, const config::Config& config,
+                    std::chrono::sys_seconds now) {
+  return std::ranges::any_of(contexts_of(config), [&](const NamedContext& each) {
+    const auto said = each.context->warnings(now);
+    return std::ranges::any_of(
+        said, [&](const std::string& text) { return finding.message.ends_with(text); });
+  });
+}
+
+// ---- certificates ------------------------------------------------------------------------------
+
+std::string days_text(std::chrono::seconds time) {
+  const auto days = std::chrono::floor<std::chrono::days>(time);
+  return days.count() < 2 ? seconds_text(time) : std::to_string(days.count()) + " days";
+}
+
+void add_dates(const Certificate& certificate, const std::string& key, std::chrono::sys_seconds now,
+               const std::string& config_file, DoctorCheck& check) {
+  const std::string name = "the certificate " + certificate.subject + " of " + key;
+  Commands look;
+  look.shell({"openssl", "x509", "-in", certificate.file, "-noout", "-subject", "-dates"});
+  const auto add = [&](const state::Diagnosis& which, const std::string& what,
+                       std::vector<std::string> then) {
+    check.add(which, certificate.file, name + what, look.shell(std::move(then)));
+  };
+  const std::vector<std::string> reload{"sudo", "mongo-idproxy", "reload", "--config",
+                                        as_path(config_file)};
+  if (certificate.not_before > now) {
+    return add(state::diagnosis::kCertificateNotYetValid,
+               " is valid only in " + days_text(certificate.not_before - now) +
+                   ": correct this host's clock, or issue it again",
+               {"timedatectl", "status"});
+  }
+  if (certificate.not_after <= now) {
+    return add(state::diagnosis::kCertificateExpired,
+               " has expired: renew it, and reload the proxy", reload);
+  }
+  if (certificate.not_after - now > kExpiresWithin) return;
+  add(state::diagnosis::kCertificateExpires,
+      " expires in " + days_text(certificate.not_after - now) + ": renew it, and reload the proxy",
+      reload);
+}
+
+// ---- ports -------------------------------------------------------------------------------------
+
+/// Why nobody can listen there now; no error: one can.
+error_code fault_of_tcp(const net::Endpoint& endpoint) {
+  error_code error;
+  const auto address = asio::ip::make_address(endpoint.host, error);
+  if (error) return error;
+  asio::io_context io;
+  const asio::ip::tcp::endpoint place(address, endpoint.port);
+  asio::ip::tcp::acceptor acceptor(io);
+  if (acceptor.open(place.protocol(), error)) return error;
+  // As the proxy does it: the ends of old connections do not count.
+  if (acceptor.set_option(asio::socket_base::reuse_address(true), error)) return error;
+  (void)acceptor.bind(place, error);
+  return error;
+}
+
+/// The proxy removes a socket that nobody listens at.
+error_code fault_of_unix(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  if (::access(folder.c_str(), W_OK) != 0) {
+    return {errno, boost::system::system_category()};
+  }
+  asio::io_context io;
+  asio::local::stream_protocol::socket socket(io);
+  error_code error;
+  (void)socket.connect(asio::local::stream_protocol::endpoint(path), error);
+  return error ? error_code{} : make_error_code(boost::system::errc::address_in_use);
+}
+
+error_code fault_of(const net::Endpoint& endpoint) {
+  return endpoint.unix_path.empty() ? fault_of_tcp(endpoint) : fault_of_unix(endpoint.unix_path);
+}
+
+/// `whose`: what may be said of the one that listens there.
+void add_fault(const net::Endpoint& endpoint, const std::string& purpose, const error_code& fault,
+               const std::string& whose, DoctorCheck& check) {
+  const bool is_local = !endpoint.unix_path.empty();
+  if (fault == boost::system::errc::address_in_use) {
+    return check.add(state::diagnosis::kPortInUse, endpoint.text(),
+                     "another process listens at " + endpoint.text() + ", which is for " + purpose +
+                         ": stop that process, or choose another port" + whose,
+                     is_local ? Commands().shell({"sudo", "ss", "-lxp", "src", endpoint.unix_path})
+                              : Commands().shell({"sudo", "ss", "-ltnp",
+                                                  "sport = :" + std::to_string(endpoint.port)}));
+  }
+  check.add(state::diagnosis::kAddressUnavailable, endpoint.text(),
+            "nothing can listen at " + endpoint.text() + ", which is for " + purpose + ": " +
+                fault.message(),
+            is_local ? Commands().shell(
+                           {"ls", "-ld",
+                            std::filesystem::path(endpoint.unix_path).parent_path().string()})
+                     : Commands().shell({"ip", "-brief", "address"}));
+}
+
+/// A place where the proxy listens, and what for.
+struct Place {
+  net::Endpoint endpoint;
+  std::string purpose;
+};
+
+std::vector<Place> places_of(const config::Config& config) {
+  std::vector<Place> places;
+  places.reserve(config.net.routes.size());
+  for (const net::Route& each : config.net.routes) {
+    places.push_back({each.listen, "clients of " + each.upstream.text()});
+  }
+  for (const auto& [server, port] : config.net.pins) {
+    const bool is_known = std::ranges::any_of(
+        places, [its = port](const Place& each) { return each.endpoint.port == its; });
+    if (is_known || config.net.routes.empty()) continue;
+    places.push_back({{config.net.routes.front().listen.host, port, {}}, "clients of " + server});
+  }
+  if (config.admin) places.push_back({*config.admin, "admin.listen"});
+  std::erase_if(places, [](const Place& each) {
+    return each.endpoint.port == 0 && each.endpoint.unix_path.empty();  // any free one
+  });
+  return places;
+}
+
+/// True if the running proxy, which has answered at admin.listen, listens there.
+bool is_held(const Place& place, const config::Config& config, const JsonView& proxy) {
+  if (!proxy.is_object()) return false;
+  const std::string text = place.endpoint.text();
+  if (config.admin && text == config.admin->text()) return true;
+  const auto servers = proxy["servers"].items();
+  return std::ranges::any_of(servers,
+                             [&](const JsonView& each) { return each["listener"].text() == text; });
+}
+
+}  // namespace
+
+DoctorCheck check_configuration(const std::string& file, const ConfigFile& opened,
+                                std::chrono::sys_seconds now) {
+  DoctorCheck check{"configuration"};
+  const std::size_t rules = opened.loaded.config.rules.size();
+  check.what =
+      file +
+      (opened.loaded.ok() ? ", " + std::to_string(rules) + (rules == 1 ? " rule" : " rules") : "");
+  for (const Finding& each : opened.loaded.findings) {
+    if (!is_about_dates(each, opened.loaded.config, now)) add_finding(file, each, check);
+  }
+  return check;
+}
+
+DoctorCheck check_certificates(const std::string& file, const config::Config& config,
+                               std::chrono::sys_seconds now) {
+  DoctorCheck check{"certificates"};
+  std::size_t count = 0;
+  std::string keys;
+  for (const auto& [key, context] : contexts_of(config)) {
+    keys += (keys.empty() ? "" : ", ") + std::string(key);
+    for (const Certificate& each : context->certificates()) {
+      ++count;
+      add_dates(each, key, now, file, check);
+    }
+  }
+  check.skipped = keys.empty();
+  check.what = keys.empty()
+                   ? "no TLS"
+                   : std::to_string(count) + (count == 1 ? " date of " : " dates of ") + keys;
+  return check;
+}
+
+DoctorCheck check_ports(const config::Config& config, const JsonView& proxy) {
+  DoctorCheck check{"ports"};
+  const bool can_ask = config.admin && config.admin->port != 0;
+  const std::string whose =
+      can_ask ? "" : ". If it is the proxy itself: without admin.listen, nobody can ask it";
+  std::string free;
+  std::string held;
+  for (const Place& place : places_of(config)) {
+    const std::string text = place.endpoint.text();
+    if (is_held(place, config, proxy)) {
+      held += (held.empty() ? "" : ", ") + text;
+    } else if (const error_code fault = fault_of(place.endpoint)) {
+      add_fault(place.endpoint, place.purpose, fault, whose, check);
+    } else {
+      free += (free.empty() ? "" : ", ") + text;
+    }
+  }
+  if (!free.empty()) check.what = free + " free";
+  if (!held.empty()) {
+    check.what += (free.empty() ? "" : "; ") + held + " held by the running proxy";
+  }
+  if (check.what.empty()) {
+    check.skipped = check.findings.empty();
+    check.what = check.skipped ? "any free ones" : "none is free";
+  }
+  return check;
+}
+
+std::vector<std::string> deserted_places(const config::Config& config) {
+  std::vector<std::string> deserted;
+  for (const net::Route& each : config.net.routes) {
+    const bool is_known = each.listen.port != 0 || !each.listen.unix_path.empty();
+    if (is_known && !fault_of(each.listen)) deserted.push_back(each.listen.text());
+  }
+  return deserted;
+}
+
+DoctorCheck check_descriptors(const config::Config& config, const JsonView& proxy) {
+  DoctorCheck check{"descriptors"};
+  const std::uint64_t needed = needed_descriptors(config.net);
+  const std::uint32_t wanted = config.net.max_connections;
+  std::uint64_t permitted = wanted;
+  if (const auto limit = proxy["limits"]["clients"]["limit"].number()) {
+    permitted = static_cast<std::uint64_t>(*limit);
+  } else {
+    rlimit own{};
+    const bool is_known = ::getrlimit(RLIMIT_NOFILE, &own) == 0;
+    if (is_known && own.rlim_max < needed) {
+      permitted = connections_within(own.rlim_max, config.net);
+    }
+  }
+  check.what = "enough for " + std::to_string(std::min<std::uint64_t>(permitted, wanted)) +
+               (permitted == 1 ? " client" : " clients");
+  if (permitted >= wanted) return check;
+  const std::string number = std::to_string(needed);
+  const std::string figures = " file descriptors for " + std::to_string(permitted) +
+                              " clients, and " + std::to_string(wanted) +
+                              " may connect, which takes " + number;
+  if (!proxy.is_object()) {
+    check.add(
+        state::diagnosis::kDescriptorsOfShell, "listen.max_connections",
+        "a process of this shell gets" + figures +
+            ": a proxy that is started here lowers its limit; the unit has a limit of its own",
+        Commands().shell({"ulimit", "-n", number}));
+    return check;
+  }
+  check.add(state::diagnosis::kDescriptorsTooFew, "listen.max_connections",
+            "the running proxy has" + figures + ": in the unit, LimitNOFILE=" + number +
+                " below [Service]",
+            Commands().shell({"sudo", "systemctl", "edit", "mongo-idproxy"}));
+  return check;
+}
+
+}  // namespace idproxy::app::doctor

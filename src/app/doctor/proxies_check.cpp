@@ -1,0 +1,317 @@
+#include "app/doctor/proxies_check.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "app/process.hpp"
+#include "app/state/proxy_differences.hpp"
+#include "app/views/wait_reason.hpp"
+#include "idproxy/app/version.hpp"
+#include "idproxy/base/glob.hpp"
+#include "idproxy/base/words.hpp"
+#include "idproxy/rewrite/rule_outcomes.hpp"
+
+namespace idproxy::app::doctor {
+namespace {
+
+using namespace std::chrono_literals;
+using id_store::KnownProxy;
+using rewrite::ForwardReason;
+
+// A proxy says every 30 s that it is there.
+constexpr std::chrono::seconds kSilentAfter = 50s;
+
+std::optional<ForwardReason> reason_named(std::string_view name) {
+  for (std::size_t i = 0; i < rewrite::kForwardReasons; ++i) {
+    const auto reason = static_cast<ForwardReason>(i);
+    if (rewrite::name_of(reason) == name) return reason;
+  }
+  return std::nullopt;
+}
+
+/// What the running proxy says under a name, and what the doctor says of the same cause.
+struct Same {
+  const state::Diagnosis& of_proxy;
+  const state::Diagnosis& found;
+};
+constexpr std::array kSame{
+    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kServerUnreachable},
+    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kServerNameUnknown},
+    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kServerTlsFails},
+    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kServerSilent},
+    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kServerTooOld},
+    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kSetNotInitiated},
+    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kMemberNotReady},
+    Same{state::diagnosis::kRuleNotReady, state::diagnosis::kRuleNotReady},
+    Same{state::diagnosis::kIndexMissing, state::diagnosis::kIndexMissing},
+    Same{state::diagnosis::kNumbersRunOut, state::diagnosis::kNumbersRunOut},
+    Same{state::diagnosis::kCertificateExpired, state::diagnosis::kCertificateExpired},
+    Same{state::diagnosis::kCertificateExpires, state::diagnosis::kCertificateExpires},
+    Same{state::diagnosis::kCertificateExpires, state::diagnosis::kCertificateExpired},
+    Same{state::diagnosis::kProxiesDisagree, state::diagnosis::kProxiesDisagree},
+    Same{state::diagnosis::kProxyVersionsDiffer, state::diagnosis::kProxyVersionsDiffer},
+};
+
+/// It stores documents by another command than an upsert.
+bool is_past_the_rules(ForwardReason reason) {
+  return reason == ForwardReason::merge || reason == ForwardReason::out ||
+         reason == ForwardReason::apply_ops || reason == ForwardReason::time_series;
+}
+
+/// When the file was last changed, in seconds since 1970.
+std::optional<std::int64_t> changed_at(const std::string& file) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(file, error);
+  if (error) return std::nullopt;
+  const auto system = std::chrono::file_clock::to_sys(time);
+  return std::chrono::floor<std::chrono::seconds>(system).time_since_epoch().count();
+}
+
+/// "app2 (10.0.0.2:27117)"
+std::string name_of_proxy(const KnownProxy& proxy) {
+  return proxy.host + (proxy.listeners.empty() ? "" : " (" + proxy.listeners.front() + ")");
+}
+
+/// Collects the findings about the running proxy.
+class ProxyCheck {
+ public:
+  ProxyCheck(const JsonView& status, const ExaminedFile& file) : status_(status), file_(file) {}
+
+  DoctorCheck run(const std::vector<const DoctorCheck*>& others) {
+    const auto pid = status_["pid"].number();
+    check_.what = "version " + status_["version"].text() + ", " + status_["phase"].text() +
+                  (pid ? ", pid " + std::to_string(static_cast<std::int64_t>(*pid)) : "");
+    look_at_file();
+    look_at_named_files();
+    look_at_version();
+    for (const JsonView& rule : status_["rules"].items()) look_at_rule(rule);
+    look_at_what_is_wrong(others);
+    look_at_readiness(others);
+    return std::move(check_);
+  }
+
+ private:
+  void look_at_file() {
+    const JsonView configuration = status_["configuration"];
+    const std::string its = configuration["file"].text();
+    if (its.empty()) return;
+    std::error_code error;
+    const bool is_absolute = its.starts_with('/');
+    if (is_absolute && !std::filesystem::equivalent(its, file_.name, error)) {
+      check_.add(state::diagnosis::kProxyReadsOtherFile, its,
+                 "the running proxy reads " + its + ", not " + file_.name,
+                 Commands().shell({"mongo-idproxy", "doctor", "--config", as_path(its)}));
+      return;
+    }
+    const auto changed = changed_at(file_.name);
+    const double read = configuration["read"].number().value_or(0);
+    const bool is_newer = changed && static_cast<double>(*changed) > read;
+    const bool differs =
+        !file_.rules_hash.empty() && configuration["hash"].text() != file_.rules_hash;
+    if (!is_newer && !differs) return;
+    check_.add(
+        state::diagnosis::kConfigNotLoaded, file_.name,
+        is_newer ? "the file has changed since the running proxy read it"
+                 : "the running proxy has other rules than the file: perhaps by variables",
+        Commands().shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(file_.name)}));
+  }
+
+  void look_at_version() {
+    const std::string its = status_["version"].text();
+    if (its == version()) return;
+    check_.add(
+        state::diagnosis::kProxyVersionsDiffer, "the running proxy",
+        "the running proxy has version " + its + ", and this program " + std::string(version()),
+        Commands().shell({"sudo", "systemctl", "restart", "mongo-idproxy"}));
+  }
+
+  void look_at_rule(const JsonView& rule) {
+    const std::string ns = rule["ns"].text();
+    const std::string field = rule["field"].text();
+    const std::string subject = state::rule_subject(ns, field);
+    for (const std::string& name : rule["forwarded"].keys()) {
+      const auto reason = reason_named(name);
+      // `upserts: forward` asks for it.
+      if (!reason || *reason == ForwardReason::configured) continue;
+      const auto count = static_cast<std::uint64_t>(rule["forwarded"][name].number().value_or(0));
+      const bool is_write = is_past_the_rules(*reason);
+      check_.add(
+          is_write ? state::diagnosis::kWriteBypassesRule : state::diagnosis::kUpsertBypassesRule,
+          subject,
+          std::to_string(count) + (is_write ? " commands" : " upserts") +
+              " since the start got no value (" + name +
+              "): " + std::string(rewrite::way_out_of(*reason, field)),
+          about_rule("backfill", ns, field, file_.name, {"--dry-run"}));
+    }
+    if (!rule["driver_made_ids"].is_true()) return;
+    check_.add(state::diagnosis::kDriverSendsId, subject,
+               "a driver sends an _id of its own with every document, so that the rule has nothing "
+               "to give: make the driver leave _id out, or set assign: driver",
+               own("status", "--clients"));
+  }
+
+  /// A command of this program about the proxy.
+  [[nodiscard]] Commands own(const char* name, const char* option = nullptr) const {
+    std::vector<std::string> words{"mongo-idproxy", name};
+    if (option != nullptr) words.emplace_back(option);
+    words.insert(words.end(), {"--config", as_path(file_.name)});
+    return Commands().shell(std::move(words));
+  }
+
+  /// The proxy repeats what the other checks have found from here: the same kind of thing of the
+  /// same subject. Of several subjects together it names none.
+  static bool is_found(std::string_view id, const std::string& subject,
+                       const std::vector<const DoctorCheck*>& others) {
+    const auto repeats = [&](const DoctorFinding& each) {
+      return (subject.empty() || each.subject == subject) &&
+             std::ranges::any_of(kSame, [&](const Same& same) {
+               return id == same.of_proxy.id &&
+                      std::string_view(same.found.id) == each.diagnosis.id;
+             });
+    };
+    return std::ranges::any_of(others, [&](const DoctorCheck* check) {
+      return std::ranges::any_of(check->findings, repeats);
+    });
+  }
+
+  /// The proxy uses what it has read.
+  void look_at_named_files() {
+    const double read = status_["configuration"]["read"].number().value_or(0);
+    for (const std::string& name : file_.named) {
+      const auto changed = changed_at(name);
+      if (name == file_.name || !changed || static_cast<double>(*changed) <= read) continue;
+      stale_.insert(name);
+      std::string text =
+          "the file has changed since the running proxy read it, which goes on with "
+          "what was in it before";
+      for (const JsonView& each : status_["wrong"].items()) {
+        if (is_of_certificate(each) && each["subject"].text() == name) {
+          text += ": " + each["text"].text();
+        }
+      }
+      check_.add(
+          state::diagnosis::kFileNotLoaded, name, text,
+          Commands().shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(file_.name)}));
+    }
+  }
+
+  static bool is_of_certificate(const JsonView& problem) {
+    const std::string id = problem["id"].text();
+    return id == state::diagnosis::kCertificateExpired.id ||
+           id == state::diagnosis::kCertificateExpires.id;
+  }
+
+  void look_at_what_is_wrong(const std::vector<const DoctorCheck*>& others) {
+    for (const JsonView& each : status_["wrong"].items()) {
+      const std::string subject = each["subject"].text();
+      const bool is_said = is_of_certificate(each) && stale_.contains(subject);
+      if (is_said || is_found(each["id"].text(), subject, others)) continue;
+      const bool is_error = each["level"].text() == "error";
+      check_.add(is_error ? state::diagnosis::kProxyError : state::diagnosis::kProxyWarning,
+                 "the running proxy", each["text"].text() + ": " + each["remedy"].text(),
+                 own("status"));
+    }
+  }
+
+  /// All that give no values, of a proxy that serves.
+  [[nodiscard]] bool rules_are_found(const std::vector<const DoctorCheck*>& others) const {
+    const auto rules = status_["rules"].items();
+    return status_["phase"].text() == "ready" &&
+           std::ranges::all_of(rules, [&](const JsonView& each) {
+             const std::string ns = each["ns"].text();
+             return !each["ready"].is_false() || has_wildcards(ns) ||
+                    is_found(state::diagnosis::kRuleNotReady.id,
+                             state::rule_subject(ns, each["field"].text()), others);
+           });
+  }
+
+  void look_at_readiness(const std::vector<const DoctorCheck*>& others) {
+    const std::string reason = views::why_not_ready(status_);
+    const bool is_told = rules_are_found(others) ||
+                         std::ranges::any_of(check_.findings, [](const DoctorFinding& each) {
+                           return each.diagnosis.level == state::diagnosis::kError;
+                         });
+    if (reason.empty() || is_told) return;
+    check_.add(state::diagnosis::kProxyNotReady, "the running proxy", reason, own("wait"));
+  }
+
+  const JsonView& status_;
+  const ExaminedFile& file_;
+  DoctorCheck check_{"proxy"};
+  std::set<std::string> stale_;  // files that have changed since the proxy read them
+};
+
+/// The first listener of the proxy that `status` is of.
+std::string own_listener(const JsonView& status) {
+  const auto servers = status["servers"].items();
+  return servers.empty() ? "" : servers.front()["listener"].text();
+}
+
+}  // namespace
+
+DoctorCheck check_proxy(const JsonView& status, const ExaminedFile& file,
+                        const std::vector<const DoctorCheck*>& others) {
+  return ProxyCheck(status, file).run(others);
+}
+
+/// Anybody who may write to the id store may have named the other hosts: there are no commands that
+/// reach them, or that send them anything.
+DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView& status,
+                          const ExaminedFile& file, std::string_view version) {
+  DoctorCheck check{"proxies"};
+  const std::string own = own_listener(status);
+  const std::string host = host_name();
+  for (const KnownProxy& each : proxies) {
+    const bool is_own = !own.empty() && each.host == host && !each.listeners.empty() &&
+                        each.listeners.front() == own;
+    const bool is_here =
+        each.host == host && !each.listeners.empty() &&
+        std::ranges::find(file.deserted, each.listeners.front()) != file.deserted.end();
+    check.what += (check.what.empty() ? "" : ", ") + name_of_proxy(each);
+    if (is_here) {
+      check.add(state::diagnosis::kProxyGone, each.listeners.front(),
+                "a proxy said " + seconds_text(each.unseen) +
+                    " ago that it listens here, and nobody does: it has been killed, or has "
+                    "crashed, and clients are refused",
+                Commands()
+                    .shell({"systemctl", "status", "mongo-idproxy"})
+                    .shell({"journalctl", "--unit=mongo-idproxy", "--lines=50"}));
+      continue;
+    }
+    if (each.unseen > kSilentAfter) {
+      check.add(state::diagnosis::kProxySilent, name_of_proxy(each),
+                "the proxy last said " + seconds_text(each.unseen) +
+                    " ago that it is there: it has been killed, or cannot write to the id store",
+                is_own ? Commands().shell({"systemctl", "status", "mongo-idproxy"}) : Commands());
+    }
+    if (is_own) continue;
+    if (each.rules_hash != file.rules_hash &&
+        state::share_collections(each.namespaces, file.namespaces)) {
+      check.add(state::diagnosis::kProxiesDisagree, name_of_proxy(each),
+                "the proxy has other rules than " + file.name +
+                    ": one field may get values of two kinds; if it is one of yours, give it the "
+                    "same file, and reload it there",
+                {});
+    }
+    if (each.version != version) {
+      check.add(state::diagnosis::kProxyVersionsDiffer, name_of_proxy(each),
+                "the proxy has version " + each.version + ", and this program " +
+                    std::string(version) + ": install the same on its host, and restart it",
+                {});
+    }
+  }
+  if (proxies.empty()) {
+    check.what = "none has told the id store of itself lately";
+    check.skipped = true;
+  }
+  return check;
+}
+
+}  // namespace idproxy::app::doctor

@@ -1,0 +1,272 @@
+#include "app/jobs/backfill_commands.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "idproxy/base/printable.hpp"
+#include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/duplicates.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
+
+namespace idproxy::app::jobs {
+namespace {
+
+using id_store::mongo::Array;
+using id_store::mongo::Document;
+using id_store::mongo::Reply;
+using Failure = UpdateOutcome::Failure;
+
+/// {key: value}
+Document of_one(std::string_view key, bson::Type type, Bytes value) {
+  Buffer bytes;
+  bson::Scope document(bytes);
+  bson::append_head(bytes, type, key);
+  bytes.append(value);
+  document.close();
+  return Document(bytes.view());
+}
+
+/// {key: _id} of a document.
+Document of_id(std::string_view key, const BackfillId& id) {
+  const auto element = bson::find(as_bytes(id), "_id");
+  return element ? of_one(key, element->type, element->value) : Document();
+}
+
+void append_uuid_of_zeros(Buffer& out, std::string_view key, std::uint8_t subtype) {
+  constexpr std::array<std::uint8_t, 16> kZeros{};
+  bson::append_head(out, bson::Type::binary, key);
+  out.append(std::array<std::uint8_t, 5>{kZeros.size(), 0, 0, 0, subtype});
+  out.append(kZeros);
+}
+
+/// {$in: […]} of all that rewrite::is_zero() says of. 0 matches numbers of each type. Not "", but a
+/// regular expression: some collations take other texts for equal to an empty one.
+Document among_zeros() {
+  Buffer zeros;
+  bson::Scope array(zeros);
+  bson::append_head(zeros, bson::Type::null, "0");
+  bson::append_int32(zeros, "1", 0);
+  bson::append_head(zeros, bson::Type::regex, "2");
+  zeros.append(as_bytes(std::string_view("^\\z\0\0", 5)));  // the text, and no options
+  bson::append_head(zeros, bson::Type::object_id, "3");
+  zeros.append(std::array<std::uint8_t, 12>{});
+  append_uuid_of_zeros(zeros, "4", 4);
+  append_uuid_of_zeros(zeros, "5", 3);
+  array.close();
+  return of_one("$in", bson::Type::array, zeros.view());
+}
+
+bool has_parents(const BackfillTarget& target) {
+  return target.field.find('.') != std::string::npos;
+}
+
+/// Conditions for a path that no value blocks: each part before the last one is absent or an
+/// object. An array matches the type of its elements, too.
+Array open_path(const std::string& path) {
+  Array conditions;
+  for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
+    const std::string parent = path.substr(0, dot);
+    const Document no_array = Document().add("$type", "array");
+    Array either;
+    either.push(Document().add(parent, Document().add("$exists", false)));
+    either.push(Document().add(parent, Document().add("$type", "object").add("$not", no_array)));
+    conditions.push(Document().add("$or", either));
+  }
+  return conditions;
+}
+
+bool lies_within(const std::string& path, const std::string& parent) {
+  return path == parent || path.starts_with(parent + ".");
+}
+
+/// The _id and the fields beside it. A server refuses a path and one within it.
+Document projection_of(const BackfillTarget& target) {
+  std::vector<std::string> shown{"_id"};
+  for (const std::string& path : target.beside) {
+    if (std::ranges::any_of(shown, [&](const auto& each) { return lies_within(path, each); })) {
+      continue;
+    }
+    std::erase_if(shown, [&](const auto& each) { return lies_within(each, path); });
+    shown.push_back(path);
+  }
+  Document projection;
+  for (const std::string& path : shown) projection.add(path, 1);
+  return projection;
+}
+
+// Server error codes.
+constexpr std::int32_t kPathNotViable = 28;
+constexpr std::int32_t kDocumentValidationFailure = 121;
+// BSONObjectTooLarge, and the same of a document after its update
+constexpr auto kTooLarge = std::to_array<std::int32_t>({10334, 17419, 17420});
+// CursorNotFound, QueryPlanKilled, CursorKilled, InterruptedDueToReplStateChange, Interrupted
+constexpr auto kCursorLost = std::to_array<std::int32_t>({43, 175, 237, 11602, 11601});
+
+bool is_too_large(std::int32_t code) {
+  return std::ranges::count(kTooLarge, code) > 0;
+}
+
+std::int64_t number_at(Bytes document, std::string_view key) {
+  const auto element = bson::find(document, key);
+  return element ? element->as_integer().value_or(0) : 0;
+}
+
+/// The first of writeErrors: the only one, since the update is ordered.
+std::optional<Bytes> write_error(Bytes reply) {
+  const auto errors = bson::find(reply, "writeErrors");
+  if (!errors || errors->type != bson::Type::array) return std::nullopt;
+  const auto first = bson::find(errors->value, "0");
+  if (!first || first->type != bson::Type::document) return std::nullopt;
+  return first->value;
+}
+
+Failure failure_of(Bytes error, std::int32_t code, std::string_view ns, const rewrite::Plan& plan) {
+  if (code == id_store::mongo::kDuplicateKey &&
+      !rewrite::curable(error, ns, plan, [] { return false; }).empty()) {
+    return Failure::duplicate;
+  }
+  return rewrite::denies(error) || is_too_large(code) ? Failure::denied : Failure::perhaps_stored;
+}
+
+}  // namespace
+
+BackfillId id_of(Bytes document) {
+  const auto id = bson::find(document, "_id");
+  return id ? BackfillId(as_text(of_one("_id", id->type, id->value).bytes())) : BackfillId();
+}
+
+Document without_value(const BackfillTarget& target) {
+  if (target.assign == rewrite::Assign::missing) {
+    return Document().add(target.field, Document().add("$exists", false));
+  }
+  const Document no_array = Document().add("$type", "array");  // an array with a null is a value
+  Document none = target.assign == rewrite::Assign::missing_or_zero
+                      ? among_zeros()
+                      : of_one("$eq", bson::Type::null, {});
+  return Document().add(target.field, none.add("$not", no_array));
+}
+
+Document without_value_and_open(const BackfillTarget& target) {
+  Document filter = without_value(target);
+  if (has_parents(target)) filter.add("$and", open_path(target.field));
+  return filter;
+}
+
+std::optional<Document> without_value_and_blocked(const BackfillTarget& target) {
+  if (!has_parents(target)) return std::nullopt;
+  const Document is_open = Document().add("$and", open_path(target.field));
+  return without_value(target).add("$nor", Array().push(is_open));
+}
+
+Document count_documents(const BackfillTarget& target, const Document& filter) {
+  return Document().add("count", target.ns.collection).add("query", filter);
+}
+
+Document find_ids(const BackfillTarget& target, const Document& filter, const BackfillOrder& order,
+                  std::int32_t batch) {
+  return Document()
+      .add("find", target.ns.collection)
+      .add("filter", filter)
+      .add("sort", Document().add(order.field, order.direction))
+      .add("projection", projection_of(target))
+      .add("batchSize", batch)
+      .add("allowDiskUse", true);
+}
+
+Document update_of(const BackfillTarget& target, std::span<const BackfillId> ids,
+                   const ids::Values& values) {
+  const Document lacks = without_value(target);
+  Array updates;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const Document query = Document().add("_id", of_id("$eq", ids[i])).append(lacks);
+    const Document change = Document().add("$set", of_one(target.field, values.type(), values[i]));
+    updates.push(Document().add("q", query).add("u", change));
+  }
+  return Document().add("update", target.ns.collection).add("updates", updates);
+}
+
+void add_uuid(const ids::CollectionUuid& uuid, Document& update) {
+  bson_append_binary(update.get(), "collectionUUID", -1, BSON_SUBTYPE_UUID, uuid.data(),
+                     static_cast<std::uint32_t>(uuid.size()));
+}
+
+Document update_of_nothing(const BackfillTarget& target) {
+  const Document nothing = Document().add("_id", Document().add("$in", Array()));
+  const Document change = Document().add("$set", Document().add(target.field, 0));
+  return Document()
+      .add("update", target.ns.collection)
+      .add("updates", Array().push(Document().add("q", nothing).add("u", change)));
+}
+
+Document find_values(const BackfillTarget& target, std::span<const BackfillId> ids) {
+  Document keys;
+  for (std::size_t i = 0; i < ids.size(); ++i) keys.append(of_id(std::to_string(i), ids[i]));
+  Document among;
+  bson_append_array(among.get(), "$in", -1, keys.get());
+  const auto most = static_cast<std::int32_t>(ids.size());
+  return Document()
+      .add("find", target.ns.collection)
+      .add("filter", Document().add("_id", among))
+      .add("projection", Document().add(target.field, 1))
+      .add("batchSize", most);
+}
+
+Commands show_without_value(const BackfillTarget& target) {
+  std::string condition = "null";
+  if (target.assign == rewrite::Assign::missing) condition = "{$exists: false}";
+  if (target.assign == rewrite::Assign::missing_or_zero) {
+    condition =
+        "{$in: [null, 0, \"\", ObjectId(\"000000000000000000000000\"), "
+        "UUID(\"00000000-0000-0000-0000-000000000000\"), "
+        "BinData(3, \"AAAAAAAAAAAAAAAAAAAAAA==\")]}";
+  }
+  return Commands().mongosh(id_store::in_mongosh(target.ns) + ".find({" + in_quotes(target.field) +
+                                ": " + condition + "})",
+                            {target.ns.db, target.ns.collection, target.field});
+}
+
+UpdateOutcome outcome_of(const Reply& reply, std::size_t sent, std::string_view ns,
+                         const rewrite::Plan& plan) {
+  using Kind = UpdateOutcome::Kind;
+  const bool is_durable = !bson::find(reply.document.bytes(), "writeConcernError");
+  if (reply.kind == Reply::Kind::unreachable || reply.kind == Reply::Kind::not_majority ||
+      !is_durable) {
+    return {.kind = Kind::unknown};
+  }
+  const auto error = write_error(reply.document.bytes());
+  if (!error && !reply.ok()) return {.kind = Kind::refused, .code = reply.code};
+  UpdateOutcome outcome{.tried = sent};
+  if (error) {
+    const std::int64_t index = number_at(*error, "index");
+    if (index < 0 || static_cast<std::size_t>(index) >= sent) {
+      return {.kind = Kind::refused, .code = reply.code};
+    }
+    outcome.tried = static_cast<std::size_t>(index);
+    outcome.code = static_cast<std::int32_t>(number_at(*error, "code"));
+    if (outcome.code == rewrite::kCollectionUuidMismatch) {
+      return {.kind = Kind::refused, .code = outcome.code};
+    }
+    outcome.failure = failure_of(*error, outcome.code, ns, plan);
+  }
+  const std::int64_t changed = number_at(reply.document.bytes(), "n");
+  outcome.changed = static_cast<std::size_t>(std::max<std::int64_t>(changed, 0));
+  return outcome;
+}
+
+std::string reason_of_failure(std::int32_t code) {
+  const std::string error = " (error " + std::to_string(code) + ")";
+  if (code == kDocumentValidationFailure) return "the collection's validator refuses it" + error;
+  if (code == kPathNotViable) return "the path to the field is blocked" + error;
+  if (code == id_store::mongo::kDuplicateKey) {
+    return "another document has the same value in a unique index on other fields" + error;
+  }
+  if (is_too_large(code)) return "it would be too large" + error;
+  return "the server refuses the update" + error;
+}
+
+bool is_worth_repeating(const Reply& reply) {
+  if (reply.kind == Reply::Kind::unreachable) return true;
+  return reply.kind == Reply::Kind::refused && std::ranges::count(kCursorLost, reply.code) > 0;
+}
+
+}  // namespace idproxy::app::jobs

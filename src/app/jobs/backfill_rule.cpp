@@ -1,0 +1,224 @@
+#include "app/jobs/backfill_rule.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "app/jobs/value_text.hpp"
+#include "app/process.hpp"
+#include "app/state/readiness.hpp"
+#include "idproxy/base/glob.hpp"
+#include "idproxy/base/words.hpp"
+#include "idproxy/ids/rule_source.hpp"
+
+namespace idproxy::app::jobs {
+namespace {
+
+using Mode = BackfillRequest::Mode;
+
+// How long the id store may take to check the rule.
+constexpr std::chrono::seconds kReadyWithin{10};
+constexpr std::chrono::milliseconds kReadyAgain{50};
+constexpr std::chrono::seconds kGiveBackWithin{10};
+
+/// Returns why the options do not fit this rule, for people; empty: they do.
+std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule) {
+  const std::string subject = "the rule for " + request.field + " in " + request.ns;
+  if (rule.reserve) {
+    return subject +
+           " has a `reserve`, and a backfill reserves nothing: its values could be given "
+           "out again";
+  }
+  const ids::SequenceOptions& sequences = rule.strategy->about().sequences;
+  const bool resets = sequences.reset != ids::Reset::none;
+  const bool shows_date = sequences.text && !sequences.text->is_timeless();
+  if (!request.period_from.empty() && !resets && !shows_date) {
+    return "--period-from is for rules with `reset`, or with a date in the `template`, which " +
+           subject + " does not have";
+  }
+  if (request.period_from.empty() && resets) {
+    return subject +
+           " has a `reset`: --period-from must name the field with the date of each document";
+  }
+  return "";
+}
+
+/// True if a backfill needs a unique index although the rule only warns without one: nothing else
+/// would detect that a random number is taken.
+bool needs_more(const rewrite::Rule& rule) {
+  return rule.strategy->about().fills_up && rule.unique_index == ids::UniqueIndex::warn;
+}
+
+/// Returns the rules with the changes that a backfill of the one at `index` needs.
+std::vector<rewrite::Rule> prepared(std::vector<rewrite::Rule> rules, std::size_t index,
+                                    const BackfillRequest& request) {
+  using ids::UniqueIndex;
+  add_rule_of(request.ns, rules, index);
+  if (needs_more(rules[index])) rules[index].unique_index = UniqueIndex::require;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    UniqueIndex& unique_index = rules[i].unique_index;
+    if (unique_index != UniqueIndex::create) continue;
+    if (i != index) unique_index = UniqueIndex::warn;
+    if (i == index && request.mode == Mode::dry_run) unique_index = UniqueIndex::offer;
+  }
+  return rules;
+}
+
+id_store::Options store_options(id_store::Options options, Mode mode) {
+  options.scans = mode == Mode::write;
+  return options;
+}
+
+}  // namespace
+
+std::string fault_of_ns(const std::string& ns) {
+  const auto [db, collection] = split_ns(ns);
+  if (db.empty() || collection.empty()) {
+    return "--ns must be a database and a collection, such as shop.orders";
+  }
+  return has_wildcards(ns) ? "--ns must name one collection, without wildcards" : "";
+}
+
+std::string fault_of(const BackfillRequest& request) {
+  if (std::string fault = fault_of_ns(request.ns); !fault.empty()) return fault;
+  if (request.field == "_id" || request.field.starts_with("_id.")) {
+    return "--field must not be _id: a document keeps its _id as long as it lives";
+  }
+  const std::string sort = order_of(request).field;
+  if (sort.empty() || sort.starts_with('$')) {
+    return "--sort must be a field, or -FIELD for descending order";
+  }
+  if (request.period_from.starts_with('$')) return "--period-from must be a field";
+  return "";
+}
+
+void add_rule_of(const std::string& ns, std::vector<rewrite::Rule>& rules, std::size_t index) {
+  if (!has_wildcards(rules[index].ns)) return;
+  rewrite::Rule own = rules[index];
+  own.ns = ns;
+  rules.insert(rules.begin() + static_cast<std::ptrdiff_t>(index), std::move(own));
+}
+
+boost::system::result<std::size_t, std::string> find_rule(const std::string& file,
+                                                          const std::string& ns,
+                                                          const std::string& field,
+                                                          const std::vector<rewrite::Rule>& rules) {
+  std::string others;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (!rules[i].matches(ns)) continue;
+    if (rules[i].field == field) return i;
+    others += (others.empty() ? "" : ", ") + rules[i].field;
+  }
+  return "no rule of " + file + " fills " + field + " in " + ns +
+         (others.empty() ? "" : "; its rules fill " + others);
+}
+
+boost::system::result<std::size_t, std::string> rule_for(const BackfillRequest& request,
+                                                         const std::vector<rewrite::Rule>& rules) {
+  auto found = find_rule(request.file, request.ns, request.field, rules);
+  if (!found) return found;
+  if (std::string fault = fault_for(request, rules[*found]); !fault.empty()) return fault;
+  return found;
+}
+
+BackfillTarget target_of(const BackfillRequest& request, const rewrite::Assignment& assignment) {
+  using rewrite::Assign;
+  const Assign assign = assignment.rule->assign;
+  BackfillTarget target{id_store::split_namespace(request.ns), request.field,
+                        assign == Assign::always ? Assign::missing_or_null : assign};
+  if (assignment.sequences != nullptr) target.beside = assignment.sequences->fields();
+  if (!request.period_from.empty()) target.beside.push_back(request.period_from);
+  return target;
+}
+
+BackfillOrder order_of(const BackfillRequest& request) {
+  if (request.sort.starts_with('-')) return {request.sort.substr(1), -1};
+  return {request.sort, 1};
+}
+
+BackfillRule::BackfillRule(config::Config config, std::size_t index, const BackfillRequest& request)
+    : uri_key_(config.id_store.uri_key),
+      ns_(request.ns),
+      index_(index),
+      needs_more_(needs_more(config.rules[index])),
+      store_(store_options(config.id_store, request.mode), process_sources().clock),
+      rules_(state::make_rules(prepared(std::move(config.rules), index, request),
+                               config.id_store.db, store_)) {}
+
+std::string BackfillRule::await_ready(const StopSignals& stop) {
+  rules_.watch->await_first_look(kReadyWithin);
+  const auto end = std::chrono::steady_clock::now() + kReadyWithin;
+  const id_store::Namespace ns = id_store::split_namespace(ns_);
+  while (true) {
+    std::vector<rewrite::Assignment> its;
+    std::ranges::copy_if(
+        rules_.set->plan(ns.db, ns.collection), std::back_inserter(its),
+        [this](const rewrite::Assignment& each) { return each.rule_index == index_; });
+    plan_ = rewrite::Plan(std::move(its));
+    if (plan_.empty()) {
+      return "no rule applies to this collection: it is a view or a time-series collection, or "
+             "belongs to the server or the id store";
+    }
+    const auto not_ready = why_not_ready();
+    if (!not_ready) return why_no_values();
+    const bool may_pass = not_ready->code == ids::Errc::unavailable;
+    const bool is_over = std::chrono::steady_clock::now() > end || stop.wait_for(kReadyAgain);
+    if (!may_pass || is_over) return reason_of(not_ready->reason);
+  }
+}
+
+/// Why the rule gives no values now. Asks for what it needs, as a write does.
+std::optional<ids::Error> BackfillRule::why_not_ready() {
+  using Kind = ids::GuardState::Kind;
+  const rewrite::Assignment& assignment = plan_.front();
+  if (assignment.not_ready || !assignment.guard) return assignment.not_ready;
+  ids::GuardState state = assignment.guard->state(process_sources().clock.monotonic());
+  if (state.kind == Kind::guarded) return std::nullopt;
+  if (state.kind == Kind::unknown && !asks_) asks_ = assignment.guard->want(0);
+  return state.error;
+}
+
+/// Adds that the backfill needs the index, if a proxy does not.
+std::string BackfillRule::reason_of(const std::string& reason) const {
+  const bool is_own = needs_more_ && reason.starts_with("no unique index");
+  return (is_own ? "a backfill of random digits needs a unique index: " : "") + reason;
+}
+
+/// Returns why the rule's counters give no values, which RuleSet::plan() does not check.
+std::string BackfillRule::why_no_values() const {
+  if (const auto why = rules_.watch->why_down()) {
+    return "the id store (" + uri_key_ + ") " + *why;
+  }
+  const auto all = rules_.watch->not_ready(std::numeric_limits<std::size_t>::max());
+  for (const ids::NotReady& each : all) {
+    const bool is_this = each.rule_index == index_ && (each.ns == ns_ || each.ns == rule().ns);
+    const bool is_refused = each.readiness.kind == ids::Readiness::Kind::not_ready &&
+                            each.readiness.error.code == ids::Errc::exhausted;
+    if (is_this && is_refused) return each.readiness.error.reason;
+  }
+  return "";
+}
+
+std::string BackfillRule::note() const {
+  const auto lack_index = rules_.watch->lack_index();
+  const auto lacks = lack_index.find(index_);
+  return lacks == lack_index.end() ? "" : state::note_on_index(rule(), lacks->second.commands);
+}
+
+std::string BackfillRule::samples(std::uint64_t count) const {
+  const auto numbers = rules_.watch->numbers(std::numeric_limits<std::size_t>::max());
+  return samples_of(rule(), index_, ns_, numbers, count);
+}
+
+std::string BackfillRule::next_values(std::size_t count, ids::Values& out) const {
+  const auto numbers = rules_.watch->numbers(std::numeric_limits<std::size_t>::max());
+  return append_next(rule(), index_, ns_, numbers, count, out);
+}
+
+bool BackfillRule::stop() {
+  return store_.stop(kGiveBackWithin);
+}
+
+}  // namespace idproxy::app::jobs

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <boost/system/result.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/jobs/backfill_commands.hpp"
+#include "app/jobs/progress.hpp"
+#include "app/state/rules_in_force.hpp"
+#include "idproxy/app/command_line.hpp"
+#include "idproxy/config/config.hpp"
+#include "idproxy/id_store/store.hpp"
+#include "idproxy/rewrite/rules.hpp"
+
+namespace idproxy::app::jobs {
+
+/// Returns an error in the options themselves, for people; empty: there is none.
+[[nodiscard]] std::string fault_of(const BackfillRequest& request);
+
+/// The same of the collection that a command for one rule is given.
+[[nodiscard]] std::string fault_of_ns(const std::string& ns);
+
+/// The position of the rule that fills the field, or why none does, for people. `file`: of the
+/// configuration.
+[[nodiscard]] boost::system::result<std::size_t, std::string> find_rule(
+    const std::string& file, const std::string& ns, const std::string& field,
+    const std::vector<rewrite::Rule>& rules);
+
+/// Inserts a copy of the rule at `index` for this collection alone in front of a rule with
+/// wildcards, so that the rule's state is that of this collection.
+void add_rule_of(const std::string& ns, std::vector<rewrite::Rule>& rules, std::size_t index);
+
+/// The position of the rule that gives the values, or why none does, for people.
+[[nodiscard]] boost::system::result<std::size_t, std::string> rule_for(
+    const BackfillRequest& request, const std::vector<rewrite::Rule>& rules);
+
+/// Only for a request without fault, and its rule in the collection.
+[[nodiscard]] BackfillTarget target_of(const BackfillRequest& request,
+                                       const rewrite::Assignment& assignment);
+[[nodiscard]] BackfillOrder order_of(const BackfillRequest& request);
+
+/// The rule of a backfill, with an id store and the other rules, with which it may share a counter.
+class BackfillRule {
+ public:
+  /// `index`: of the rule in `config`. A dry run makes no index and reads no whole collection.
+  BackfillRule(config::Config config, std::size_t index, const BackfillRequest& request);
+
+  /// Waits until the rule has been checked. Returns why it gives no values in the collection, for
+  /// people, with the command to type if one helps; empty: it does.
+  [[nodiscard]] std::string await_ready(const StopSignals& stop);
+  /// The one assignment, after await_ready(). Valid as long as this object.
+  [[nodiscard]] const rewrite::Plan& plan() const { return plan_; }
+  [[nodiscard]] const rewrite::Rule& rule() const { return rules_.set->rules()[index_]; }
+  /// A warning about a rule that is ready, after await_ready(): no unique index guards the field,
+  /// with the command that creates one. Empty: there is none.
+  [[nodiscard]] std::string note() const;
+  /// The first and the last of `count` values, without using them up.
+  [[nodiscard]] std::string samples(std::uint64_t count) const;
+
+  /// Appends them all, or as many as are left. Returns why they are not known; empty: they are.
+  [[nodiscard]] std::string next_values(std::size_t count, ids::Values& out) const;
+
+  /// Gives back unused numbers. False: the process must end without destroying this object.
+  [[nodiscard]] bool stop();
+
+ private:
+  [[nodiscard]] std::optional<ids::Error> why_not_ready();
+  [[nodiscard]] std::string why_no_values() const;
+  [[nodiscard]] std::string reason_of(const std::string& reason) const;
+
+  const std::string uri_key_;
+  const std::string ns_;
+  const std::size_t index_;
+  const bool needs_more_;  // a unique index, without which a proxy only warns
+  id_store::Store store_;
+  state::RulesInForce rules_;
+  rewrite::Plan plan_;
+  std::optional<ids::Ticket> asks_;  // for the index, as a write that waits does
+};
+
+}  // namespace idproxy::app::jobs

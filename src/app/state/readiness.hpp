@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "idproxy/id_store/watch.hpp"
+#include "idproxy/net/server_statistics.hpp"
+#include "idproxy/rewrite/rules.hpp"
+
+namespace idproxy::app::state {
+
+/// Why each rule gives no values in the collection that it names, in file order; empty for rules
+/// that are ready, and for those with wildcards, whose collections are checked with their first
+/// insert. The texts name no collections except those in the configuration.
+[[nodiscard]] std::vector<std::string> reasons_of(const rewrite::RuleSet& rules);
+/// The same with the advice; `reason` is empty for rules that are ready.
+[[nodiscard]] std::vector<ids::Error> errors_of(const rewrite::RuleSet& rules);
+
+/// Returns the note for a rule that is ready although no unique index guards its field
+/// (Watch::lack_index()), with the `commands` that make one.
+[[nodiscard]] std::string note_on_index(const rewrite::Rule& rule, const Commands& commands);
+
+/// Rules for the log: "0 (shop.orders, number), 2 (shop.bills, _id) and 7 more".
+class RuleList {
+ public:
+  void add(std::size_t rule_index, const rewrite::Rule& rule);
+  [[nodiscard]] std::string text() const;
+
+ private:
+  static constexpr std::size_t kMostListed = 20;  // it counts the others, to stay short
+  std::size_t count_ = 0;
+  std::string text_;
+};
+
+struct RuleLists {
+  std::string ready;
+  std::string not_ready;
+};
+/// `reasons` as from reasons_of().
+[[nodiscard]] RuleLists lists_of(const std::vector<rewrite::Rule>& rules,
+                                 const std::vector<std::string>& reasons);
+
+/// Logs once for each change which rules cannot get numbers from their counters: not_ready with the
+/// reason, and ready_again. One thread.
+class ReadinessLog {
+ public:
+  /// An obstacle that passes changes nothing.
+  void update(const std::vector<rewrite::Rule>& rules,
+              const std::vector<id_store::Watch::CounterObstacle>& obstacles);
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // ns, field
+  std::map<Key, std::string> reported_;             // the reasons that the log has
+};
+
+/// Returns the features of a rule that a server of this maxWireVersion does not support, as parts
+/// of a sentence; empty: it supports all, or the version is unknown (0). Source:
+/// docs/server-behaviour.md#servers-before-60.
+[[nodiscard]] std::vector<std::string_view> limits_of(const rewrite::Rule& rule,
+                                                      std::int32_t wire_version);
+
+/// The same in one line, "with MongoDB 4.4: …; …"; empty: nothing.
+[[nodiscard]] std::string note_on_limits(const rewrite::Rule& rule, std::int32_t wire_version);
+
+/// The least maxWireVersion of the servers; 0: none has said its own.
+template <class Server>
+[[nodiscard]] std::int32_t oldest_of(const std::vector<Server>& servers) {
+  std::int32_t oldest = 0;
+  for (const Server& each : servers) {
+    if (each.wire_version > 0 && (oldest == 0 || each.wire_version < oldest)) {
+      oldest = each.wire_version;
+    }
+  }
+  return oldest;
+}
+
+/// Logs the release of each server when it changes (server_release), and for each limit of it which
+/// rules that concerns (server_limit). One thread.
+class ServerLimitsLog {
+ public:
+  void update(const std::vector<rewrite::Rule>& rules,
+              const std::vector<net::ServerStatistics::Listener>& servers);
+
+ private:
+  std::map<std::string, std::string> reported_;  // releases by the servers' names
+};
+
+}  // namespace idproxy::app::state

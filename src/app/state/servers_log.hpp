@@ -1,0 +1,32 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "idproxy/net/server_statistics.hpp"
+
+namespace idproxy::app::state {
+
+/// A server that has let a request wait for so long is slow: a person has noticed by then, and few
+/// commands take that long.
+inline constexpr std::chrono::seconds kSlow{5};
+
+/// True if the server has let a request wait for kSlow.
+[[nodiscard]] bool is_slow(const net::ServerStatistics::Listener& server);
+
+/// Logs once for each change which server is the primary (primary_changed), which one does not
+/// answer (server_slow) and which one does so again (server_answers). One thread.
+class ServersLog {
+ public:
+  /// To be called about once a second.
+  void update(const std::vector<net::ServerStatistics::Listener>& servers);
+
+ private:
+  void look_at_primary(const std::vector<net::ServerStatistics::Listener>& servers);
+
+  std::map<std::string, std::chrono::nanoseconds> slow_;  // servers, and how old the request was
+  std::string primary_;                                   // the last one; empty: none yet
+};
+
+}  // namespace idproxy::app::state

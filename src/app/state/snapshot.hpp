@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/state/proxy_differences.hpp"
+#include "app/state/refusals.hpp"
+#include "app/state/reload_statistics.hpp"
+#include "app/state/run_out.hpp"
+#include "idproxy/id_store/known_proxy.hpp"
+#include "idproxy/id_store/store_statistics.hpp"
+#include "idproxy/id_store/watch.hpp"
+#include "idproxy/ids/store.hpp"
+#include "idproxy/net/server_statistics.hpp"
+#include "idproxy/net/tls.hpp"
+#include "idproxy/rewrite/rules.hpp"
+
+namespace idproxy::app::state {
+
+/// The state of a serving proxy, for the pages.
+struct Snapshot {
+  bool draining = false;
+  net::ServerStatistics net;
+  id_store::StoreStatistics store;
+  std::shared_ptr<const rewrite::RuleSet> rules;
+  std::vector<std::size_t> not_ready;  ///< per rule: the number of collections without values
+  std::vector<std::string> reasons;    ///< per rule: as reasons_of() (readiness.hpp)
+  /// By rule: where values can be stored twice, though the rule demands no index.
+  std::map<std::size_t, id_store::MissingIndex> unguarded;
+  std::vector<ids::RuleNumbers> numbers;                 ///< of all collections of the rules
+  std::vector<Refusals::Refused> refused;                ///< writes of the last minute
+  std::vector<RunOut::Warning> run_out;                  ///< which of them run out
+  std::vector<std::optional<RunOut::Outlook>> outlooks;  ///< per rule: when its numbers end
+  std::vector<id_store::KnownProxy> proxies;             ///< of the id store, this one included
+  ProxyDifferences::Found differences;                   ///< which of them differ from this one
+  ReloadStatistics reloads;
+  bool last_reload_failed = false;
+  std::vector<net::tls::Certificate> client_side;  ///< certificates of listen.tls
+  std::vector<net::tls::Certificate> server_side;  ///< certificates of upstream.uri
+
+  /// Why a rule gives no values anywhere; empty: it does, or nothing is known yet.
+  [[nodiscard]] std::string reason_of(std::size_t rule) const {
+    return rule < reasons.size() ? reasons[rule] : "";
+  }
+  [[nodiscard]] std::size_t not_ready_of(std::size_t rule) const {
+    return rule < not_ready.size() ? not_ready[rule] : 0;
+  }
+  /// Null: a unique index guards its values, or must.
+  [[nodiscard]] const id_store::MissingIndex* unguarded_of(std::size_t rule) const {
+    const auto found = unguarded.find(rule);
+    return found == unguarded.end() ? nullptr : &found->second;
+  }
+  /// Null: its numbers do not end, or nothing is known yet.
+  [[nodiscard]] const RunOut::Outlook* outlook_of(std::size_t rule) const {
+    return rule < outlooks.size() && outlooks[rule] ? &*outlooks[rule] : nullptr;
+  }
+};
+
+}  // namespace idproxy::app::state

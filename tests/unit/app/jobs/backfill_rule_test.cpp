@@ -1,0 +1,80 @@
+#include "app/jobs/backfill_rule.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/rule_set.hpp"
+
+namespace idproxy::app::jobs {
+namespace backfill_rule_test {
+
+BackfillRequest request(std::string ns, std::string field, std::string sort = "_id") {
+  return {
+      .file = "f.yaml", .ns = std::move(ns), .field = std::move(field), .sort = std::move(sort)};
+}
+
+TEST(BackfillRequestTest, FaultsAreNamed) {
+  const struct {
+    BackfillRequest request;
+    const char* fault;  // its beginning
+  } rows[] = {
+      {request("shop", "n"), "--ns must be a database and a collection"},
+      {request(".orders", "n"), "--ns must be a database and a collection"},
+      {request("shop.", "n"), "--ns must be a database and a collection"},
+      {request("shop.*", "n"), "--ns must name one collection"},
+      {request("shop.orders", "_id"), "--field must not be _id"},
+      {request("shop.orders", "_id.x"), "--field must not be _id"},
+      {request("shop.orders", "n", ""), "--sort must be a field"},
+      {request("shop.orders", "n", "-"), "--sort must be a field"},
+      {request("shop.orders", "n", "$natural"), "--sort must be a field"},
+  };
+  for (const auto& [asked, fault] : rows) {
+    EXPECT_TRUE(fault_of(asked).starts_with(fault)) << asked.ns << ' ' << asked.sort;
+  }
+  EXPECT_EQ(fault_of(request("shop.a.b", "n", "-created")), "");
+  EXPECT_EQ(order_of(request("", "", "-created")).field, "created");
+  EXPECT_EQ(order_of(request("", "", "-created")).direction, -1);
+  EXPECT_EQ(order_of(request("", "", "created")).direction, 1);
+}
+
+TEST(BackfillRequestTest, FindsTheFirstRuleOfTheField) {
+  std::vector<rewrite::Rule> rules;
+  for (const auto& [ns, field] : {std::pair("bank.*", "n"), std::pair("shop.*", "m"),
+                                  std::pair("shop.*", "n"), std::pair("shop.orders", "n")}) {
+    rules.push_back(test::rule(ns, field));
+  }
+  EXPECT_EQ(*rule_for(request("shop.orders", "n"), rules), 2U);
+  EXPECT_EQ(rule_for(request("shop.orders", "x"), rules).error(),
+            "no rule of f.yaml fills x in shop.orders; its rules fill m, n, n");
+  EXPECT_EQ(rule_for(request("crm.orders", "n"), rules).error(),
+            "no rule of f.yaml fills n in crm.orders");
+}
+
+TEST(BackfillRequestTest, RefusesARuleWithReservations) {
+  rewrite::Rule rule = test::rule("shop.orders", "n");
+  rule.reserve.emplace();
+  EXPECT_EQ(rule_for(request("shop.orders", "n"), {rule}).error(),
+            "the rule for n in shop.orders has a `reserve`, and a backfill reserves nothing: its "
+            "values could be given out again");
+}
+
+TEST(BackfillRequestTest, NullIsAValueOnlyToRulesThatLeaveItAlone) {
+  using rewrite::Assign;
+  const auto target = [](Assign assign) {
+    const rewrite::Rule rule = test::rule("shop.*", "n", assign);
+    rewrite::Assignment assignment{};
+    assignment.rule = &rule;
+    return target_of(request("shop.a.b", "n"), assignment);
+  };
+  const auto filter = [&](Assign assign) {
+    return std::string(as_text(without_value(target(assign)).bytes()));
+  };
+  const std::string null_is_none = filter(Assign::missing_or_null);
+  EXPECT_NE(filter(Assign::missing), null_is_none);
+  EXPECT_NE(filter(Assign::missing_or_zero), null_is_none);
+  EXPECT_EQ(filter(Assign::driver), null_is_none);
+  EXPECT_EQ(target(Assign::always).assign, Assign::missing_or_null);
+  EXPECT_EQ(target(Assign::missing).ns.collection, "a.b");
+}
+
+}  // namespace backfill_rule_test
+}  // namespace idproxy::app::jobs

@@ -1,0 +1,152 @@
+#include "app/state/health.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "support/rule_set.hpp"
+
+namespace idproxy::app::state {
+namespace health_test {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+Snapshot sample() {
+  Snapshot snapshot;
+  snapshot.rules =
+      test::rule_set_of(test::rule("shop.orders", "number"), test::rule("shop.*", "_id"));
+  snapshot.not_ready = {0, 2};
+  snapshot.net.listeners = {
+      {.listener = "127.0.0.1:27117", .server = "db1:27017", .up = true, .connections = 3},
+      {.listener = "127.0.0.1:27118", .server = "db2:27017", .up = false, .connections = 1}};
+  snapshot.net.connections_open = 4;
+  return snapshot;
+}
+
+TEST(Readyz, IsReadyWhileItServes) {
+  const Snapshot shown = sample();
+  const admin::HttpResponse response = readyz(Phase::serving, shown);
+  EXPECT_EQ(response.status, 200U);
+  EXPECT_EQ(response.body,
+            "ready\n"
+            "listener 127.0.0.1:27117 -> db1:27017: server up, 3 clients\n"
+            "listener 127.0.0.1:27118 -> db2:27017: server down, 1 client\n"
+            "rule 0 (shop.orders, number, counting): ready\n"
+            "rule 1 (shop.*, _id, counting): gives no values in 2 collections; why: "
+            "db.adminCommand({idproxy: \"status\"})\n"
+            "id store: answers\n");
+}
+
+TEST(Readyz, NamesTheReleaseAndWhatARuleCannotHaveThere) {
+  Snapshot shown = sample();
+  shown.net.listeners[0].release = "MongoDB 6.0.27";
+  EXPECT_THAT(readyz(Phase::serving, shown).body,
+              HasSubstr("db1:27017: server up, MongoDB 6.0.27, 3 clients\n"));
+  shown.net.listeners[1].wire_version = 9;
+  shown.net.listeners[1].release = "MongoDB 4.4.2";
+  rewrite::Rule reports = test::rule("shop.orders", "number");
+  reports.report = true;
+  shown.rules = test::rule_set_of(reports);
+  shown.not_ready = {0};
+  const std::string body = readyz(Phase::serving, shown).body;
+  EXPECT_THAT(body, HasSubstr("db2:27017: server down, MongoDB 4.4.2, 1 client\n"));
+  EXPECT_THAT(body, HasSubstr("counting): ready\n  with MongoDB 4.4: updates and findAndModify "
+                              "that a driver may repeat report no values\n"));
+}
+
+TEST(Readyz, SaysWhyARuleIsNotReady) {
+  Snapshot shown = sample();
+  shown.reasons = {"no unique index; make it with X", ""};
+  shown.not_ready = {1, 0};
+  const std::string body = readyz(Phase::serving, shown).body;
+  EXPECT_THAT(body, HasSubstr("\nrule 0 (shop.orders, number, counting): not ready: no unique "
+                              "index; make it with X\n"));
+  EXPECT_THAT(body, HasSubstr("\nrule 1 (shop.*, _id, counting): ready\n"));
+}
+
+TEST(Readyz, SaysThatTheFirstInsertReadsTheCollection) {
+  Snapshot shown = sample();
+  shown.numbers = {{0, "shop.orders", ids::CounterNumbers{.next = 1, .held = 0, .left = {}}}};
+  EXPECT_THAT(readyz(Phase::serving, shown).body,
+              HasSubstr("\nrule 0 (shop.orders, number, counting): ready\n"));
+  std::get<ids::CounterNumbers>(shown.numbers[0].numbers).reads_all = true;
+  EXPECT_THAT(readyz(Phase::serving, shown).body,
+              HasSubstr("\nrule 0 (shop.orders, number, counting): ready; the first insert reads "
+                        "the whole collection, unless an index begins with number by then\n"));
+}
+
+TEST(Readyz, SaysWhatIsLeftOfNumbersThatRunOut) {
+  Snapshot shown = sample();
+  shown.not_ready = {0, 0};
+  shown.run_out = {{1, "shop.a", RunOut::End::max, 37, 5}, {1, "shop.b", RunOut::End::width, 9, 6}};
+  const std::string body = readyz(Phase::serving, shown).body;
+  EXPECT_THAT(body, HasSubstr("\nrule 0 (shop.orders, number, counting): ready\n"));
+  EXPECT_THAT(body, HasSubstr("\nrule 1 (shop.*, _id, counting): ready; 9 numbers are left in the "
+                              "template's width, and then values get longer; at the rate of the "
+                              "last hour they last 90 minutes\n"));
+  shown.not_ready = {0, 2};
+  EXPECT_THAT(readyz(Phase::serving, shown).body, HasSubstr("); 9 numbers are left in"))
+      << "although others give no values";
+  EXPECT_THAT(status_line(Phase::serving, shown),
+              testing::EndsWith("; 4 clients; numbers run out: see /readyz"));
+}
+
+TEST(Readyz, SaysThatNoUniqueIndexGuardsAField) {
+  Snapshot shown = sample();
+  shown.not_ready = {0, 2};
+  shown.unguarded[0] = {"shop.orders", {}, ""};
+  shown.unguarded[1] = {"shop.a", {}, "", 3};
+  const std::string body = readyz(Phase::serving, shown).body;
+  EXPECT_THAT(body, HasSubstr("counting): ready; no unique index keeps a value from being stored "
+                              "twice\n"));
+  EXPECT_THAT(body, HasSubstr("); no unique index keeps a value from being stored twice in 3 "
+                              "collections\n"));
+  EXPECT_THAT(body, testing::Not(HasSubstr("shop.a")));
+}
+
+TEST(Readyz, SaysWhyTheStoreDoesNotAnswer) {
+  Snapshot shown = sample();
+  shown.store.up = false;
+  EXPECT_THAT(readyz(Phase::serving, shown).body, HasSubstr("\nid store: does not answer\n"));
+  shown.store.down_reason = "refuses the proxy's login: Authentication failed.";
+  EXPECT_THAT(readyz(Phase::serving, shown).body,
+              HasSubstr("\nid store: refuses the proxy's login: Authentication failed.\n"));
+}
+
+TEST(Readyz, SaysWhatIsWrongWithAServer) {
+  Snapshot shown = sample();
+  shown.net.listeners[0].fault = "it is a member of the replica set a";
+  shown.net.listeners[1].fault = "Connection refused";
+  const std::string body = readyz(Phase::serving, shown).body;
+  EXPECT_THAT(body, HasSubstr(" -> db1:27017: server up, but it is a member of the replica set a; "
+                              "3 clients\n"));
+  EXPECT_THAT(body, HasSubstr(" -> db2:27017: server down: Connection refused; 1 client\n"));
+}
+
+TEST(Readyz, IsNotReadyBeforeAndAfter) {
+  EXPECT_EQ(readyz(Phase::starting, std::nullopt).status, 503U);
+  EXPECT_EQ(readyz(Phase::starting, std::nullopt).body, "starting\n");
+  const Snapshot shown = sample();
+  EXPECT_EQ(readyz(Phase::starting, shown).status, 503U);
+  EXPECT_EQ(readyz(Phase::draining, shown).status, 503U);
+  EXPECT_TRUE(readyz(Phase::draining, shown).body.starts_with("draining\n"));
+}
+
+TEST(StatusLine, SaysWhatIsServed) {
+  Snapshot shown = sample();
+  EXPECT_EQ(status_line(Phase::starting, std::nullopt), "starting");
+  EXPECT_EQ(status_line(Phase::serving, shown),
+            "serving 127.0.0.1:27117 -> db1:27017, 127.0.0.1:27118 -> db2:27017; 4 clients");
+  EXPECT_EQ(status_line(Phase::draining, shown), "draining; 4 clients");
+  shown.last_reload_failed = true;
+  EXPECT_THAT(status_line(Phase::serving, shown), HasSubstr("; 4 clients; the last reload failed"));
+  shown.last_reload_failed = false;
+  for (int i = 0; i < 5; ++i) shown.net.listeners.push_back(shown.net.listeners[0]);
+  shown.net.connections_open = 1;
+  EXPECT_THAT(status_line(Phase::serving, shown), HasSubstr(" and 4 more; 1 client"));
+}
+
+}  // namespace health_test
+}  // namespace idproxy::app::state

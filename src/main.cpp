@@ -16,7 +16,7 @@
 #include "idproxy/app/serve/serve.hpp"
 #include "idproxy/app/version.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/observability/threads.hpp"
+#include "idproxy/threads/threads.hpp"
 
 namespace {
 

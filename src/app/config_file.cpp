@@ -27,7 +27,7 @@
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/config/secret_file.hpp"
 #include "idproxy/config/seed_list.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app {
 namespace {

@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 #include "idproxy/rewrite/topology.hpp"
 
 namespace idproxy::app {

@@ -7,7 +7,7 @@
 
 #include "id_store/counter_commands.hpp"
 #include "id_store/outliers.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
 namespace {

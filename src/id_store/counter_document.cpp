@@ -12,7 +12,7 @@
 #include "id_store/server_text.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/counter_job.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
 namespace {

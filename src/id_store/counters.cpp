@@ -13,7 +13,7 @@
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/stored_value.hpp"
 #include "idproxy/ids/scope.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "id_store/catalog_requests.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
 namespace {

@@ -23,7 +23,7 @@
 #include "idproxy/ids/free_values.hpp"
 #include "idproxy/ids/guard.hpp"
 #include "idproxy/ids/index_room.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 /// The state and the decisions of the Inspector, without threads and connections: its knowledge of
 /// collections, and its next request.

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "id_store/hello_guard.hpp"
-#include "idproxy/observability/threads.hpp"
+#include "idproxy/threads/threads.hpp"
 
 /// libmongoc's constructor would keep figures of its own in /dev/shm, which nobody reads, and leave
 /// the file there when the process is killed. MONGOC_DISABLE_SHM=1 keeps it from that, but would

@@ -13,7 +13,7 @@
 #include "id_store/reply_reasons.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/stored_value.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 // Ranges: counters whose document also has their last number. Any program may use the document
 // beside the proxies, and may count beyond the last number, so the server compares the two in the

@@ -1,7 +1,7 @@
 #include "id_store/reports.hpp"
 
 #include "idproxy/ids/number_ranges.hpp"
-#include "idproxy/observability/threads.hpp"
+#include "idproxy/threads/threads.hpp"
 
 namespace idproxy::id_store {
 

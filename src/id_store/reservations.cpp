@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "id_store/library.hpp"
-#include "idproxy/observability/threads.hpp"
+#include "idproxy/threads/threads.hpp"
 
 namespace idproxy::id_store {
 

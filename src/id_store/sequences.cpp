@@ -5,7 +5,7 @@
 
 #include "id_store/counter_commands.hpp"
 #include "idproxy/ids/number_ranges.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
 namespace {

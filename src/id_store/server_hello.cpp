@@ -19,7 +19,7 @@
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
-#include "idproxy/observability/threads.hpp"
+#include "idproxy/threads/threads.hpp"
 
 namespace idproxy::id_store {
 namespace {

@@ -16,7 +16,7 @@
 #include "id_store/store_metrics.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/id_store/mongo.hpp"
-#include "idproxy/observability/threads.hpp"
+#include "idproxy/threads/threads.hpp"
 
 namespace idproxy::id_store {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/log/log.hpp"
 #include "idproxy/net/client_statistics.hpp"
-#include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "idproxy/rewrite/memory.hpp"
 #include "net/connector.hpp"

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::net {
 

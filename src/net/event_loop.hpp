@@ -57,7 +57,7 @@ class Timer : public boost::intrusive::set_base_hook<
 ///
 /// Asio's loop costs each message a recv() that finds nothing or an epoll_ctl(), because it watches
 /// a socket for one operation at a time (docs/decisions.md). So it stays where no message passes:
-/// it serves HTTP (observability/http_server.hpp), signals and the control thread
+/// it serves HTTP (admin/http_server.hpp), signals and the control thread
 /// (app/control.hpp). Here it has only the addresses of sockets, and name lookups need no loop
 /// (net/lookups.hpp).
 ///

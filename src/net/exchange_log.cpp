@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::net {
 namespace {

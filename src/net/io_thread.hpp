@@ -8,9 +8,9 @@
 #include <memory>
 #include <unordered_map>
 
+#include "idproxy/metrics/metrics.hpp"
 #include "idproxy/net/counted.hpp"
 #include "idproxy/net/options.hpp"
-#include "idproxy/observability/metrics.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "net/budget.hpp"
 #include "net/buffer_pool.hpp"

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 #include "net/connection_pair.hpp"
 
 namespace idproxy::net {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "idproxy/observability/threads.hpp"
+#include "idproxy/threads/threads.hpp"
 
 namespace idproxy::net {
 namespace {

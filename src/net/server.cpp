@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
-#include "idproxy/observability/log.hpp"
-#include "idproxy/observability/threads.hpp"
+#include "idproxy/log/log.hpp"
 #include "idproxy/rewrite/status.hpp"
+#include "idproxy/threads/threads.hpp"
 #include "net/client_list.hpp"
 #include "net/connection_pair.hpp"
 #include "net/io_thread.hpp"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "idproxy/observability/metrics.hpp"
+#include "idproxy/metrics/metrics.hpp"
 
 namespace idproxy::net {
 

@@ -5,7 +5,7 @@
 
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 #include "net/connection_pair.hpp"
 
 namespace idproxy::net {

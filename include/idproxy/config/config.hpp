@@ -11,8 +11,8 @@
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/ids/source.hpp"
+#include "idproxy/log/log.hpp"
 #include "idproxy/net/options.hpp"
-#include "idproxy/observability/log.hpp"
 #include "idproxy/rewrite/rule.hpp"
 
 /// YAML -> the Options of each module. The keys and their defaults: config/mongo-idproxy.yaml.

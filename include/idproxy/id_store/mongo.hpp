@@ -17,7 +17,7 @@
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/type.hpp"
-#include "idproxy/observability/metrics.hpp"
+#include "idproxy/metrics/metrics.hpp"
 
 /// A wrapper of the parts of libmongoc that the id store needs. Everything here blocks.
 namespace idproxy::id_store::mongo {

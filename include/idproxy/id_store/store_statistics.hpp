@@ -4,7 +4,7 @@
 #include <string>
 
 #include "idproxy/ids/store.hpp"
-#include "idproxy/observability/metrics.hpp"
+#include "idproxy/metrics/metrics.hpp"
 
 namespace idproxy::id_store {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "idproxy/metrics/metrics.hpp"
 #include "idproxy/net/counted.hpp"
-#include "idproxy/observability/metrics.hpp"
 #include "idproxy/rewrite/logins.hpp"
 
 namespace idproxy::net {

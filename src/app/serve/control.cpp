@@ -22,8 +22,8 @@
 #include "app/views/status_page.hpp"
 #include "idproxy/app/command_line.hpp"
 #include "idproxy/app/version.hpp"
-#include "idproxy/observability/log.hpp"
-#include "idproxy/observability/metrics_page.hpp"
+#include "idproxy/log/log.hpp"
+#include "idproxy/metrics/metrics_page.hpp"
 
 namespace idproxy::app::serve {
 namespace {

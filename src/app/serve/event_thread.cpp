@@ -6,7 +6,7 @@
 #include <exception>
 
 #include "idproxy/app/command_line.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::serve {
 

@@ -10,7 +10,7 @@
 #include "app/process.hpp"
 #include "app/serve/event_thread.hpp"
 #include "app/state/health.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::serve {
 namespace {

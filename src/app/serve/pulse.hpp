@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "app/serve/watchdog.hpp"
+#include "idproxy/admin/http_server.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/net/server.hpp"
-#include "idproxy/observability/http_server.hpp"
 
 namespace idproxy::app::serve {
 

@@ -18,7 +18,7 @@
 #include "idproxy/config/secret_file.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/values.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::serve {
 namespace {

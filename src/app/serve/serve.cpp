@@ -15,9 +15,9 @@
 #include "app/state/rules_in_force.hpp"
 #include "idproxy/config/config.hpp"
 #include "idproxy/id_store/store.hpp"
+#include "idproxy/log/log.hpp"
 #include "idproxy/net/server.hpp"
-#include "idproxy/observability/log.hpp"
-#include "idproxy/observability/threads.hpp"
+#include "idproxy/threads/threads.hpp"
 
 namespace idproxy::app::serve {
 namespace {

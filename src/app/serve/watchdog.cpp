@@ -14,7 +14,7 @@
 #include <string_view>
 #include <thread>
 
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::serve {
 namespace {

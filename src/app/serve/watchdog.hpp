@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/observability/http_server.hpp"
+#include "idproxy/admin/http_server.hpp"
 
 namespace idproxy::app::serve {
 

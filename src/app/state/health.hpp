@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/state/snapshot.hpp"
-#include "idproxy/observability/http_server.hpp"
+#include "idproxy/admin/http_server.hpp"
 
 namespace idproxy::app::state {
 

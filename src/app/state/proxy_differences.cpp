@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "idproxy/base/glob.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/server_release.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
 namespace {

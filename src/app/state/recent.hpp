@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "idproxy/id_store/store_statistics.hpp"
+#include "idproxy/metrics/metrics.hpp"
 #include "idproxy/net/server_statistics.hpp"
-#include "idproxy/observability/metrics.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::app::state {

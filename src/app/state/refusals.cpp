@@ -4,7 +4,7 @@
 
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
 namespace {

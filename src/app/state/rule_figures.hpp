@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/state/snapshot.hpp"
-#include "idproxy/observability/metrics_page.hpp"
+#include "idproxy/metrics/metrics_page.hpp"
 
 namespace idproxy::app::state {
 

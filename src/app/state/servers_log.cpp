@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
 namespace {

@@ -10,8 +10,8 @@
 #include "app/state/health.hpp"
 #include "app/state/recent.hpp"
 #include "app/state/snapshot.hpp"
+#include "idproxy/log/log.hpp"
 #include "idproxy/net/client_statistics.hpp"
-#include "idproxy/observability/log.hpp"
 
 namespace idproxy::app::state {
 

@@ -10,7 +10,7 @@
 
 #include "app/state/rule_figures.hpp"
 #include "app/state/servers_log.hpp"
-#include "idproxy/observability/metrics_page.hpp"
+#include "idproxy/metrics/metrics_page.hpp"
 
 namespace idproxy::app::views {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "app/process.hpp"
 #include "app/state/snapshot.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::views {
 

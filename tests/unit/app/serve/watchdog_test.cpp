@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::serve {
 namespace watchdog_test {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
 namespace proxy_differences_test {

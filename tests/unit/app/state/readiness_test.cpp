@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "idproxy/base/server_release.hpp"
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 #include "support/fake_store.hpp"
 #include "support/rule_set.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 #include "support/rule_set.hpp"
 
 namespace idproxy::app::state {

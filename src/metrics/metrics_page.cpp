@@ -1,4 +1,4 @@
-#include "idproxy/observability/metrics_page.hpp"
+#include "idproxy/metrics/metrics_page.hpp"
 
 #include <prometheus/client_metric.h>
 #include <prometheus/metric_family.h>

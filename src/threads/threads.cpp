@@ -1,9 +1,9 @@
-#include "idproxy/observability/threads.hpp"
+#include "idproxy/threads/threads.hpp"
 
 #include <atomic>
 #include <chrono>
 
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::threads {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "idproxy/observability/metrics.hpp"
+#include "idproxy/metrics/metrics.hpp"
 
 /// A page of metrics in Prometheus' text format (version 0.0.4).
 namespace idproxy::metrics {

@@ -1,4 +1,4 @@
-#include "observability/admitted_hosts.hpp"
+#include "admin/admitted_hosts.hpp"
 
 #include <gtest/gtest.h>
 

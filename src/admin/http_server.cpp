@@ -1,4 +1,4 @@
-#include "idproxy/observability/http_server.hpp"
+#include "idproxy/admin/http_server.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,8 +19,8 @@
 #include <optional>
 #include <utility>
 
-#include "idproxy/observability/log.hpp"
-#include "observability/admitted_hosts.hpp"
+#include "admin/admitted_hosts.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::admin {
 namespace {

@@ -1,4 +1,4 @@
-#include "idproxy/observability/metrics.hpp"
+#include "idproxy/metrics/metrics.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "observability/line_writer.hpp"
+#include "log/line_writer.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

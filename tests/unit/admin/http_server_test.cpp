@@ -1,4 +1,4 @@
-#include "idproxy/observability/http_server.hpp"
+#include "idproxy/admin/http_server.hpp"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

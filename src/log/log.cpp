@@ -1,4 +1,4 @@
-#include "idproxy/observability/log.hpp"
+#include "idproxy/log/log.hpp"
 
 #include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "idproxy/base/printable.hpp"
-#include "observability/line_writer.hpp"
+#include "log/line_writer.hpp"
 
 namespace idproxy::log {
 namespace {

@@ -5,22 +5,17 @@
 #include <systemd/sd-daemon.h>
 
 #include <algorithm>
-#include <boost/system/result.hpp>
-#include <chrono>
 #include <cstdlib>
 #include <future>
 #include <iostream>
 #include <iterator>
 #include <map>
 #include <random>
-#include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "app/apart.hpp"
-#include "app/process.hpp"
+#include "app/system_clock.hpp"
 #include "idproxy/base/input_file.hpp"
 #include "idproxy/base/owned.hpp"
 #include "idproxy/base/printable.hpp"

@@ -10,7 +10,7 @@
 #include "config/endpoints.hpp"
 #include "config/names.hpp"
 #include "config/rules.hpp"
-#include "config/tls.hpp"
+#include "config/tls_keys.hpp"
 #include "config/tree.hpp"
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/base/scalars.hpp"

@@ -8,7 +8,7 @@
 
 #include "config/addresses.hpp"
 #include "config/connection_string.hpp"
-#include "config/tls.hpp"
+#include "config/tls_keys.hpp"
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/base/words.hpp"
 

@@ -13,7 +13,7 @@
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/ids/registry.hpp"
+#include "idproxy/ids/strategies.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::config {

@@ -15,7 +15,7 @@
 #include "config/tree.hpp"
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/config/keys.hpp"
-#include "idproxy/ids/registry.hpp"
+#include "idproxy/ids/strategies.hpp"
 
 namespace idproxy::config {
 namespace {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <mutex>
 
-#include "idproxy/ids/registry.hpp"
+#include "idproxy/ids/strategies.hpp"
 #include "ids/hex.hpp"
 
 namespace idproxy::ids {

@@ -312,12 +312,6 @@ bool Connector::is_news(IoThread& thread, Upstream& server) {
          server.down_logged.compare_exchange_strong(logged, now.count());
 }
 
-void Upstream::is_back(std::int64_t since, std::chrono::nanoseconds connected) {
-  if (!down_since.compare_exchange_strong(since, 0)) return;
-  state_since = connected.count();
-  log::event(log::Level::info, "upstream_back", "the server answers again", {{"server", name}});
-}
-
 void Connector::end(Stream* stream, const Failure& failure) {
   const Done done = std::exchange(done_, nullptr);
   cancel();

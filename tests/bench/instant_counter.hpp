@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "idproxy/ids/block_cache.hpp"
-#include "idproxy/ids/registry.hpp"
 #include "idproxy/ids/store.hpp"
+#include "idproxy/ids/strategies.hpp"
 #include "support/block_caches.hpp"
 #include "support/fake_parameters.hpp"
 #include "support/strategies.hpp"

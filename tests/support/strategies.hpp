@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "idproxy/ids/registry.hpp"
+#include "idproxy/ids/strategies.hpp"
 #include "support/block_caches.hpp"
 #include "support/fake_parameters.hpp"
 #include "support/hex.hpp"

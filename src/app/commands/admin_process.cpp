@@ -22,7 +22,6 @@
 #include <set>
 #include <sstream>
 #include <string_view>
-#include <utility>
 
 #include "idproxy/base/typed_command.hpp"
 

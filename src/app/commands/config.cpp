@@ -7,7 +7,7 @@
 
 #include "app/config_file.hpp"
 #include "app/json_view.hpp"
-#include "app/process.hpp"
+#include "app/system_clock.hpp"
 #include "app/views/terminal.hpp"
 #include "app/views/text_table.hpp"
 #include "idproxy/app/commands/run.hpp"

@@ -10,7 +10,7 @@
 #include "app/config_file.hpp"
 #include "app/jobs/counter_text.hpp"
 #include "app/json_view.hpp"
-#include "app/process.hpp"
+#include "app/system_clock.hpp"
 #include "app/views/terminal.hpp"
 #include "idproxy/app/commands/run.hpp"
 #include "idproxy/base/printable.hpp"

@@ -15,6 +15,7 @@
 #include "app/commands/admin_process.hpp"
 #include "app/commands/status_client.hpp"
 #include "app/config_file.hpp"
+#include "app/doctor/certificates_check.hpp"
 #include "app/doctor/host_check.hpp"
 #include "app/doctor/proxies_check.hpp"
 #include "app/doctor/report.hpp"

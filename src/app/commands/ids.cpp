@@ -10,8 +10,9 @@
 
 #include "app/config_file.hpp"
 #include "app/jobs/backfill_rule.hpp"
+#include "app/jobs/find_rule.hpp"
 #include "app/jobs/value_text.hpp"
-#include "app/process.hpp"
+#include "app/system_clock.hpp"
 #include "idproxy/app/commands/run.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/id_store/mongo.hpp"

@@ -10,7 +10,6 @@
 #include "app/commands/status_client.hpp"
 #include "app/config_file.hpp"
 #include "app/json_view.hpp"
-#include "app/views/terminal.hpp"
 #include "idproxy/app/commands/run.hpp"
 
 namespace idproxy::app::commands {

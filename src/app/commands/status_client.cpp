@@ -5,7 +5,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -17,18 +16,15 @@
 #include <boost/beast/http/write.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/system/system_error.hpp>
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <future>
 #include <iostream>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "app/apart.hpp"
 #include "app/config_file.hpp"
-#include "app/views/terminal.hpp"
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/base/words.hpp"
 

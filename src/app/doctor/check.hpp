@@ -10,9 +10,13 @@
 /// What a part of `mongo-idproxy doctor` has found.
 namespace idproxy::app::doctor {
 
+namespace diagnosis = state::diagnosis;
+using state::Diagnosis;
+using state::rule_subject;
+
 /// Something that is so, and what to do about it.
 struct DoctorFinding {
-  state::Diagnosis diagnosis;
+  Diagnosis diagnosis;
   std::string subject;  ///< a server, rule, file, …
   std::string text;     ///< a sentence without its full stop
   Commands commands;
@@ -25,8 +29,7 @@ struct DoctorCheck {
   bool skipped = false;  ///< `what` says why
   std::vector<DoctorFinding> findings{};
 
-  void add(const state::Diagnosis& diagnosis, std::string subject, std::string text,
-           Commands commands) {
+  void add(const Diagnosis& diagnosis, std::string subject, std::string text, Commands commands) {
     findings.push_back({diagnosis, std::move(subject), std::move(text), std::move(commands)});
   }
 };

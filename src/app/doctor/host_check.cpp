@@ -11,40 +11,17 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "app/process.hpp"
-#include "idproxy/base/words.hpp"
+#include "app/descriptors.hpp"
+#include "app/doctor/certificates_check.hpp"
 
 namespace idproxy::app::doctor {
 namespace {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
-using net::tls::Certificate;
-using net::tls::Context;
-
-constexpr auto kExpiresWithin = std::chrono::days(30);
-
-/// One side's certificates, and the key of the configuration that names them.
-struct NamedContext {
-  const char* key;
-  const Context* context;
-};
-
-std::vector<NamedContext> contexts_of(const config::Config& config) {
-  std::vector<NamedContext> found;
-  const auto add = [&](const char* key, const std::shared_ptr<const Context>& context) {
-    if (context != nullptr) found.push_back({key, context.get()});
-  };
-  add("listen.tls", config.net.client_tls);
-  add("upstream.uri", config.net.server_tls);
-  add(config.id_store.uri_key.c_str(), config.written.store_tls);
-  return found;
-}
 
 // ---- the configuration -------------------------------------------------------------------------
 
@@ -75,73 +52,29 @@ void add_finding(const std::string& file, const Finding& finding, DoctorCheck& c
   };
   const std::string& named = finding.other_file;
   if (is_error && !named.empty() && has("is open to every user")) {
-    return check.add(state::diagnosis::kSecretFileOpen, named, finding.message,
+    return check.add(diagnosis::kSecretFileOpen, named, finding.message,
                      Commands().shell({"sudo", "chmod", "o-rwx", as_path(named)}));
   }
   if (is_error && !named.empty() && (message.starts_with("listen.tls.") || has(" of tlsC"))) {
     return check.add(
-        state::diagnosis::kCertificateUnusable, named, finding.message,
+        diagnosis::kCertificateUnusable, named, finding.message,
         Commands()
             .shell({"sudo", "openssl", "x509", "-in", named, "-noout", "-subject", "-enddate"})
             .shell({"sudo", "openssl", "pkey", "-in", named, "-noout", "-check"}));
   }
   if (!is_error && has(": contains a password")) {
-    return check.add(state::diagnosis::kPasswordInFile, file, finding.message,
+    return check.add(diagnosis::kPasswordInFile, file, finding.message,
                      Commands().shell({"sudo", "chmod", "o-rwx", as_path(file)}));
   }
   if (is_error && has("environment variable '") && has("is not defined")) {
-    return check.add(state::diagnosis::kVariableUndefined, file, finding.message,
+    return check.add(diagnosis::kVariableUndefined, file, finding.message,
                      ways_to_variables(file, has("'CREDENTIALS_DIRECTORY'")));
   }
   const std::string line = std::to_string(finding.place.line);
   const bool has_place = finding.place.line > 0;
-  check.add(is_error ? state::diagnosis::kConfigError : state::diagnosis::kConfigWarning,
+  check.add(is_error ? diagnosis::kConfigError : diagnosis::kConfigWarning,
             has_place ? file + ":" + line + ":" + std::to_string(finding.place.column) : file,
             finding.message, Commands().shell({"sudoedit", as_path(file)}));
-}
-
-/// True if check_certificates() says the same.
-bool is_about_dates(const Finding& finding, const config::Config& config,
-                    std::chrono::sys_seconds now) {
-  return std::ranges::any_of(contexts_of(config), [&](const NamedContext& each) {
-    const auto said = each.context->warnings(now);
-    return std::ranges::any_of(
-        said, [&](const std::string& text) { return finding.message.ends_with(text); });
-  });
-}
-
-// ---- certificates ------------------------------------------------------------------------------
-
-std::string days_text(std::chrono::seconds time) {
-  const auto days = std::chrono::floor<std::chrono::days>(time);
-  return days.count() < 2 ? seconds_text(time) : std::to_string(days.count()) + " days";
-}
-
-void add_dates(const Certificate& certificate, const std::string& key, std::chrono::sys_seconds now,
-               const std::string& config_file, DoctorCheck& check) {
-  const std::string name = "the certificate " + certificate.subject + " of " + key;
-  Commands look;
-  look.shell({"openssl", "x509", "-in", certificate.file, "-noout", "-subject", "-dates"});
-  const auto add = [&](const state::Diagnosis& which, const std::string& what,
-                       std::vector<std::string> then) {
-    check.add(which, certificate.file, name + what, look.shell(std::move(then)));
-  };
-  const std::vector<std::string> reload{"sudo", "mongo-idproxy", "reload", "--config",
-                                        as_path(config_file)};
-  if (certificate.not_before > now) {
-    return add(state::diagnosis::kCertificateNotYetValid,
-               " is valid only in " + days_text(certificate.not_before - now) +
-                   ": correct this host's clock, or issue it again",
-               {"timedatectl", "status"});
-  }
-  if (certificate.not_after <= now) {
-    return add(state::diagnosis::kCertificateExpired,
-               " has expired: renew it, and reload the proxy", reload);
-  }
-  if (certificate.not_after - now > kExpiresWithin) return;
-  add(state::diagnosis::kCertificateExpires,
-      " expires in " + days_text(certificate.not_after - now) + ": renew it, and reload the proxy",
-      reload);
 }
 
 // ---- ports -------------------------------------------------------------------------------------
@@ -183,14 +116,14 @@ void add_fault(const net::Endpoint& endpoint, const std::string& purpose, const 
                const std::string& whose, DoctorCheck& check) {
   const bool is_local = !endpoint.unix_path.empty();
   if (fault == boost::system::errc::address_in_use) {
-    return check.add(state::diagnosis::kPortInUse, endpoint.text(),
+    return check.add(diagnosis::kPortInUse, endpoint.text(),
                      "another process listens at " + endpoint.text() + ", which is for " + purpose +
                          ": stop that process, or choose another port" + whose,
                      is_local ? Commands().shell({"sudo", "ss", "-lxp", "src", endpoint.unix_path})
                               : Commands().shell({"sudo", "ss", "-ltnp",
                                                   "sport = :" + std::to_string(endpoint.port)}));
   }
-  check.add(state::diagnosis::kAddressUnavailable, endpoint.text(),
+  check.add(diagnosis::kAddressUnavailable, endpoint.text(),
             "nothing can listen at " + endpoint.text() + ", which is for " + purpose + ": " +
                 fault.message(),
             is_local ? Commands().shell(
@@ -246,25 +179,6 @@ DoctorCheck check_configuration(const std::string& file, const ConfigFile& opene
   for (const Finding& each : opened.loaded.findings) {
     if (!is_about_dates(each, opened.loaded.config, now)) add_finding(file, each, check);
   }
-  return check;
-}
-
-DoctorCheck check_certificates(const std::string& file, const config::Config& config,
-                               std::chrono::sys_seconds now) {
-  DoctorCheck check{"certificates"};
-  std::size_t count = 0;
-  std::string keys;
-  for (const auto& [key, context] : contexts_of(config)) {
-    keys += (keys.empty() ? "" : ", ") + std::string(key);
-    for (const Certificate& each : context->certificates()) {
-      ++count;
-      add_dates(each, key, now, file, check);
-    }
-  }
-  check.skipped = keys.empty();
-  check.what = keys.empty()
-                   ? "no TLS"
-                   : std::to_string(count) + (count == 1 ? " date of " : " dates of ") + keys;
   return check;
 }
 
@@ -328,13 +242,13 @@ DoctorCheck check_descriptors(const config::Config& config, const JsonView& prox
                               " may connect, which takes " + number;
   if (!proxy.is_object()) {
     check.add(
-        state::diagnosis::kDescriptorsOfShell, "listen.max_connections",
+        diagnosis::kDescriptorsOfShell, "listen.max_connections",
         "a process of this shell gets" + figures +
             ": a proxy that is started here lowers its limit; the unit has a limit of its own",
         Commands().shell({"ulimit", "-n", number}));
     return check;
   }
-  check.add(state::diagnosis::kDescriptorsTooFew, "listen.max_connections",
+  check.add(diagnosis::kDescriptorsTooFew, "listen.max_connections",
             "the running proxy has" + figures + ": in the unit, LimitNOFILE=" + number +
                 " below [Service]",
             Commands().shell({"sudo", "systemctl", "edit", "mongo-idproxy"}));

@@ -14,10 +14,6 @@ namespace idproxy::app::doctor {
 [[nodiscard]] DoctorCheck check_configuration(const std::string& file, const ConfigFile& opened,
                                               std::chrono::sys_seconds now);
 
-/// The dates of all certificates that the configuration names.
-[[nodiscard]] DoctorCheck check_certificates(const std::string& file, const config::Config& config,
-                                             std::chrono::sys_seconds now);
-
 /// Whether the proxy can listen where the configuration says. `proxy`: the status of the one that
 /// runs, which may hold these places; of nothing: none answers.
 [[nodiscard]] DoctorCheck check_ports(const config::Config& config, const JsonView& proxy);

@@ -10,7 +10,7 @@
 #include <set>
 #include <utility>
 
-#include "app/process.hpp"
+#include "app/state/process_statistics.hpp"
 #include "app/state/proxy_differences.hpp"
 #include "app/views/wait_reason.hpp"
 #include "idproxy/app/version.hpp"
@@ -38,25 +38,25 @@ std::optional<ForwardReason> reason_named(std::string_view name) {
 
 /// What the running proxy says under a name, and what the doctor says of the same cause.
 struct Same {
-  const state::Diagnosis& of_proxy;
-  const state::Diagnosis& found;
+  const Diagnosis& of_proxy;
+  const Diagnosis& found;
 };
 constexpr std::array kSame{
-    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kServerUnreachable},
-    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kServerNameUnknown},
-    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kServerTlsFails},
-    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kServerSilent},
-    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kServerTooOld},
-    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kSetNotInitiated},
-    Same{state::diagnosis::kServerUnreachable, state::diagnosis::kMemberNotReady},
-    Same{state::diagnosis::kRuleNotReady, state::diagnosis::kRuleNotReady},
-    Same{state::diagnosis::kIndexMissing, state::diagnosis::kIndexMissing},
-    Same{state::diagnosis::kNumbersRunOut, state::diagnosis::kNumbersRunOut},
-    Same{state::diagnosis::kCertificateExpired, state::diagnosis::kCertificateExpired},
-    Same{state::diagnosis::kCertificateExpires, state::diagnosis::kCertificateExpires},
-    Same{state::diagnosis::kCertificateExpires, state::diagnosis::kCertificateExpired},
-    Same{state::diagnosis::kProxiesDisagree, state::diagnosis::kProxiesDisagree},
-    Same{state::diagnosis::kProxyVersionsDiffer, state::diagnosis::kProxyVersionsDiffer},
+    Same{diagnosis::kServerUnreachable, diagnosis::kServerUnreachable},
+    Same{diagnosis::kServerUnreachable, diagnosis::kServerNameUnknown},
+    Same{diagnosis::kServerUnreachable, diagnosis::kServerTlsFails},
+    Same{diagnosis::kServerUnreachable, diagnosis::kServerSilent},
+    Same{diagnosis::kServerUnreachable, diagnosis::kServerTooOld},
+    Same{diagnosis::kServerUnreachable, diagnosis::kSetNotInitiated},
+    Same{diagnosis::kServerUnreachable, diagnosis::kMemberNotReady},
+    Same{diagnosis::kRuleNotReady, diagnosis::kRuleNotReady},
+    Same{diagnosis::kIndexMissing, diagnosis::kIndexMissing},
+    Same{diagnosis::kNumbersRunOut, diagnosis::kNumbersRunOut},
+    Same{diagnosis::kCertificateExpired, diagnosis::kCertificateExpired},
+    Same{diagnosis::kCertificateExpires, diagnosis::kCertificateExpires},
+    Same{diagnosis::kCertificateExpires, diagnosis::kCertificateExpired},
+    Same{diagnosis::kProxiesDisagree, diagnosis::kProxiesDisagree},
+    Same{diagnosis::kProxyVersionsDiffer, diagnosis::kProxyVersionsDiffer},
 };
 
 /// It stores documents by another command than an upsert.
@@ -105,7 +105,7 @@ class ProxyCheck {
     std::error_code error;
     const bool is_absolute = its.starts_with('/');
     if (is_absolute && !std::filesystem::equivalent(its, file_.name, error)) {
-      check_.add(state::diagnosis::kProxyReadsOtherFile, its,
+      check_.add(diagnosis::kProxyReadsOtherFile, its,
                  "the running proxy reads " + its + ", not " + file_.name,
                  Commands().shell({"mongo-idproxy", "doctor", "--config", as_path(its)}));
       return;
@@ -117,7 +117,7 @@ class ProxyCheck {
         !file_.rules_hash.empty() && configuration["hash"].text() != file_.rules_hash;
     if (!is_newer && !differs) return;
     check_.add(
-        state::diagnosis::kConfigNotLoaded, file_.name,
+        diagnosis::kConfigNotLoaded, file_.name,
         is_newer ? "the file has changed since the running proxy read it"
                  : "the running proxy has other rules than the file: perhaps by variables",
         Commands().shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(file_.name)}));
@@ -127,7 +127,7 @@ class ProxyCheck {
     const std::string its = status_["version"].text();
     if (its == version()) return;
     check_.add(
-        state::diagnosis::kProxyVersionsDiffer, "the running proxy",
+        diagnosis::kProxyVersionsDiffer, "the running proxy",
         "the running proxy has version " + its + ", and this program " + std::string(version()),
         Commands().shell({"sudo", "systemctl", "restart", "mongo-idproxy"}));
   }
@@ -135,23 +135,21 @@ class ProxyCheck {
   void look_at_rule(const JsonView& rule) {
     const std::string ns = rule["ns"].text();
     const std::string field = rule["field"].text();
-    const std::string subject = state::rule_subject(ns, field);
+    const std::string subject = rule_subject(ns, field);
     for (const std::string& name : rule["forwarded"].keys()) {
       const auto reason = reason_named(name);
       // `upserts: forward` asks for it.
       if (!reason || *reason == ForwardReason::configured) continue;
       const auto count = static_cast<std::uint64_t>(rule["forwarded"][name].number().value_or(0));
       const bool is_write = is_past_the_rules(*reason);
-      check_.add(
-          is_write ? state::diagnosis::kWriteBypassesRule : state::diagnosis::kUpsertBypassesRule,
-          subject,
-          std::to_string(count) + (is_write ? " commands" : " upserts") +
-              " since the start got no value (" + name +
-              "): " + std::string(rewrite::way_out_of(*reason, field)),
-          about_rule("backfill", ns, field, file_.name, {"--dry-run"}));
+      check_.add(is_write ? diagnosis::kWriteBypassesRule : diagnosis::kUpsertBypassesRule, subject,
+                 std::to_string(count) + (is_write ? " commands" : " upserts") +
+                     " since the start got no value (" + name +
+                     "): " + std::string(rewrite::way_out_of(*reason, field)),
+                 about_rule("backfill", ns, field, file_.name, {"--dry-run"}));
     }
     if (!rule["driver_made_ids"].is_true()) return;
-    check_.add(state::diagnosis::kDriverSendsId, subject,
+    check_.add(diagnosis::kDriverSendsId, subject,
                "a driver sends an _id of its own with every document, so that the rule has nothing "
                "to give: make the driver leave _id out, or set assign: driver",
                own("status", "--clients"));
@@ -197,15 +195,14 @@ class ProxyCheck {
         }
       }
       check_.add(
-          state::diagnosis::kFileNotLoaded, name, text,
+          diagnosis::kFileNotLoaded, name, text,
           Commands().shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(file_.name)}));
     }
   }
 
   static bool is_of_certificate(const JsonView& problem) {
     const std::string id = problem["id"].text();
-    return id == state::diagnosis::kCertificateExpired.id ||
-           id == state::diagnosis::kCertificateExpires.id;
+    return id == diagnosis::kCertificateExpired.id || id == diagnosis::kCertificateExpires.id;
   }
 
   void look_at_what_is_wrong(const std::vector<const DoctorCheck*>& others) {
@@ -214,9 +211,8 @@ class ProxyCheck {
       const bool is_said = is_of_certificate(each) && stale_.contains(subject);
       if (is_said || is_found(each["id"].text(), subject, others)) continue;
       const bool is_error = each["level"].text() == "error";
-      check_.add(is_error ? state::diagnosis::kProxyError : state::diagnosis::kProxyWarning,
-                 "the running proxy", each["text"].text() + ": " + each["remedy"].text(),
-                 own("status"));
+      check_.add(is_error ? diagnosis::kProxyError : diagnosis::kProxyWarning, "the running proxy",
+                 each["text"].text() + ": " + each["remedy"].text(), own("status"));
     }
   }
 
@@ -227,8 +223,8 @@ class ProxyCheck {
            std::ranges::all_of(rules, [&](const JsonView& each) {
              const std::string ns = each["ns"].text();
              return !each["ready"].is_false() || has_wildcards(ns) ||
-                    is_found(state::diagnosis::kRuleNotReady.id,
-                             state::rule_subject(ns, each["field"].text()), others);
+                    is_found(diagnosis::kRuleNotReady.id, rule_subject(ns, each["field"].text()),
+                             others);
            });
   }
 
@@ -236,10 +232,10 @@ class ProxyCheck {
     const std::string reason = views::why_not_ready(status_);
     const bool is_told = rules_are_found(others) ||
                          std::ranges::any_of(check_.findings, [](const DoctorFinding& each) {
-                           return each.diagnosis.level == state::diagnosis::kError;
+                           return each.diagnosis.level == diagnosis::kError;
                          });
     if (reason.empty() || is_told) return;
-    check_.add(state::diagnosis::kProxyNotReady, "the running proxy", reason, own("wait"));
+    check_.add(diagnosis::kProxyNotReady, "the running proxy", reason, own("wait"));
   }
 
   const JsonView& status_;
@@ -267,7 +263,7 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
                           const ExaminedFile& file, std::string_view version) {
   DoctorCheck check{"proxies"};
   const std::string own = own_listener(status);
-  const std::string host = host_name();
+  const std::string host = state::host_name();
   for (const KnownProxy& each : proxies) {
     const bool is_own = !own.empty() && each.host == host && !each.listeners.empty() &&
                         each.listeners.front() == own;
@@ -276,7 +272,7 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
         std::ranges::find(file.deserted, each.listeners.front()) != file.deserted.end();
     check.what += (check.what.empty() ? "" : ", ") + name_of_proxy(each);
     if (is_here) {
-      check.add(state::diagnosis::kProxyGone, each.listeners.front(),
+      check.add(diagnosis::kProxyGone, each.listeners.front(),
                 "a proxy said " + seconds_text(each.unseen) +
                     " ago that it listens here, and nobody does: it has been killed, or has "
                     "crashed, and clients are refused",
@@ -286,7 +282,7 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
       continue;
     }
     if (each.unseen > kSilentAfter) {
-      check.add(state::diagnosis::kProxySilent, name_of_proxy(each),
+      check.add(diagnosis::kProxySilent, name_of_proxy(each),
                 "the proxy last said " + seconds_text(each.unseen) +
                     " ago that it is there: it has been killed, or cannot write to the id store",
                 is_own ? Commands().shell({"systemctl", "status", "mongo-idproxy"}) : Commands());
@@ -294,14 +290,14 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
     if (is_own) continue;
     if (each.rules_hash != file.rules_hash &&
         state::share_collections(each.namespaces, file.namespaces)) {
-      check.add(state::diagnosis::kProxiesDisagree, name_of_proxy(each),
+      check.add(diagnosis::kProxiesDisagree, name_of_proxy(each),
                 "the proxy has other rules than " + file.name +
                     ": one field may get values of two kinds; if it is one of yours, give it the "
                     "same file, and reload it there",
                 {});
     }
     if (each.version != version) {
-      check.add(state::diagnosis::kProxyVersionsDiffer, name_of_proxy(each),
+      check.add(diagnosis::kProxyVersionsDiffer, name_of_proxy(each),
                 "the proxy has version " + each.version + ", and this program " +
                     std::string(version) + ": install the same on its host, and restart it",
                 {});

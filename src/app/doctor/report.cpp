@@ -19,21 +19,21 @@ struct LevelWords {
   const char* one;
   const char* several;
   views::Tone tone;
-  state::Diagnosis::Level level;
+  Diagnosis::Level level;
 };
 constexpr std::array<LevelWords, 3> kLevels{{
-    {"error", "errors", views::Tone::bad, state::Diagnosis::Level::error},
-    {"warning", "warnings", views::Tone::warning, state::Diagnosis::Level::warning},
-    {"note", "notes", views::Tone::faint, state::Diagnosis::Level::note},
+    {"error", "errors", views::Tone::bad, Diagnosis::Level::error},
+    {"warning", "warnings", views::Tone::warning, Diagnosis::Level::warning},
+    {"note", "notes", views::Tone::faint, Diagnosis::Level::note},
 }};
 
-const LevelWords& words_of(state::Diagnosis::Level level) {
+const LevelWords& words_of(Diagnosis::Level level) {
   return *std::ranges::find(kLevels, level, &LevelWords::level);
 }
 
 /// The worst level among a check's findings.
-std::optional<state::Diagnosis::Level> worst_of(const DoctorCheck& check) {
-  std::optional<state::Diagnosis::Level> worst;
+std::optional<Diagnosis::Level> worst_of(const DoctorCheck& check) {
+  std::optional<Diagnosis::Level> worst;
   for (const DoctorFinding& each : check.findings) {
     if (!worst || each.diagnosis.level < *worst) worst = each.diagnosis.level;
   }
@@ -46,7 +46,7 @@ std::string result_of(const DoctorCheck& check) {
   return check.skipped ? "skipped" : "ok";
 }
 
-std::size_t count(const DoctorReport& report, state::Diagnosis::Level level) {
+std::size_t count(const DoctorReport& report, Diagnosis::Level level) {
   std::size_t found = 0;
   for (const DoctorCheck& check : report.checks) {
     found += static_cast<std::size_t>(std::ranges::count_if(
@@ -168,9 +168,7 @@ json::object doctor_json(const DoctorReport& report) {
 }
 
 bool has_faults(const DoctorReport& report) {
-  return count(report, state::Diagnosis::Level::error) +
-             count(report, state::Diagnosis::Level::warning) >
-         0;
+  return count(report, Diagnosis::Level::error) + count(report, Diagnosis::Level::warning) > 0;
 }
 
 }  // namespace idproxy::app::doctor

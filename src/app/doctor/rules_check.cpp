@@ -8,12 +8,11 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "app/process.hpp"
 #include "app/state/readiness.hpp"
 #include "app/state/rules_in_force.hpp"
 #include "app/state/run_out.hpp"
+#include "app/system_clock.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/id_store/store.hpp"
@@ -96,18 +95,18 @@ class RulesCheck {
     if (advice.commands.empty()) {
       advice.commands.shell({"mongo-idproxy", "check", "--connect", "--config", as_path(file_)});
     }
-    check_.add(state::diagnosis::kRuleNotReady, state::rule_subject(rule.ns, rule.field),
+    check_.add(diagnosis::kRuleNotReady, rule_subject(rule.ns, rule.field),
                "the rule gives no values: " + advice.text, std::move(advice.commands));
   }
 
   void lacks_index(const rewrite::Rule& rule, const id_store::MissingIndex& lacks, bool is_ready) {
-    const std::string subject = state::rule_subject(lacks.ns, rule.field);
+    const std::string subject = rule_subject(lacks.ns, rule.field);
     if (rule.unique_index == UniqueIndex::warn && is_ready) {
-      check_.add(state::diagnosis::kIndexMissing, subject, id_store::kNoUniqueIndex + lacks.why_not,
+      check_.add(diagnosis::kIndexMissing, subject, id_store::kNoUniqueIndex + lacks.why_not,
                  lacks.commands);
     }
     if (has_duplicates(rule, lacks.ns)) {
-      check_.add(state::diagnosis::kDuplicatesStored, subject,
+      check_.add(diagnosis::kDuplicatesStored, subject,
                  "documents have the same value: the unique index cannot be built before that is "
                  "mended",
                  about_rule("verify", lacks.ns, rule.field, file_));
@@ -138,7 +137,7 @@ class RulesCheck {
                    process_sources().clock.monotonic());
     for (const state::RunOut::Warning& each : run_out.current()) {
       const rewrite::Rule& rule = config_.rules[each.rule_index];
-      check_.add(state::diagnosis::kNumbersRunOut, state::rule_subject(each.ns, rule.field),
+      check_.add(diagnosis::kNumbersRunOut, rule_subject(each.ns, rule.field),
                  each.text() + ": " + std::string(each.way_out()), edit_and_reload(file_));
     }
   }

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <set>
 #include <string_view>
 #include <utility>
 
-#include "app/jobs/connected_check.hpp"
+#include "app/jobs/store_fault.hpp"
 #include "app/state/readiness.hpp"
 #include "idproxy/base/owned.hpp"
 #include "idproxy/base/printable.hpp"
@@ -21,6 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using id_store::ServerHello;
+using jobs::answers;
 
 // Below, the time that a message takes may be all of the difference.
 constexpr std::chrono::milliseconds kLeastSkew = 2s;
@@ -42,12 +42,8 @@ bool needs_majority(const rewrite::Rule& rule) {
   return about.counter || about.ranges || about.gapless || rule.reserve;
 }
 
-bool has_answered(const ServerHello& server) {
-  return server.fault.empty();
-}
-
 bool is_member(const ServerHello& server) {
-  return has_answered(server) && !server.set_name.empty();
+  return answers(server) && !server.set_name.empty();
 }
 
 std::string host_of(std::string_view address) {
@@ -103,7 +99,7 @@ class ServersCheck {
     const std::string expected = id_store::replica_set_of(uri);
     for (const ServerHello& each : all) {
       const bool is_new = seen_.insert(each.address).second;
-      if (!has_answered(each)) {
+      if (!answers(each)) {
         if (is_new) unreachable(each, uri);
         continue;
       }
@@ -117,7 +113,7 @@ class ServersCheck {
   void unreachable(const ServerHello& server, const std::string& uri) {
     const std::string reason = reason_in(server.fault);
     if (server.wants_tls) {
-      return check_.add(state::diagnosis::kServerTlsFails, server.address, reason,
+      return check_.add(diagnosis::kServerTlsFails, server.address, reason,
                         Commands().shell({"sudoedit", as_path(file_)}));
     }
     const auto has = [&](std::string_view part) { return reason.find(part) != std::string::npos; };
@@ -127,7 +123,7 @@ class ServersCheck {
     if (has("Failed to resolve")) {
       if (is_host) commands.shell({"getent", "hosts", host});
       return check_.add(
-          state::diagnosis::kServerNameUnknown, server.address,
+          diagnosis::kServerNameUnknown, server.address,
           "this host knows no address of " + host + ": correct the name, or the name service",
           std::move(commands));
     }
@@ -138,7 +134,7 @@ class ServersCheck {
       for (std::string& each : ca_option(uri)) words.push_back(std::move(each));
       words.insert(words.end(), {"-verify_return_error", "-brief"});
       if (is_host) commands.shell(std::move(words));
-      return check_.add(state::diagnosis::kServerTlsFails, server.address, "TLS fails: " + reason,
+      return check_.add(diagnosis::kServerTlsFails, server.address, "TLS fails: " + reason,
                         std::move(commands));
     }
     if (server.is_silent) {
@@ -148,7 +144,7 @@ class ServersCheck {
             .shell({"ssh", "--", host, "uptime"});
       }
       return check_.add(
-          state::diagnosis::kServerSilent, server.address,
+          diagnosis::kServerSilent, server.address,
           "the server accepts connections, and does not answer: somebody has stopped "
           "its process (stat T; kill -CONT lets it go on), it waits for its disk (stat "
           "D), or its host is overloaded",
@@ -159,7 +155,7 @@ class ServersCheck {
           .shell({"ssh", "--", host, "systemctl", "status", "mongod"});
     }
     const bool is_closed = has("closed") || has("socket error");
-    check_.add(state::diagnosis::kServerUnreachable, server.address,
+    check_.add(diagnosis::kServerUnreachable, server.address,
                "the server does not answer: " + reason +
                    (is_closed ? " (it may require TLS: tls=true; or be no MongoDB server)" : ""),
                std::move(commands));
@@ -174,7 +170,7 @@ class ServersCheck {
     Commands commands;
     commands.shell({"sudoedit", as_path(file_)}).shell(check_connect());
     check_.add(
-        state::diagnosis::kSetNameDiffers, key,
+        diagnosis::kSetNameDiffers, key,
         fault + (key.ends_with("_file") ? ", in the file that " + line + " names" : ", in " + line),
         std::move(commands));
   }
@@ -185,18 +181,18 @@ class ServersCheck {
 
   void state(const ServerHello& server) {
     if (server.wire_version > 0 && server.wire_version < server_release::k4_4) {
-      check_.add(state::diagnosis::kServerTooOld, server.address,
+      check_.add(diagnosis::kServerTooOld, server.address,
                  "the server is " + server_release::name_of(server.wire_version, server.version) +
                      ", and the proxy needs 4.4 or later",
                  Commands().mongosh("db.version()"));
     }
     if (server.state == "without a set") {
-      check_.add(state::diagnosis::kSetNotInitiated, server.address,
+      check_.add(diagnosis::kSetNotInitiated, server.address,
                  "the server was started for a replica set, and has none yet",
                  Commands().mongosh("rs.initiate()"));
     } else if (server.state == "between states") {
       check_.add(
-          state::diagnosis::kMemberNotReady, server.address,
+          diagnosis::kMemberNotReady, server.address,
           "the member is neither primary nor secondary: it starts up, recovers, or was "
           "removed from its set",
           Commands().mongosh("rs.status().members.map(m => [m.name, m.stateStr, m.infoMessage])"));
@@ -205,13 +201,12 @@ class ServersCheck {
 
   void primary(const std::string& key, const std::vector<ServerHello>& all) {
     const auto is_primary = [](const ServerHello& each) {
-      return has_answered(each) &&
-             (each.state == "primary" || !each.primary.empty() || each.is_mongos);
+      return answers(each) && (each.state == "primary" || !each.primary.empty() || each.is_mongos);
     };
     const auto member = std::ranges::find_if(all, is_member);
     if (member == all.end() || std::ranges::any_of(all, is_primary)) return;
     if (!reported_primaries_.insert(member->set_name).second) return;
-    check_.add(state::diagnosis::kPrimaryMissing, member->set_name,
+    check_.add(diagnosis::kPrimaryMissing, member->set_name,
                "the replica set of " + key +
                    " has no primary, so that nothing can be written: too few members can see each "
                    "other for an election",
@@ -223,7 +218,7 @@ class ServersCheck {
     const std::string fault =
         jobs::store_fault(said_.upstream, said_.store, config_.id_store.uri_key);
     if (fault.empty()) return;
-    check_.add(state::diagnosis::kStoreElsewhere, config_.id_store.uri_key, fault,
+    check_.add(diagnosis::kStoreElsewhere, config_.id_store.uri_key, fault,
                Commands().shell(check_connect()));
   }
 
@@ -237,7 +232,7 @@ class ServersCheck {
       each_one.append(each.address).append(" ").append(each.version);
     }
     if (series.size() < 2) return;
-    check_.add(state::diagnosis::kServerReleasesDiffer, "upstream.uri",
+    check_.add(diagnosis::kServerReleasesDiffer, "upstream.uri",
                "the members have different releases, and what only the newer one can do may come "
                "and go with an election: " +
                    each_one,
@@ -257,7 +252,7 @@ class ServersCheck {
       }
     }
     for (const auto& [limit, rules] : concerned) {
-      check_.add(state::diagnosis::kServerLacks, server->address,
+      check_.add(diagnosis::kServerLacks, server->address,
                  "with " + server_release::name_of(oldest) + " " + std::string(limit) +
                      "; MongoDB 6.0 and later do better. It concerns the rules " + rules.text(),
                  Commands().mongosh("db.version()"));
@@ -284,7 +279,7 @@ class ServersCheck {
               ", and upstream.uri does not name it: its listener gets a port when a reply names "
               "it, which may be another one after a restart. Name it in upstream.uri or in "
               "listen.members");
-      check_.add(state::diagnosis::kMemberUnlisted, member, std::move(text),
+      check_.add(diagnosis::kMemberUnlisted, member, std::move(text),
                  Commands().mongosh("rs.conf().members.map(m => m.host)"));
     }
   }
@@ -300,7 +295,7 @@ class ServersCheck {
     Commands commands;
     if (is_local || is_host_name(host)) commands.shell(std::move(look));
     commands.mongosh("rs.initiate()");
-    check_.add(state::diagnosis::kStandaloneServer, alone->address,
+    check_.add(diagnosis::kStandaloneServer, alone->address,
                "counters are written with a majority, which is this server alone: if it loses its "
                "last writes, or a backup is restored, numbers can be given out twice. A replica "
                "set of one member also allows transactions and retryable writes: its configuration "
@@ -319,7 +314,7 @@ class ServersCheck {
       commands.shell({"timedatectl", "status"}).shell({"sudo", "timedatectl", "set-ntp", "true"});
       const std::string host = host_of(each.address);
       if (is_host_name(host)) commands.shell({"ssh", "--", host, "timedatectl", "status"});
-      check_.add(state::diagnosis::kClockSkew, each.address,
+      check_.add(diagnosis::kClockSkew, each.address,
                  "its clock is " + seconds_text(std::chrono::abs(skew)) +
                      (skew.count() > 0 ? " ahead of" : " behind") + " this host's: " +
                      (matters ? "values with a time in them, and periods, do not fit the data"
@@ -337,7 +332,7 @@ class ServersCheck {
       for (const ServerHello& each : *all) {
         if (!named.insert(each.address).second) continue;
         text += (text.empty() ? "" : ", ") + each.address;
-        text += has_answered(each) ? " " + each.state : " no answer";
+        text += answers(each) ? " " + each.state : " no answer";
         if (!each.version.empty()) text += " " + each.version;
       }
     }

@@ -8,12 +8,11 @@
 #include <utility>
 
 #include "app/jobs/value_text.hpp"
-#include "app/process.hpp"
+#include "app/system_clock.hpp"
 #include "idproxy/base/random.hpp"
 #include "idproxy/id_store/stored_value.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/draw_stage.hpp"
-#include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
 

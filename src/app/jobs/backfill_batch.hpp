@@ -12,7 +12,7 @@
 
 #include "app/jobs/backfill_commands.hpp"
 #include "app/jobs/backfill_report.hpp"
-#include "app/jobs/progress.hpp"
+#include "app/jobs/stop_signals.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/sequences.hpp"
 #include "idproxy/ids/source.hpp"

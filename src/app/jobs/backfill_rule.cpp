@@ -6,11 +6,10 @@
 #include <limits>
 #include <utility>
 
+#include "app/jobs/find_rule.hpp"
 #include "app/jobs/value_text.hpp"
-#include "app/process.hpp"
 #include "app/state/readiness.hpp"
-#include "idproxy/base/glob.hpp"
-#include "idproxy/base/words.hpp"
+#include "app/system_clock.hpp"
 #include "idproxy/ids/rule_source.hpp"
 
 namespace idproxy::app::jobs {
@@ -73,14 +72,6 @@ id_store::Options store_options(id_store::Options options, Mode mode) {
 
 }  // namespace
 
-std::string fault_of_ns(const std::string& ns) {
-  const auto [db, collection] = split_ns(ns);
-  if (db.empty() || collection.empty()) {
-    return "--ns must be a database and a collection, such as shop.orders";
-  }
-  return has_wildcards(ns) ? "--ns must name one collection, without wildcards" : "";
-}
-
 std::string fault_of(const BackfillRequest& request) {
   if (std::string fault = fault_of_ns(request.ns); !fault.empty()) return fault;
   if (request.field == "_id" || request.field.starts_with("_id.")) {
@@ -92,27 +83,6 @@ std::string fault_of(const BackfillRequest& request) {
   }
   if (request.period_from.starts_with('$')) return "--period-from must be a field";
   return "";
-}
-
-void add_rule_of(const std::string& ns, std::vector<rewrite::Rule>& rules, std::size_t index) {
-  if (!has_wildcards(rules[index].ns)) return;
-  rewrite::Rule own = rules[index];
-  own.ns = ns;
-  rules.insert(rules.begin() + static_cast<std::ptrdiff_t>(index), std::move(own));
-}
-
-boost::system::result<std::size_t, std::string> find_rule(const std::string& file,
-                                                          const std::string& ns,
-                                                          const std::string& field,
-                                                          const std::vector<rewrite::Rule>& rules) {
-  std::string others;
-  for (std::size_t i = 0; i < rules.size(); ++i) {
-    if (!rules[i].matches(ns)) continue;
-    if (rules[i].field == field) return i;
-    others += (others.empty() ? "" : ", ") + rules[i].field;
-  }
-  return "no rule of " + file + " fills " + field + " in " + ns +
-         (others.empty() ? "" : "; its rules fill " + others);
 }
 
 boost::system::result<std::size_t, std::string> rule_for(const BackfillRequest& request,

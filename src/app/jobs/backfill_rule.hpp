@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "app/jobs/backfill_commands.hpp"
-#include "app/jobs/progress.hpp"
+#include "app/jobs/stop_signals.hpp"
 #include "app/state/rules_in_force.hpp"
 #include "idproxy/app/command_line.hpp"
 #include "idproxy/config/config.hpp"
@@ -19,19 +19,6 @@ namespace idproxy::app::jobs {
 
 /// Returns an error in the options themselves, for people; empty: there is none.
 [[nodiscard]] std::string fault_of(const BackfillRequest& request);
-
-/// The same of the collection that a command for one rule is given.
-[[nodiscard]] std::string fault_of_ns(const std::string& ns);
-
-/// The position of the rule that fills the field, or why none does, for people. `file`: of the
-/// configuration.
-[[nodiscard]] boost::system::result<std::size_t, std::string> find_rule(
-    const std::string& file, const std::string& ns, const std::string& field,
-    const std::vector<rewrite::Rule>& rules);
-
-/// Inserts a copy of the rule at `index` for this collection alone in front of a rule with
-/// wildcards, so that the rule's state is that of this collection.
-void add_rule_of(const std::string& ns, std::vector<rewrite::Rule>& rules, std::size_t index);
 
 /// The position of the rule that gives the values, or why none does, for people.
 [[nodiscard]] boost::system::result<std::size_t, std::string> rule_for(

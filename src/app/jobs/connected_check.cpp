@@ -1,22 +1,18 @@
 #include "app/jobs/connected_check.hpp"
 
 #include <algorithm>
-#include <boost/algorithm/string/join.hpp>
 #include <boost/json/array.hpp>
 #include <boost/json/value_from.hpp>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
+#include "app/jobs/store_fault.hpp"
 #include "app/jobs/value_text.hpp"
 #include "app/json_view.hpp"
-#include "app/process.hpp"
 #include "app/state/readiness.hpp"
 #include "app/state/rules_in_force.hpp"
+#include "app/system_clock.hpp"
 #include "app/views/text_table.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
@@ -40,17 +36,6 @@ constexpr auto kOthersWithin = 1500ms;
 constexpr auto kStoreAtLeast = 250ms;
 constexpr auto kLookAtLeast = 1000ms;
 constexpr auto kStoreStopWithin = 400ms;
-
-/// "a member of the replica set rs0"
-std::string set_of(const ServerHello& server) {
-  if (server.set_name.empty()) return "a member of no replica set";
-  return "a member of the replica set " + named(server.set_name) + " (" +
-         boost::algorithm::join(server.members, ",") + ")";
-}
-
-bool answers(const ServerHello& server) {
-  return server.fault.empty();
-}
 
 /// What the servers of the connection string, further members of their sets and the store's servers
 /// say.
@@ -247,21 +232,6 @@ void add_to(boost::json::object& out, const RulesChecked& checked) {
 }
 
 }  // namespace
-
-std::string store_fault(const std::vector<ServerHello>& upstream,
-                        const std::vector<ServerHello>& store, const std::string& uri_key) {
-  const auto its = std::ranges::find_if(store, answers);
-  if (its == store.end() || std::ranges::none_of(upstream, answers)) return {};
-  const bool is_there = std::ranges::any_of(upstream, [&](const ServerHello& server) {
-    return answers(server) && id_store::may_be_of_one_deployment(server, *its);
-  });
-  if (is_there) return {};
-  const auto other = std::ranges::find_if(upstream, answers);
-  return its->address + ", of " + uri_key + ", is " + set_of(*its) + ", and " + other->address +
-         ", of upstream.uri, is " + set_of(*other) +
-         ": the proxies must coordinate in the servers that have the documents. Name those in " +
-         uri_key + ", or remove it";
-}
 
 ExitCode check_connected(config::Config config, const std::string& upstream_uri,
                          std::chrono::steady_clock::time_point until, std::ostream& out,

@@ -4,11 +4,9 @@
 #include <chrono>
 #include <iosfwd>
 #include <string>
-#include <vector>
 
 #include "idproxy/app/command_line.hpp"
 #include "idproxy/config/config.hpp"
-#include "idproxy/id_store/server_hello.hpp"
 
 namespace idproxy::app::jobs {
 
@@ -21,11 +19,5 @@ namespace idproxy::app::jobs {
 [[nodiscard]] ExitCode check_connected(config::Config config, const std::string& upstream_uri,
                                        std::chrono::steady_clock::time_point until,
                                        std::ostream& out, boost::json::object* json);
-
-/// Returns the error if an id store with a connection string of its own (in `uri_key`) is not in
-/// the servers of upstream.uri. Empty: it is, or no server answers.
-[[nodiscard]] std::string store_fault(const std::vector<id_store::ServerHello>& upstream,
-                                      const std::vector<id_store::ServerHello>& store,
-                                      const std::string& uri_key);
 
 }  // namespace idproxy::app::jobs

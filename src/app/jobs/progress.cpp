@@ -1,18 +1,13 @@
 #include "app/jobs/progress.hpp"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
-#include <cstdlib>
-#include <ctime>
 #include <iostream>
 
-#include "app/process.hpp"
+#include "app/system_clock.hpp"
 #include "app/views/terminal.hpp"
-#include "idproxy/app/command_line.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
 
@@ -28,9 +23,6 @@ constexpr auto kLaterLines = 60s;
 constexpr std::size_t kNarrowestBar = 10;
 constexpr std::size_t kWidestBar = 40;
 constexpr std::chrono::nanoseconds kDrawEvery = 200ms;
-constexpr auto kRest = 250ms;
-// How often the thread that waits for signals looks whether it must end.
-constexpr timespec kLook{0, 100'000'000};
 
 double share_of(const Progress& progress) {
   if (progress.total == 0) return 1;
@@ -56,12 +48,6 @@ std::string time_left(const Progress& progress) {
 
 std::string rate_of(const Progress& progress) {
   return with_commas(static_cast<std::uint64_t>(progress.per_second));
-}
-
-sigset_t stop_signal_set() {
-  sigset_t set{};
-  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
-  return set;
 }
 
 }  // namespace
@@ -155,58 +141,6 @@ void ProgressDisplay::finish() {
   if (columns_ == 0) return;
   draw(progress_bar(progress_, columns_ - 1));
   std::cerr << '\n' << std::flush;
-}
-
-StopSignals::StopSignals() {
-  const sigset_t set = stop_signal_set();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  thread_ = std::thread([this] { watch(); });
-}
-
-StopSignals::~StopSignals() {
-  {
-    const std::scoped_lock lock(mutex_);
-    ended_ = true;
-  }
-  thread_.join();
-}
-
-void StopSignals::watch() {
-  const sigset_t set = stop_signal_set();
-  while (true) {
-    const bool caught = sigtimedwait(&set, nullptr, &kLook) > 0;
-    const std::scoped_lock lock(mutex_);
-    if (ended_) return;
-    if (!caught) continue;
-    if (told_) std::_Exit(static_cast<int>(ExitCode::left));
-    told_ = true;
-    changed_.notify_all();
-  }
-}
-
-bool StopSignals::told() const {
-  const std::scoped_lock lock(mutex_);
-  return told_;
-}
-
-bool StopSignals::wait_for(std::chrono::nanoseconds time) const {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, time, [this] { return told_; });
-}
-
-Patience::Patience(const StopSignals& stop, ProgressDisplay& display)
-    : stop_(stop), display_(display), succeeded_(std::chrono::steady_clock::now()) {}
-
-void Patience::succeeded() {
-  succeeded_ = std::chrono::steady_clock::now();
-}
-
-bool Patience::rest(const std::string& reason) {
-  const auto waited = std::chrono::steady_clock::now() - succeeded_;
-  if (waited > kUsual || (stop_.told() && waited > kAtStop)) return false;
-  display_.waits(reason);
-  std::this_thread::sleep_for(kRest);
-  return true;
 }
 
 }  // namespace idproxy::app::jobs

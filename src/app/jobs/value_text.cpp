@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <boost/algorithm/hex.hpp>
 #include <chrono>
-#include <cstddef>
 #include <iterator>
 #include <variant>
 
-#include "app/process.hpp"
-#include "app/state/readiness.hpp"
+#include "app/system_clock.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/ids/number_format.hpp"

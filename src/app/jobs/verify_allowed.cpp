@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <stdexcept>
-#include <utility>
 
 #include "idproxy/ids/scope.hpp"
 

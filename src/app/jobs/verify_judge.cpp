@@ -1,12 +1,11 @@
 #include "app/jobs/verify_judge.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
 #include "app/jobs/value_text.hpp"
-#include "app/process.hpp"
+#include "app/system_clock.hpp"
 #include "app/views/terminal.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/bson/builder.hpp"

@@ -8,16 +8,14 @@
 #include <array>
 #include <boost/asio/post.hpp>
 #include <boost/json/serialize.hpp>
-#include <chrono>
-#include <csignal>
 #include <cstdlib>
-#include <exception>
 #include <limits>
 #include <map>
 #include <set>
 #include <utility>
 
-#include "app/process.hpp"
+#include "app/state/process_statistics.hpp"
+#include "app/system_clock.hpp"
 #include "app/views/metrics_table.hpp"
 #include "app/views/status_page.hpp"
 #include "idproxy/app/command_line.hpp"
@@ -229,7 +227,7 @@ void Control::introduce() {
   introduced_ = listeners_of(server_->statistics());
   std::set<std::string> namespaces;
   for (const rewrite::Rule& each : rules_.set->rules()) namespaces.insert(each.ns);
-  store_->introduce({.host = host_name(),
+  store_->introduce({.host = state::host_name(),
                      .version = version_,
                      .listeners = introduced_,
                      .rules_hash = state::rules_hash(*rules_.set),
@@ -320,7 +318,7 @@ boost::json::value Control::status(const state::StatusQuery& query) {
        .phase = phase_,
        .now = clock.wall(),
        .started = std::chrono::nanoseconds(
-           static_cast<std::int64_t>(process_statistics().start_time_seconds * 1e9)),
+           static_cast<std::int64_t>(state::process_statistics().start_time_seconds * 1e9)),
        .monotonic = clock.monotonic(),
        .lines = log::last_lines()},
       state ? &*state : nullptr, recent_,
@@ -348,9 +346,10 @@ admin::Pages Control::pages() {
           {"/status.js", of_type("text/javascript; charset=utf-8", views::status_js)},
           {"/readyz", [this](std::string_view) { return state::readyz(phase_, snapshot()); }},
           {"/metrics", [this](std::string_view) {
-             return admin::HttpResponse{.body = views::exposition(version_, process_statistics(),
-                                                                  log::counts(), snapshot()),
-                                        .content_type = metrics::kContentType};
+             return admin::HttpResponse{
+                 .body = views::exposition(version_, state::process_statistics(), log::counts(),
+                                           snapshot()),
+                 .content_type = metrics::kContentType};
            }}};
 }
 

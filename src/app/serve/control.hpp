@@ -4,10 +4,8 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <chrono>
 #include <csignal>
 #include <future>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>

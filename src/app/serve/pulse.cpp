@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "app/process.hpp"
 #include "app/serve/event_thread.hpp"
 #include "app/state/health.hpp"
+#include "app/system_clock.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::app::serve {

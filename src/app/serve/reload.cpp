@@ -6,18 +6,11 @@
 #include <cstdio>
 #include <exception>
 #include <iterator>
-#include <string_view>
 #include <utility>
 
 #include "app/config_file.hpp"
-#include "app/process.hpp"
-#include "app/state/readiness.hpp"
-#include "idproxy/base/digest.hpp"
-#include "idproxy/base/glob.hpp"
-#include "idproxy/base/words.hpp"
+#include "app/system_clock.hpp"
 #include "idproxy/config/secret_file.hpp"
-#include "idproxy/ids/rule_source.hpp"
-#include "idproxy/ids/values.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::app::serve {

@@ -5,12 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <memory>
 #include <string_view>
 #include <thread>
 

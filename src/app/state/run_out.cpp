@@ -1,7 +1,5 @@
 #include "app/state/run_out.hpp"
 
-#include <algorithm>
-#include <utility>
 #include <variant>
 
 namespace idproxy::app::state {

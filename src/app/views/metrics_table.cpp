@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <limits>
 #include <map>
-#include <optional>
 #include <utility>
 #include <variant>
 
@@ -27,7 +26,7 @@ using enum net::Counted;
 /// Where the figures come from that there are before the proxy serves, too.
 struct Process {
   const std::string& version;
-  const ProcessStatistics& process;
+  const state::ProcessStatistics& process;
   const log::Counts& log;
 };
 
@@ -477,23 +476,25 @@ const Metric kMetrics[] = {
      "Log lines left out because there were more than ten of one event in a second."},
     {Type::counter, "idproxy_log_lines_dropped_total", of_log<&log::Counts::dropped>,
      "Log lines lost because nobody read standard error."},
-    {Type::counter, "process_cpu_seconds_total", of_process<&ProcessStatistics::cpu_seconds>,
+    {Type::counter, "process_cpu_seconds_total", of_process<&state::ProcessStatistics::cpu_seconds>,
      "User and system CPU time, in seconds."},
     {Type::gauge, "process_resident_memory_bytes",
-     of_process<&ProcessStatistics::resident_memory_bytes>, "Resident memory, in bytes."},
+     of_process<&state::ProcessStatistics::resident_memory_bytes>, "Resident memory, in bytes."},
     {Type::gauge, "process_virtual_memory_bytes",
-     of_process<&ProcessStatistics::virtual_memory_bytes>, "Mapped address space, in bytes."},
-    {Type::gauge, "process_open_fds", of_process<&ProcessStatistics::open_fds>,
+     of_process<&state::ProcessStatistics::virtual_memory_bytes>,
+     "Mapped address space, in bytes."},
+    {Type::gauge, "process_open_fds", of_process<&state::ProcessStatistics::open_fds>,
      "Open file descriptors: two for each client, and more."},
-    {Type::gauge, "process_max_fds", of_process<&ProcessStatistics::max_fds>,
+    {Type::gauge, "process_max_fds", of_process<&state::ProcessStatistics::max_fds>,
      "Limit of open file descriptors (LimitNOFILE)."},
-    {Type::gauge, "process_start_time_seconds", of_process<&ProcessStatistics::start_time_seconds>,
+    {Type::gauge, "process_start_time_seconds",
+     of_process<&state::ProcessStatistics::start_time_seconds>,
      "When the process was started, in seconds since 1970."},
 };
 
 }  // namespace
 
-std::string exposition(const std::string& version, const ProcessStatistics& process,
+std::string exposition(const std::string& version, const state::ProcessStatistics& process,
                        const log::Counts& log, const std::optional<state::Snapshot>& snapshot) {
   const Process of_process{version, process, log};
   std::optional<Serving> serving;

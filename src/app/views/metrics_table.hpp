@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "app/process.hpp"
+#include "app/state/process_statistics.hpp"
 #include "app/state/snapshot.hpp"
 #include "idproxy/log/log.hpp"
 
@@ -11,7 +11,8 @@ namespace idproxy::app::views {
 
 /// The page /metrics. `snapshot`: nothing before the proxy serves. All labels come from the
 /// program, the configuration or the listeners' addresses, so that clients cannot add series.
-[[nodiscard]] std::string exposition(const std::string& version, const ProcessStatistics& process,
+[[nodiscard]] std::string exposition(const std::string& version,
+                                     const state::ProcessStatistics& process,
                                      const log::Counts& log,
                                      const std::optional<state::Snapshot>& snapshot);
 

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cwchar>
 
-#include "idproxy/base/printable.hpp"
 #include "idproxy/base/utf8.hpp"
 
 namespace idproxy::app::views {

@@ -5,7 +5,7 @@
 #include "config/key_meanings.hpp"
 #include "findings_of.hpp"
 #include "idproxy/config/keys.hpp"
-#include "idproxy/ids/registry.hpp"
+#include "idproxy/ids/strategies.hpp"
 
 namespace idproxy::config {
 namespace schema_test {

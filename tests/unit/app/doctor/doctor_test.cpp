@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "app/doctor/certificates_check.hpp"
 #include "app/doctor/host_check.hpp"
 #include "app/doctor/proxies_check.hpp"
 #include "app/doctor/report.hpp"
 #include "app/doctor/servers_check.hpp"
 #include "app/doctor/store_check.hpp"
-#include "app/process.hpp"
 #include "app/state/diagnosis.hpp"
+#include "app/state/process_statistics.hpp"
 
 namespace idproxy::app::doctor {
 namespace doctor_test {
@@ -42,11 +43,11 @@ std::vector<std::string> lines_of(const DoctorFinding& finding) {
 
 DoctorReport example() {
   DoctorReport report{"a.yaml", {{"file", "1 rule"}, {"tls", "no TLS", true}, {"servers", "1"}}};
-  report.checks[0].add(state::diagnosis::kMemberUnlisted, "db3", "a note",
+  report.checks[0].add(diagnosis::kMemberUnlisted, "db3", "a note",
                        Commands().mongosh("rs.conf()"));
-  report.checks[0].add(state::diagnosis::kConfigWarning, "a.yaml:1", "a warning\x1b",
+  report.checks[0].add(diagnosis::kConfigWarning, "a.yaml:1", "a warning\x1b",
                        Commands().shell({"vi", "a b.yaml"}));
-  report.checks[2].add(state::diagnosis::kPrimaryMissing, "rs0", "an error",
+  report.checks[2].add(diagnosis::kPrimaryMissing, "rs0", "an error",
                        Commands().mongosh("rs.status()"));
   return report;
 }
@@ -221,7 +222,7 @@ TEST(DoctorTest, TheProxyOfThisHostIsNoOther) {
   const boost::json::value status =
       boost::json::parse(R"({"servers": [{"listener": "10.0.0.1:27117"}]})");
   const ExaminedFile file{"a.yaml", "same"};
-  const std::vector<KnownProxy> proxies{proxy(host_name(), "other", "0"),
+  const std::vector<KnownProxy> proxies{proxy(state::host_name(), "other", "0"),
                                         proxy("app2", "same", "1")};
   EXPECT_THAT(ids_of(check_proxies(proxies, JsonView(status), file, "1")), IsEmpty());
   EXPECT_THAT(ids_of(check_proxies(proxies, JsonView(), file, "1")),
@@ -246,9 +247,9 @@ TEST(DoctorTest, OnlyTheSameOfTheSameIsLeftOut) {
       {"level": "error", "text": "down", "subject": "db1:27017", "id": "server-unreachable"},
       {"level": "error", "text": "also down", "subject": "b1:27017", "id": "server-unreachable"}]})");
   DoctorCheck others{"others"};
-  others.add(state::diagnosis::kRuleNotReady, "shop.a, n", "", {});
-  others.add(state::diagnosis::kNumbersRunOut, "shop.a, n", "", {});
-  others.add(state::diagnosis::kServerSilent, "db1:27017", "", {});
+  others.add(diagnosis::kRuleNotReady, "shop.a, n", "", {});
+  others.add(diagnosis::kNumbersRunOut, "shop.a, n", "", {});
+  others.add(diagnosis::kServerSilent, "db1:27017", "", {});
   std::vector<std::string> said;
   const DoctorCheck check = check_proxy(JsonView(status), {"a.yaml", ""}, {&others});
   for (const DoctorFinding& each : check.findings) {
@@ -258,7 +259,7 @@ TEST(DoctorTest, OnlyTheSameOfTheSameIsLeftOut) {
 }
 
 TEST(DoctorTest, AProxyThatIsGoneIsAnError) {
-  const KnownProxy own = proxy(host_name(), "same", "1");
+  const KnownProxy own = proxy(state::host_name(), "same", "1");
   ExaminedFile file{"a.yaml", "same"};
   EXPECT_THAT(ids_of(check_proxies({own}, JsonView(), file, "1")), IsEmpty());
   file.deserted = {"10.0.0.1:27117"};
@@ -283,7 +284,7 @@ TEST(DoctorTest, NoCommandReachesAHostThatAnotherNames) {
   KnownProxy silent = proxy("app2", "other", "0");
   silent.unseen = std::chrono::hours(1);
   for (const std::string& host :
-       {std::string("app2"), std::string("-oProxyCommand=x"), host_name()}) {
+       {std::string("app2"), std::string("-oProxyCommand=x"), state::host_name()}) {
     silent.host = host;
     const DoctorCheck check = check_proxies({silent}, JsonView(), {"/etc/a.yaml", "same"}, "1");
     EXPECT_THAT(ids_of(check),
@@ -326,7 +327,7 @@ TEST(DoctorTest, WhatTheProxySaysOfTheSameSubjectIsToldOnce) {
           {"level": "error", "text": "server db2:27017 hangs", "remedy": "look",
            "subject": "db2:27017", "id": "server-unreachable"}]})");
   DoctorCheck servers{"servers"};
-  servers.add(state::diagnosis::kServerUnreachable, "db1:27017", "refused", {});
+  servers.add(diagnosis::kServerUnreachable, "db1:27017", "refused", {});
   const DoctorCheck check = check_proxy(JsonView(status), {"a.yaml", ""}, {&servers});
   EXPECT_THAT(ids_of(check), ElementsAre("proxy-versions-differ", "proxy-error"));
   EXPECT_EQ(check.findings.back().text, "server db2:27017 hangs: look");
@@ -340,15 +341,15 @@ TEST(DoctorTest, ASubjectInTheProxysWordsIsNotTheSameSubject) {
           "wrong": [{"level": "error", "text": "server db1:27017 hangs", "remedy": "look",
                      "subject": "db1:27017", "id": "server-unreachable"}]})");
   DoctorCheck others{"proxies"};
-  others.add(state::diagnosis::kProxiesDisagree, "n", "other rules", {});
-  others.add(state::diagnosis::kProxiesDisagree, "db1:27017", "other rules", {});
-  others.add(state::diagnosis::kServerUnreachable, "db1", "refused", {});
-  others.add(state::diagnosis::kNumbersRunOut, "shop.orders, n", "a hundredth", {});
+  others.add(diagnosis::kProxiesDisagree, "n", "other rules", {});
+  others.add(diagnosis::kProxiesDisagree, "db1:27017", "other rules", {});
+  others.add(diagnosis::kServerUnreachable, "db1", "refused", {});
+  others.add(diagnosis::kNumbersRunOut, "shop.orders, n", "a hundredth", {});
   const auto ids = [&] { return ids_of(check_proxy(JsonView(status), {"a.yaml", ""}, {&others})); };
   EXPECT_THAT(ids(), ElementsAre("proxy-versions-differ", "proxy-error"));
-  others.add(state::diagnosis::kServerUnreachable, "db1:27017", "refused", {});
+  others.add(diagnosis::kServerUnreachable, "db1:27017", "refused", {});
   EXPECT_THAT(ids(), ElementsAre("proxy-versions-differ", "proxy-not-ready"));
-  others.add(state::diagnosis::kRuleNotReady, "shop.orders, n", "no primary", {});
+  others.add(diagnosis::kRuleNotReady, "shop.orders, n", "no primary", {});
   EXPECT_THAT(ids(), ElementsAre("proxy-versions-differ"));
 }
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <ostream>
 
-#include "app/process.hpp"
+#include "app/system_clock.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "support/strategies.hpp"
 

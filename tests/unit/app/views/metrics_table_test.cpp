@@ -196,7 +196,7 @@ state::Snapshot sample() {
 }
 
 std::string text_of(const std::optional<state::Snapshot>& shown) {
-  return exposition("1.2.3", process_statistics(), {.suppressed = 8, .dropped = 9}, shown);
+  return exposition("1.2.3", state::process_statistics(), {.suppressed = 8, .dropped = 9}, shown);
 }
 
 TEST(ExpositionTest, IsValid) {
@@ -369,10 +369,10 @@ TEST(ExpositionTest, ShowsTheProcess) {
 }
 
 TEST(ExpositionTest, CountsItsDescriptors) {
-  const auto before = process_statistics().open_fds;
+  const auto before = state::process_statistics().open_fds;
   std::vector<std::ifstream> files;
   for (int i = 0; i < 10; ++i) files.emplace_back("/dev/null");
-  EXPECT_EQ(process_statistics().open_fds, before + 10);
+  EXPECT_EQ(state::process_statistics().open_fds, before + 10);
 }
 
 // The parser of this test can find faults.

@@ -1,4 +1,4 @@
-#include "app/process.hpp"
+#include "app/descriptors.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <algorithm>
 
 namespace idproxy::app {
-namespace process_test {
+namespace descriptors_test {
 
 net::Options options(std::uint32_t max_connections) {
   net::Options options;
@@ -68,5 +68,5 @@ TEST(Descriptors, FillsTheStandardOnes) {
   ::close(kept);
 }
 
-}  // namespace process_test
+}  // namespace descriptors_test
 }  // namespace idproxy::app

@@ -1,4 +1,4 @@
-#include "config/tls.hpp"
+#include "config/tls_keys.hpp"
 
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-#include "config/tls.hpp"
+#include "config/tls_keys.hpp"
 
 #include <sys/stat.h>
 
@@ -6,7 +6,7 @@
 #include "support/certificates.hpp"
 
 namespace idproxy::config {
-namespace tls_test {
+namespace tls_keys_test {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
@@ -344,5 +344,5 @@ TEST_F(Tls, TowardsServersIsReadAnewFromTheSameUri) {
               ElementsAre("upstream.uri"));
 }
 
-}  // namespace tls_test
+}  // namespace tls_keys_test
 }  // namespace idproxy::config

@@ -1,4 +1,4 @@
-#include "idproxy/ids/registry.hpp"
+#include "idproxy/ids/strategies.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "idproxy/ids/registry.hpp"
+#include "idproxy/ids/strategies.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@
 
 // What every strategy promises, whichever it is.
 namespace idproxy::ids {
-namespace registry_test {
+namespace strategies_test {
 
 using test::Id;
 
@@ -185,5 +185,5 @@ TEST_P(EveryStrategy, SucceedsWithOtherValuesInAChildOfFork) {
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryStrategy, ::testing::ValuesIn(variants()),
                          [](const auto& row) { return row.param.name; });
 
-}  // namespace registry_test
+}  // namespace strategies_test
 }  // namespace idproxy::ids

@@ -11,6 +11,7 @@
 #include "app/config_file.hpp"
 #include "app/json_view.hpp"
 #include "idproxy/app/commands/run.hpp"
+#include "idproxy/base/printable.hpp"
 
 namespace idproxy::app::commands {
 namespace {

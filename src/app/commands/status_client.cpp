@@ -25,6 +25,7 @@
 
 #include "app/apart.hpp"
 #include "app/config_file.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/base/words.hpp"
 

@@ -10,6 +10,7 @@
 
 #include "app/jobs/report_lines.hpp"
 #include "app/json_view.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::app::jobs {

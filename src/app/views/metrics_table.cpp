@@ -9,6 +9,7 @@
 
 #include "app/state/rule_figures.hpp"
 #include "app/state/servers_log.hpp"
+#include "app/system_clock.hpp"
 #include "idproxy/metrics/metrics_page.hpp"
 
 namespace idproxy::app::views {

@@ -1,10 +1,10 @@
-"""Prints the integration tests of what changed since a commit, one file a line: for scripts/test quick.
+"""Prints the tests of what changed since a commit, one file a line: for scripts/test quick.
 
 Usage: touched.py COMMIT. Changes are those of the work tree, files that git does not know yet among
 them. A test that changed is always one of them, and so are those that use a module of tests/support
 which changed. A source file leads to the tests of its module (MODULES), to those with a word of its name
-in theirs, as ids/gapless_queue.cpp to test_gapless_scope.py, and to those that ALSO names. All run in
-scripts/test, which leaves out what is marked full.
+in theirs, as ids/gapless_queue.cpp to test_gapless_scope.py, and to those that ALSO names. What is no part
+of the program leads to tests/repository. All run in scripts/test, which leaves out what is marked full.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterable
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _TESTS = _ROOT / "tests" / "integration"
+_OF_TOOLS = _ROOT / "tests" / "repository"
 
 # Module -> test_*.py. Those of "" are for files that are in no module: main.cpp, CMakeLists.txt.
 MODULES = {
@@ -123,18 +124,18 @@ def touched(paths: Iterable[str]) -> set[pathlib.Path]:
             tests.update(tests_of_source(found[1]))
         elif found := re.fullmatch(r"tests/support/(\w+)\.py", path):
             tests |= _users(found[1])
-        elif re.fullmatch(r"tests/integration/test_\w+\.py", path):
+        elif re.fullmatch(r"tests/(integration|repository)/test_\w+\.py", path):
             tests.add(_ROOT / path)
         elif found := re.fullmatch(r"scripts/(\w+)", path):
-            tests.add(_TESTS / f"test_{found[1]}.py")
+            tests.add(_OF_TOOLS / f"test_{found[1]}.py")
         elif path.endswith(".md") or path.startswith("config/"):
             tests.add(_TESTS / "test_documented.py")
         if re.match(r"\.github/|[A-Z]+\.md|scripts/(test|lint)$|docs/compatibility", path):
-            tests.add(_TESTS / "test_repository.py")
+            tests.add(_OF_TOOLS / "test_repository.py")
         if re.match(r"dashboards/|prometheus/|docs/", path):
             tests.add(_TESTS / "test_monitoring.py")
         if re.match(r"tests/bench/.*\.py|scripts/bench|docs/performance|.*README\.md", path):
-            tests.add(_TESTS / "test_bench_report.py")
+            tests.add(_OF_TOOLS / "test_bench_report.py")
     return {path for path in tests if path.exists()}
 
 

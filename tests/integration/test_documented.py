@@ -316,6 +316,17 @@ def test_nothing_refers_to_pages_that_are_not_here():
                 assert name in {page.name for page in DOCUMENTS}, f"{path}: {name}"
 
 
+def test_what_the_readme_has_one_try(standalone, start_proxy):
+    """The command that asks the proxy which scripts/quickstart has started; test_quickstart.py is about that."""
+    (line,) = re.findall(r"(?m)^build/release/bin/(.*?) +# ", (ROOT / "README.md").read_text())
+    admin = f"127.0.0.1:{free_port()}"
+    start_proxy(configuration(standalone, [], admin={"listen": admin})).wait_event("admin_listening")
+    assert line.startswith("mongo-idproxy ") and "127.0.0.1:27216" in line
+    command = [binary(), *line.replace("127.0.0.1:27216", admin).split()[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.startswith("mongo-idproxy "), done.stderr
+
+
 def test_pages_are_short():
     lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines())
                for path in (*PAGES, ROOT / "README.md", SHIPPED)}

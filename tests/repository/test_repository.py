@@ -16,8 +16,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from support.process import free_port
-from support.proxy import binary, configuration
+from support.proxy import binary
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -159,19 +158,6 @@ def test_security_names_tests_that_are_there():
         for name in named:
             if re.match("(Test[A-Z]|test_)", name) and not name.endswith(".py"):
                 assert re.search(rf"(class|def) {name}\b", texts), name
-
-
-def test_what_the_readme_tries(standalone, start_proxy):
-    """Of the two commands, the one that asks the proxy which the other one has started; test_quickstart.py is
-    about that."""
-    first, second = commands_of("README.md")[:2]
-    assert first == "scripts/quickstart"
-    admin = f"127.0.0.1:{free_port()}"
-    start_proxy(configuration(standalone, [], admin={"listen": admin})).wait_event("admin_listening")
-    command = [admin if word == "127.0.0.1:27216" else word for word in shlex.split(second)]
-    assert command[0] == "build/release/bin/mongo-idproxy" and admin in command
-    done = subprocess.run([binary(), *command[1:]], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and done.stdout.startswith("mongo-idproxy "), done.stderr
 
 
 # ---- CHANGELOG.md

@@ -160,6 +160,13 @@ def test_security_names_tests_that_are_there():
                 assert re.search(rf"(class|def) {name}\b", texts), name
 
 
+def test_the_readme_runs_it_and_its_tests():
+    """test_quickstart.py and test_documented.py run what is first and second; the third is what .ci/run calls."""
+    first, _, third = commands_of("README.md")[:3]
+    assert (first, third) == ("scripts/quickstart", "scripts/test")
+    assert re.findall(r"&& exec (.*)", (ROOT / ".ci/run").read_text()) == [third]
+
+
 # ---- CHANGELOG.md
 
 def test_the_change_log_is_one():

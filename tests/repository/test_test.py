@@ -1,0 +1,111 @@
+"""scripts/test one: what it builds and runs for a file. In a tree of its own, where what it calls are stand-ins
+that write down how they were called."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STAND_IN = '#!/bin/sh\necho "${0##*/} $*" >>"$SAID"\n'
+UNIT = """TEST(Draw, SucceedsOnce) {
+TEST_F(DrawTest, FailsTwice) {
+TEST_P(Forms, SucceedsWithEach) {
+"""
+
+
+class Tree:
+    def __init__(self, root: pathlib.Path):
+        self.root = root
+        self.said = root / "said"
+        for name in ("scripts/test", "scripts/common.sh"):
+            self.write(name, (ROOT / name).read_text())
+        self.write("scripts/setup", STAND_IN)
+        self.write("scripts/venv", f"#!/bin/sh\necho {root}/programs/python\n")
+        self.write("scripts/mongod", "#!/bin/sh\necho /a/mongod\n")
+        self.write("programs/cmake", STAND_IN)
+        self.write("programs/python", STAND_IN + 'echo "with $MONGOD $IDPROXY_BINARY $GTEST_FILTER" >>"$SAID"\n')
+        self.write("build/dev/bin/unit_ids", STAND_IN)
+        self.write("build/test/kept", "of the last whole run")
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def one(self, *arguments: str, folder: str = ".") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.root / "scripts/test", "one", *arguments], cwd=self.root / folder, capture_output=True,
+            text=True, timeout=60,
+            env={**os.environ, "PATH": f"{self.root}/programs:{os.environ['PATH']}", "SAID": str(self.said)})
+
+    def says(self, *arguments: str, folder: str = ".") -> str:
+        """What the stand-ins wrote."""
+        done = self.one(*arguments, folder=folder)
+        assert done.returncode == 0, done.stderr
+        assert (self.root / "build/test/kept").exists()
+        return self.said.read_text()
+
+
+@pytest.fixture
+def tree(tmp_path: pathlib.Path) -> Tree:
+    tree = Tree(tmp_path)
+    tree.write("tests/unit/ids/draw_test.cpp", UNIT)
+    tree.write("tests/store/draw_test.cpp", UNIT)
+    for folder in ("integration", "repository", "drivers", "package"):
+        tree.write(f"tests/{folder}/test_this.py", "")
+    return tree
+
+
+def test_of_a_unit_only_its_tests_run(tree: Tree):
+    said = tree.says("tests/unit/ids/draw_test.cpp")
+    assert "setup build sanitizers\n" in said
+    assert said.count("--target") == 1 and "--preset dev -j 2 --target unit_ids\n" in said
+    names = ("Draw.SucceedsOnce", "DrawTest.FailsTwice", "Forms.SucceedsWithEach")
+    assert said.endswith("unit_ids --gtest_filter=" + "".join(f"{name}:*/{name}/*:" for name in names) + "\n")
+
+
+def test_of_a_unit_those_with_a_text_in_their_names(tree: Tree):
+    said = tree.says("draw_test.cpp", "-k", "t.Fails", folder="tests/unit/ids")
+    assert said.endswith("unit_ids --gtest_filter=DrawTest.FailsTwice:*/DrawTest.FailsTwice/*:\n")
+
+
+def test_of_the_store_with_a_server(tree: Tree):
+    said = tree.says("tests/store/draw_test.cpp", "-k", "Once")
+    assert "--target mongo-idproxy store_test\n" in said and "tests/integration/test_store.py\n" in said
+    assert said.endswith("Draw.SucceedsOnce:*/Draw.SucceedsOnce/*:\n")
+
+
+@pytest.mark.parametrize("folder, preset, installed", [
+    ("integration", "dev", "build sanitizers test"), ("repository", "dev", "build sanitizers test"),
+    ("drivers", "release", "drivers"), ("package", "release", "build test package package_tests image"),
+])
+def test_of_the_program(tree: Tree, folder: str, preset: str, installed: str):
+    said = tree.says(f"tests/{folder}/test_this.py::TestThis", "-k", "this and not that")
+    assert f"setup {installed}\n" in said
+    assert f"--preset {preset} -j 2 --target mongo-idproxy\n" in said
+    assert f" --numprocesses 0 tests/{folder}/test_this.py::TestThis -k this and not that\n" in said
+    assert said.endswith(f"with /a/mongod {tree.root}/build/{preset}/bin/mongo-idproxy \n")
+
+
+@pytest.mark.parametrize("arguments, reason", [
+    ((), "usage"), (("tests/integration/test_that.py",), "there is no file tests/integration/test_that.py"),
+    (("scripts/common.sh",), "nothing in scripts/common.sh that can be run alone"),
+    (("tests/unit/ids/draw_test.cpp", "-k", "Never"), "no test of tests/unit/ids/draw_test.cpp has 'Never'"),
+])
+def test_what_cannot_be_run(tree: Tree, arguments: tuple[str, ...], reason: str):
+    done = tree.one(*arguments)
+    assert done.returncode == 1 and reason in done.stderr
+    assert not tree.said.exists()
+
+
+def test_what_fails_is_a_failure(tree: Tree):
+    tree.write("build/dev/bin/unit_ids", "#!/bin/sh\nexit 3\n")
+    assert tree.one("tests/unit/ids/draw_test.cpp").returncode == 3
+    shutil.copy("/bin/false", tree.root / "programs/cmake")
+    assert tree.one("tests/unit/ids/draw_test.cpp").returncode == 1

@@ -1,5 +1,5 @@
-"""scripts/test one: what it builds and runs for a file. In a tree of its own, where what it calls are stand-ins
-that write down how they were called."""
+"""scripts/test one: what it builds and runs for a file, in a tree of its own, where what it calls are stand-ins
+that write down how they were called. And what a run says at its end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -109,3 +110,58 @@ def test_what_fails_is_a_failure(tree: Tree):
     assert tree.one("tests/unit/ids/draw_test.cpp").returncode == 3
     shutil.copy("/bin/false", tree.root / "programs/cmake")
     assert tree.one("tests/unit/ids/draw_test.cpp").returncode == 1
+
+
+# ---- scripts/test_totals.py, by which it ends
+
+def totals(folder: pathlib.Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, ROOT / "scripts/test_totals.py", folder / "results", folder / "seconds"],
+                          cwd=ROOT, env={**os.environ, "CI": "", **environment}, capture_output=True, text=True,
+                          timeout=60)
+
+
+def suite(*cases: str) -> str:
+    return f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>"
+
+
+@pytest.fixture
+def results(tmp_path: pathlib.Path) -> pathlib.Path:
+    folder = tmp_path / "results"
+    (folder / "unit.gtest").mkdir(parents=True)
+    (folder / "unit.part").write_text("7 passed\n")
+    (folder / "unit.gtest/unit_ids.xml").write_text(suite(
+        '<testcase name="A" classname="Draw" time="0.25" file="/elsewhere/tests/unit/ids/uuid_test.cpp"/>'))
+    # ctest knows the program only, whose own file has its tests.
+    (folder / "unit.ctest.xml").write_text(suite('<testcase name="unit.ids" classname="unit.ids" time="4"/>'))
+    (folder / "lint.checks").write_text("passed format 3.0\n")
+    (folder / "integration.pytest.xml").write_text(suite(
+        '<testcase classname="integration.test_insert" name="test_a" time="1.5"/>',
+        '<testcase classname="integration.test_insert.TestB" name="test_b" time="2"/>',
+        '<testcase classname="integration.test_tls" name="test_c" time="1"><skipped message="why"/></testcase>'))
+    return folder
+
+
+def test_seconds_are_kept_by_file(results: pathlib.Path):
+    """A file that did not run this time keeps those of the last time, while it exists."""
+    kept = results.parent / "seconds"
+    kept.write_text("".join(f"{part}\t90.0\t5\ttests/{file}\n" for part, file in (
+        ("drivers", "drivers/test_php.py"), ("integration", "integration/test_insert.py"),
+        ("integration", "integration/test_gone.py"))))
+    done = totals(results.parent)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("\nskipped: integration: integration.test_tls.test_c why\n4 passed, 0 failed, 1 skipped\n")
+    table = done.stdout.split("the files that take longest")[1].split("\n\n")[0].splitlines()[1:]
+    assert [line.split() for line in table] == [
+        ["3.5", "2", "integration:", "tests/integration/test_insert.py"],
+        ["1.0", "1", "integration:", "tests/integration/test_tls.py"],
+        ["0.2", "1", "unit:", "tests/unit/ids/uuid_test.cpp"]]
+    assert kept.read_text() == (
+        "drivers\t90.0\t5\ttests/drivers/test_php.py\nintegration\t3.5\t2\ttests/integration/test_insert.py\n"
+        "integration\t1.0\t1\ttests/integration/test_tls.py\nunit\t0.2\t1\ttests/unit/ids/uuid_test.cpp\n")
+
+
+def test_what_was_skipped_or_has_failed_without_a_test(results: pathlib.Path):
+    assert totals(results.parent, CI="true").returncode == 1
+    (results / "unit.part").write_text("7 failed\n")
+    done = totals(results.parent)
+    assert done.returncode == 1 and done.stdout.endswith("4 passed, 1 failed, 1 skipped\n")

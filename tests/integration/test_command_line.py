@@ -81,6 +81,18 @@ def proxy_like() -> Iterator[StatusServer]:
         yield running
 
 
+@pytest.fixture(scope="module", autouse=True)
+def watched_all_along() -> Iterator[subprocess.Popen[bytes]]:
+    """One line a second, from the first test of the file on."""
+    with StatusServer(healthy()) as server:
+        process = start([binary(), "status", "--watch", "--admin", server.address],
+                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        yield process
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
 def reloads_at(admin: str) -> dict[str, int]:
     """How many have ended, and how."""
     document = json.loads(run("status", "--json", "--admin", admin).stdout)
@@ -254,18 +266,22 @@ class TestStatus:
             result = run("status", "--admin", stranger.address)
         assert result.returncode == 69 and text in result.stderr
 
-    @pytest.mark.parametrize("raw, seconds", [
-        (b"", 5), (b"HTTP/1.1 200 OK\r\n", 5), (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{", 5),
-        (b"nonsense\r\n\r\n", 0), (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", 0),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000, 0),
-    ], ids=range(6))
-    def test_a_server_that_is_none(self, raw, seconds):
-        with StatusServer(raw=raw) as stranger:
-            begun = time.monotonic()
-            result = run("status", "--admin", stranger.address)
-        assert result.returncode == 69
-        assert seconds <= time.monotonic() - begun < seconds + 3
-        assert ("no answer within 5s" in result.stderr) == (seconds > 0)
+    @pytest.mark.parametrize("seconds, raws", [
+        (5, (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{")),
+        (0, (b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
+             b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000)),
+    ], ids=["silent", "nonsense"])
+    def test_a_server_that_is_none(self, seconds, raws):
+        """Side by side, as they wait."""
+        def check(raw: bytes) -> None:
+            with StatusServer(raw=raw) as stranger:
+                begun = time.monotonic()
+                result = run("status", "--admin", stranger.address)
+            assert result.returncode == 69
+            assert seconds <= time.monotonic() - begun < seconds + 3
+            assert ("no answer within 5s" in result.stderr) == (seconds > 0)
+        with concurrent.futures.ThreadPoolExecutor(len(raws)) as threads:
+            list(threads.map(check, raws))
 
     def test_texts_of_strangers_are_no_commands_for_the_terminal(self, proxy_like):
         evil = "\x1b[31m\x07\u202e\n"
@@ -303,14 +319,12 @@ class TestWatch:
         rest, errors = process.communicate(timeout=10)
         assert process.returncode == 0 and not errors
 
-    def test_headers_come_again(self, proxy_like):
-        """Every 20 lines; each takes a second."""
-        process = start([binary(), "status", "--watch", "--admin", proxy_like.address],
-                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        lines = [process.stdout.readline() for _ in range(22)]
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=10)
-        assert process.returncode == 0
+    def test_headers_come_again(self, watched_all_along):
+        """Every 20 lines."""
+        lines = [watched_all_along.stdout.readline() for _ in range(22)]
+        watched_all_along.send_signal(signal.SIGTERM)
+        watched_all_along.communicate(timeout=10)
+        assert watched_all_along.returncode == 0
         assert [b"req/s" in line for line in lines] == [True] + [False] * 20 + [True]
 
     def test_ends_when_nobody_reads(self, proxy_like):

@@ -562,54 +562,47 @@ def door(request: pytest.FixtureRequest) -> Door:
     return request.getfixturevalue(request.param)
 
 
-class TestQuiet:
-    """The store is away for long, and nobody wants a number meanwhile."""
-
-    @pytest.fixture
-    def lonely(self, replica_set: Mongod, start_proxy: Callable[..., Proxy], door: Door,
-               coll: str) -> Proxy:
-        """It has asked for numbers of two counters in vain, and a while ago."""
+def test_its_return_is_noticed(replica_set, start_proxy, door, coll, record):
+    """The store is away for long, and nobody wants a number meanwhile: it is asked about once a second, and no more.
+    What it said long ago is no answer to the first insert afterwards, and where nobody inserts, it is noticed too."""
+    def lonely(name: str) -> Proxy:
+        """It has asked for numbers of two counters in vain."""
         proxy = start_proxy({**configuration(replica_set, RULES, admin=LISTEN),
                              "id_store": {"uri": door.uri}})
         for db in ("counted", "single"):
-            reply, seconds = timed(lambda: insert(proxy, f"{db}.{coll}", 1))
+            reply, seconds = timed(lambda: insert(proxy, f"{db}.{coll}{name}", 1))
             assert unavailable(reply) and seconds < PATIENCE
         proxy.wait_event("store_down")
-        time.sleep(QUIET)
         return proxy
 
-    def test_its_return_is_noticed(self, lonely, door, coll, record):
-        """Though nobody inserts; until then it is asked about once a second, and no more."""
-        admin = Admin(lonely)
-        since = time.monotonic()
-        before = admin.metrics()("idproxy_store_round_trips_failed_total")
-        time.sleep(5)
-        now = admin.metrics()
-        assert now("idproxy_store_up") == 0
-        asked = now("idproxy_store_round_trips_failed_total") - before
-        assert 0 < asked <= time.monotonic() - since + 2
-        door.open()
-        started = time.monotonic()
-        lonely.wait_event("store_up", timeout=15)
-        record("quiet: seconds until the store's return is noticed", time.monotonic() - started)
-        eventually(lambda: admin.metrics()("idproxy_store_up") == 1, 15, "all have noticed")
-        assert "id store: answers\n" in admin.get("/readyz").text
-        assert insert(lonely, f"single.{coll}", 1)["n"] == 1
-        assert len(lonely.find_events("store_up")) == 1
+    def failed(proxy: Proxy) -> float:
+        return Admin(proxy).metrics()("idproxy_store_round_trips_failed_total")
 
-    def test_the_first_insert_gets_its_number(self, lonely, door, replica_set, coll):
-        """What the store said long ago is no answer to it."""
-        def failed() -> float:
-            return Admin(lonely).metrics()("idproxy_store_round_trips_failed_total")
-        before = failed()
-        door.open()
-        reply = insert(lonely, f"single.{coll}", 1)
-        if not reply["ok"]:
-            # It was asked about just when the door opened, and that was the answer; or the answer
-            # came later than a client waits, on a busy machine.
-            assert failed() > before or "not answered in time" in reply["errmsg"], reply
-            eventually(lambda: insert(lonely, f"single.{coll}", 1)["ok"], 15, "a number")
-        assert numbers(replica_set.client, f"single.{coll}") == [1]
+    idle, inserts = lonely("idle"), lonely("inserts")
+    time.sleep(QUIET)
+    since, before = time.monotonic(), failed(idle)
+    time.sleep(5)
+    assert Admin(idle).metrics()("idproxy_store_up") == 0
+    asked = failed(idle) - before
+    assert 0 < asked <= time.monotonic() - since + 2
+
+    before = failed(inserts)
+    door.open()
+    started = time.monotonic()
+    reply = insert(inserts, f"single.{coll}inserts", 1)
+    if not reply["ok"]:
+        # It was asked about just when the door opened, and that was the answer; or the answer
+        # came later than a client waits, on a busy machine.
+        assert failed(inserts) > before or "not answered in time" in reply["errmsg"], reply
+        eventually(lambda: insert(inserts, f"single.{coll}inserts", 1)["ok"], 15, "a number")
+    assert numbers(replica_set.client, f"single.{coll}inserts") == [1]
+
+    idle.wait_event("store_up", timeout=15)
+    record("quiet: seconds until the store's return is noticed", time.monotonic() - started)
+    eventually(lambda: Admin(idle).metrics()("idproxy_store_up") == 1, 15, "all have noticed")
+    assert "id store: answers\n" in Admin(idle).get("/readyz").text
+    assert insert(idle, f"single.{coll}idle", 1)["n"] == 1
+    assert len(idle.find_events("store_up")) == 1
 
 
 @pytest.mark.parametrize("door", ["password"], indirect=True)

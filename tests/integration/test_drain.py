@@ -21,7 +21,7 @@ from bson.int64 import Int64
 from support import wire
 from support.fake_server import HELLO, FakeServer, Request, reply_to
 from support.mongod import Mongod
-from support.process import eventually
+from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
 from support.scrape import metric, readiness
 
@@ -366,7 +366,8 @@ def test_transactions_go_on_elsewhere(replica_set: Mongod, start_proxy: Callable
 
 
 def test_a_change_stream_resumes(replica_set: Mongod, start_proxy: Callable[..., Proxy]):
-    first, second = (start_proxy(configuration(replica_set, RULES)) for _ in range(2))
+    config = configuration(replica_set, RULES, listen={"address": "127.0.0.1", "port": free_port()})
+    first = start_proxy(config)
     target = replica_set.client.drain.watched
     target.drop()
     target.insert_one({"_id": 0})
@@ -376,6 +377,7 @@ def test_a_change_stream_resumes(replica_set: Mongod, start_proxy: Callable[...,
         token = stream.resume_token
         terminate(first)
         ended(first)
+        second = start_proxy(config)  # at its port, since the driver wants to tell somebody that it ends
     target.insert_one({"_id": 2})
     with second.client() as client, client.drain.watched.watch(resume_after=token) as stream:
         assert stream.next()["documentKey"] == {"_id": 2}

@@ -211,13 +211,16 @@ def test_a_store_that_hangs_holds_nobody_up(
         standalone: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
     with Mongod() as store:
         store.process.send_signal(signal.SIGSTOP)
-        proxy = start_proxy(configuration(
-            standalone, [rule(f"{coll}.orders"), rule(f"{coll}.made", unique_index="create")],
-            store))
-        with proxy.client(retryWrites=False) as client:
-            assert insert(client, coll)
-            assert fails(client, coll, "made").code == HOST_UNREACHABLE
-        proxy.stop(timeout=15)
+        try:
+            proxy = start_proxy(configuration(
+                standalone, [rule(f"{coll}.orders"), rule(f"{coll}.made", unique_index="create")],
+                store))
+            with proxy.client(retryWrites=False) as client:
+                assert insert(client, coll)
+                assert fails(client, coll, "made").code == HOST_UNREACHABLE
+            proxy.stop(timeout=15)
+        finally:
+            store.process.send_signal(signal.SIGCONT)  # or the test's own client waits for it at its end
 
 
 # --- Views and time-series collections ---

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,12 +20,12 @@ from support.admin import LISTEN, Admin
 from support.counters import insert, set_counter, stored
 from support.full import FULL
 from support.mongod import Mongod
-from support.process import eventually
+from support.process import StoppedOrKilled, eventually
 from support.proxy import Proxy
 from support.refusing import Part, Refusal, RefusingServer, parts_of, refusals
 
 _dbs = (f"other{i}" for i in itertools.count())
-SHARDS = 4
+SHARDS, SIDE_BY_SIDE = 4, 4
 
 # What only spares the server work. Without it, values are given all the same.
 DISPENSABLE = {"projection", "limit", "hint", "maxTimeMS", "batchSize", "nameOnly",
@@ -54,13 +54,14 @@ def rules_of(db: str) -> list[dict[str, Any]]:
     ]
 
 
-class Other:
-    """A proxy whose id store is behind the server that refuses, and its rules in a database of
-    their own, whose collections have numbers already."""
+class Other(StoppedOrKilled):
+    """A proxy whose id store is behind a server of its own that refuses this, and its rules in a database
+    of their own, whose collections have numbers already."""
 
-    def __init__(self, mongod: Mongod, server: RefusingServer, start: Callable[..., Proxy]):
+    def __init__(self, mongod: Mongod, refusal: Refusal | None = None):
         self.db = next(_dbs)
-        self.mongod, self.server = mongod, server
+        self.mongod, self.server = mongod, RefusingServer(mongod.address)
+        self.server.refusal = refusal
         self.rules = rules_of(self.db)
         for name, value in {"counter": 5, "healed": 5, "text": "2001-0005", "read": 5,
                             "gapless": 5}.items():
@@ -68,11 +69,19 @@ class Other:
         for name in ("healed", "text"):
             mongod.client[self.db][name].create_index("n", unique=True)
         set_counter(mongod.client, f"{self.db}.healed", 2)
-        self.proxy = start({
+        self.proxy = Proxy({
             "upstream": {"uri": f"mongodb://{mongod.address}/?directConnection=true"},
-            "id_store": {"uri": f"mongodb://{server.address}/?directConnection=true"},
+            "id_store": {"uri": f"mongodb://{self.server.address}/?directConnection=true"},
             "rules": self.rules, "admin": LISTEN})
         self.admin = Admin(self.proxy)
+
+    def stop(self) -> None:
+        self.proxy.stop()
+        self.server.close()
+
+    def kill(self) -> None:
+        self.proxy.kill()
+        self.server.close()
 
     def line(self, rule: int) -> str:
         lines = [line for line in self.admin.get("/readyz").text.splitlines()
@@ -116,41 +125,22 @@ class Other:
         return refused
 
 
-@pytest.fixture(scope="module")
-def server(replica_set: Mongod) -> Iterator[RefusingServer]:
-    with RefusingServer(replica_set.address) as running:
-        yield running
-
-
-@pytest.fixture
-def other(replica_set: Mongod, server: RefusingServer) -> Iterator[Callable[[], Other]]:
-    with contextlib.ExitStack() as stack:
-        def start(config: dict[str, Any]) -> Proxy:
-            proxy = Proxy(config)
-            stack.callback(proxy.stop)
-            return proxy
-        yield lambda: Other(replica_set, server, start)
-    server.refusal = None
-
-
 def is_tried(part: Part) -> bool:
     """Operators, and each of the ways to say no, only in a long run."""
     return FULL or not part.name.startswith("$")
 
 
-def seen(server: RefusingServer, other: Callable[[], Other]) -> list[Part]:
+@pytest.fixture(scope="module")
+def parts(replica_set: Mongod) -> list[Part]:
     """All that the store asks for when nothing is refused."""
-    server.refusal = None
-    every = other()
-    for _ in range(2):  # a block, and the next one
-        assert all(every.give_values(range(len(every.rules))))
-    every.proxy.stop()  # gives numbers back
-    return sorted(server.asked)
+    with Other(replica_set) as every:
+        for _ in range(2):  # a block, and the next one
+            assert all(every.give_values(range(len(every.rules))))
+    return sorted(every.server.asked)  # when it has given numbers back
 
 
-def test_nothing_is_asked_that_is_not_needed(server, other):
+def test_nothing_is_asked_that_is_not_needed(parts):
     """So that the next option that nobody needs is noticed here."""
-    parts = seen(server, other)
     assert {part.name for part in parts} & NEEDLESS == set()
     commands = {part.command for part in parts}
     assert {"findAndModify", "find", "insert", "update", "delete", "aggregate", "listIndexes",
@@ -160,41 +150,43 @@ def test_nothing_is_asked_that_is_not_needed(server, other):
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_each_option_is_refused_in_turn(server, other, shard):
-    parts = [part for part in seen(server, other) if is_tried(part)]
-    failures = []
-    for part in parts:
+def test_each_option_is_refused_in_turn(replica_set, parts, shard):
+    """Some side by side, since they wait; each has a server of its own."""
+    tried = []
+    for part in filter(is_tried, parts):
         number = zlib.crc32(str(part).encode())  # the same whatever else was seen
-        if number % SHARDS != shard:
-            continue
         ways = refusals(part)
-        for refusal in ways if FULL else [ways[number // SHARDS % len(ways)]]:
-            try:
-                refuse(server, other, refusal)
-            except AssertionError as failure:
-                failures.append((str(part), refusal.code, str(failure).split("\n")[0]))
-    assert not failures, "\n".join(map(str, failures))
+        if number % SHARDS == shard:
+            tried += ways if FULL else [ways[number // SHARDS % len(ways)]]
+
+    def failure(refusal: Refusal) -> str:
+        try:
+            refuse(replica_set, refusal)
+        except AssertionError as failure:
+            return f"{refusal.part} {refusal.code} {str(failure).splitlines()[0]}"
+        return ""
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+        failures = list(filter(None, threads.map(failure, tried)))
+    assert not failures, "\n".join(failures)
 
 
-def refuse(server: RefusingServer, other: Callable[[], Other], refusal: Refusal) -> None:
-    server.refusal, server.refused = refusal, 0
-    its = other()
-    refused = its.check(refusal)
-    if server.refused == 0:  # of a look that comes now and then
-        assert refused == []
-    if refusal.part.name in DISPENSABLE:
-        assert refused == [], "there are values without it"
-    server.refusal = None
-    assert all(its.give_values(refused)), "once the server takes it"
-    its.proxy.stop()
+def refuse(mongod: Mongod, refusal: Refusal) -> None:
+    with Other(mongod, refusal) as its:
+        refused = its.check(refusal)
+        if its.server.refused == 0:  # of a look that comes now and then
+            assert refused == []
+        if refusal.part.name in DISPENSABLE:
+            assert refused == [], "there are values without it"
+        its.server.refusal = None
+        assert all(its.give_values(refused)), "once the server takes it"
 
 
-def test_the_commands_of_ferretdb(server, other):
+def test_the_commands_of_ferretdb(replica_set):
     """As it was found: its findAndModify knows no `fields`, so the store does not ask for any."""
-    server.refusal, server.refused = refusals(Part("findAndModify", "fields"))[0], 0
-    its = other()
-    assert its.check(server.refusal) == [] and server.refused == 0
-    assert all(its.line(rule).startswith("ready") for rule in range(len(its.rules)))
+    refusal = refusals(Part("findAndModify", "fields"))[0]
+    with Other(replica_set, refusal) as its:
+        assert its.check(refusal) == [] and its.server.refused == 0
+        assert all(its.line(rule).startswith("ready") for rule in range(len(its.rules)))
 
 
 def test_parts_are_found_in_commands():

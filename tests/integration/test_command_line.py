@@ -339,7 +339,7 @@ class TestWatch:
         process = start([binary(), "status", "--watch", "--admin", proxy_like.address],
                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         process.stdout.readline(), process.stdout.readline()
-        proxy_like.stop()
+        proxy_like.close()
         said = process.stderr.readline().decode()
         assert f"no answer from the proxy at {proxy_like.address}" in said
         with StatusServer(healthy(), port=proxy_like.port) as restarted:

@@ -15,13 +15,13 @@ import sys
 import bson
 
 from .fake_server import HELLO, Request, reply_to
-from .process import start
+from .process import Closing, start
 
 LARGE_REPLY = 16_000_000
 _ZEROS = bytes(1 << 16)
 
 
-class CrowdServer:
+class CrowdServer(Closing):
     """Serves from construction until close()."""
 
     def __init__(self) -> None:
@@ -34,12 +34,6 @@ class CrowdServer:
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
-
-    def __enter__(self) -> CrowdServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 # The process.

@@ -19,7 +19,7 @@ import bson
 
 from . import wire
 from .elements import Element, document, elements
-from .process import eventually
+from .process import Closing, eventually
 
 
 def read_message(connection: socket.socket) -> bytes | None:
@@ -159,7 +159,7 @@ HELLO = {"isWritablePrimary": True, "ismaster": True, "maxBsonObjectSize": 16_77
 LARGE = 1_000_000
 
 
-class FakeServer:
+class FakeServer(Closing):
     """Listens from construction until close(), without a port on a free one.
 
     `script` holds one Answer per insert that is to come, in the order in which they come; inserts
@@ -280,9 +280,3 @@ class FakeServer:
                     connection.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     pass
-
-    def __enter__(self) -> FakeServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -18,10 +18,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Literal
 
 from .fake_server import read_message
-from .process import eventually
+from .process import Closing, eventually
 
 Direction = Literal["to_server", "to_client"]
 Ends = tuple[socket.socket, socket.socket]
@@ -97,7 +97,7 @@ class Connection:
 Script = Callable[[Connection, Direction, bytes], bytes]
 
 
-class Middleman:
+class Middleman(Closing):
     """Listens on a port of 127.0.0.1, by default a free one, and passes on to `target` what comes.
 
     script: what to pass on in place of a message. It may block, to hold the message and what comes behind
@@ -206,12 +206,6 @@ class Middleman:
         self.shut()
         if self.failures:
             raise BaseExceptionGroup("the script failed", self.failures)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _sockets(self) -> list[socket.socket]:
         return [*([self._listener] if self._listener else []),

@@ -14,7 +14,7 @@ import pymongo
 from pymongo.errors import OperationFailure, PyMongoError
 
 from .access import OPEN, Access
-from .process import eventually, free_port, start
+from .process import Closing, eventually, free_port, start
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -28,7 +28,7 @@ def mongod_path() -> str:
     return found.stdout.strip()
 
 
-class Mongod:
+class Mongod(Closing):
     """Runs from construction until close(); `replica_set` names a set of one member.
 
     host: where it listens, and what its address names; IPv6 without brackets. options: further
@@ -126,9 +126,3 @@ class Mongod:
         if getattr(self, "process", None):
             self.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
-
-    def __enter__(self) -> Mongod:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

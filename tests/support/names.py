@@ -18,6 +18,8 @@ import dns.message
 import dns.rcode
 import dns.rrset
 
+from .process import Closing
+
 # A process with file systems of its own, in which $1 stands at $2, and so on until --.
 _MOUNT = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" && shift 2 || exit; done; shift; exec "$@"'
 _UNSHARE = [["unshare", "--mount"], ["unshare", "--map-root-user", "--mount"]]
@@ -64,7 +66,7 @@ def dns_permitted() -> bool:
         return False
 
 
-class OwnNames:
+class OwnNames(Closing):
     """What /etc/hosts has for the process that `command` starts; all other names go to the DNS
     server at `resolver`. Exists from construction until close()."""
 
@@ -88,12 +90,6 @@ class OwnNames:
     def close(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def __enter__(self) -> OwnNames:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 @contextlib.contextmanager
 def silent(address: str, port: int) -> Iterator[None]:
@@ -114,7 +110,7 @@ def silent(address: str, port: int) -> Iterator[None]:
         yield
 
 
-class DnsServer:
+class DnsServer(Closing):
     """Answers from `records` at port 53 of `address`, some address of this host, from construction
     until close(). `records` is zone text, a record a line ("a.test. 0 A 127.0.0.1"); the answer
     has them in this order. `broken`: every question is answered with SERVFAIL. Thread-safety:
@@ -165,9 +161,3 @@ class DnsServer:
             own.sendto(b"", (self.address, 53))
         self._thread.join(10)
         self._socket.close()
-
-    def __enter__(self) -> DnsServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

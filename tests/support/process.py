@@ -34,6 +34,19 @@ class StoppedOrKilled:
             self.kill()
 
 
+class Closing:
+    """Closed at the end of a with statement, however that ends."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
     """Starts a child that is killed when the thread that starts it ends, whatever way it ends.
 

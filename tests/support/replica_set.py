@@ -12,7 +12,7 @@ from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 
 from .access import OPEN, Access
 from .mongod import Mongod
-from .process import eventually, free_ports
+from .process import Closing, eventually, free_ports
 
 # Not as low as it goes: on a busy machine a primary that says nothing for a moment is no dead one.
 SETTINGS = {"electionTimeoutMillis": 3000, "heartbeatIntervalMillis": 200,
@@ -88,7 +88,7 @@ class Member(Mongod):
         return self.client.admin.command("configureFailPoint", name, mode=mode)["count"]
 
 
-class ReplicaSet:
+class ReplicaSet(Closing):
     """Runs from construction until close(). `members` says what is special about each (ARBITER and
     the like), `host`, `options` and `access` are those of a Mongod."""
 
@@ -316,9 +316,3 @@ class ReplicaSet:
             client.close()
         for member in self.members:
             member.close()
-
-    def __enter__(self) -> ReplicaSet:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

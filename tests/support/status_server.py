@@ -8,7 +8,9 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
+
+from .process import Closing
 
 NOW = 1_764_260_000.0
 
@@ -58,8 +60,8 @@ def client(**more: Any) -> dict[str, Any]:
             "port": 40_112, **more}
 
 
-class StatusServer:
-    """Answers from construction until stop().
+class StatusServer(Closing):
+    """Answers from construction until close().
 
     answer: the document, or what makes it for a query (name -> value). raw: the bytes that each
     connection gets instead of an answer, and then nothing more until the client closes it.
@@ -99,15 +101,9 @@ class StatusServer:
         answer = self.answer(query) if callable(self.answer) else self.answer
         return answer if isinstance(answer, str) else json.dumps(answer)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._http.shutdown()
         self._http.server_close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def later(first: Any, then: Any, seconds: float) -> Callable[[dict[str, str]], Any]:

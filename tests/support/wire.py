@@ -19,6 +19,8 @@ import snappy
 from backports import zstd
 from bson.codec_options import CodecOptions
 
+from .process import Closing
+
 OP_REPLY = 1
 OP_UPDATE = 2001
 OP_INSERT = 2002
@@ -188,7 +190,7 @@ class Reply(dict[str, Any]):
         raise KeyError(f"no {key} in {dict(self)}")
 
 
-class WireClient:
+class WireClient(Closing):
     """A connection that sends bytes as they are and reads messages; with TLS, if it is given what
     to trust. What is wrong with TLS it raises as ssl.SSLError."""
 
@@ -262,12 +264,6 @@ class WireClient:
 
     def close(self) -> None:
         self.socket.close()
-
-    def __enter__(self) -> WireClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class CompressingClient(WireClient):

@@ -32,6 +32,34 @@ std::string refused_part(Bytes schema, const std::string& field) {
   return {};
 }
 
+/// Calls `use` with each document in the array of this name.
+template <class Use>
+void each_in(Bytes document, const char* name, const Use& use) {
+  const auto array = bson::find(document, name);
+  if (!array || array->type != bson::Type::array) return;
+  bson::Elements elements(array->value);
+  while (const auto each = elements.next()) {
+    if (each->type == bson::Type::document) use(each->value);
+  }
+}
+
+/// The first such part in a validator: {$jsonSchema: …}, also within $and, and the schema's allOf.
+std::string refused_by(Bytes validator, const std::string& field) {
+  std::string refused;
+  const auto try_schema = [&](Bytes schema) {
+    if (refused.empty()) refused = refused_part(schema, field);
+  };
+  const auto try_condition = [&](Bytes condition) {
+    const auto schema = mongo::document_in(condition, "$jsonSchema");
+    if (!schema) return;
+    try_schema(*schema);
+    each_in(*schema, "allOf", try_schema);
+  };
+  try_condition(validator);
+  each_in(validator, "$and", try_condition);
+  return refused;
+}
+
 }  // namespace
 
 std::string closed_schema_fault(mongo::Client& client, const Namespace& ns,
@@ -42,16 +70,15 @@ std::string closed_schema_fault(mongo::Client& client, const Namespace& ns,
   (void)client.read_all(ns.db, command, [&](Bytes collection) {
     const auto options = mongo::document_in(collection, "options");
     const auto validator = options ? mongo::document_in(*options, "validator") : std::nullopt;
-    const auto schema = validator ? mongo::document_in(*validator, "$jsonSchema") : std::nullopt;
-    const bool only_warns = options && mongo::text_in(*options, "validationAction") == "warn";
-    if (schema && !only_warns) refused = refused_part(*schema, field);
+    const bool refuses = validator && mongo::text_in(*options, "validationAction") != "warn" &&
+                         mongo::text_in(*options, "validationLevel") != "off";
+    if (refuses) refused = refused_by(*validator, field);
     return false;
   });
   if (refused.empty()) return {};
   return "the validator of " + ns.text() + " permits no field " + named(refused) +
          " (its $jsonSchema has additionalProperties: false), so that inserts get error 121: add "
-         "it "
-         "to `properties` there, with collMod";
+         "it to `properties` there, with collMod";
 }
 
 }  // namespace idproxy::id_store

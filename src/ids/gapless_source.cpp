@@ -108,8 +108,10 @@ std::string GaplessTurn::why_waiting() const {
            ", which has not ended in time";
   }
   if (!queue_->statistics().next) return {};
-  return "other writes that get numbers of this sequence are under way, one at a time, and have "
-         "not ended in time";
+  return "writes that get numbers of this sequence go one at a time, and those before this one "
+         "have "
+         "not ended in time: the server is slow, or an open transaction, through another proxy or "
+         "past them all, holds the number";
 }
 
 void GaplessTurn::stored(std::size_t n, Durability durability) {

@@ -130,8 +130,10 @@ Batch::Next Batch::accept(const Need& need, const std::optional<wire::OpMsgView>
   }
   if (!*grant) {
     const ids::Error& error = grant->error();
-    if (need.stage == Stage::turn && lost_its_index(error, step)) return std::nullopt;
-    return no_values_for(*need.assignment, error, step);
+    const bool is_turn = need.stage == Stage::turn;
+    if (is_turn && lost_its_index(error, step)) return std::nullopt;
+    return no_values_for(*need.assignment, with_progress(error, is_turn && turns_->has_some()),
+                         step);
   }
   if (need.stage == Stage::turn) {
     turns_->accept(**std::move(grant));

@@ -60,9 +60,8 @@ void DrawStage::want_all(const GivenSequences& sequences) {
   wanted_[sequence_] = {};
 }
 
-/// Of a write that has made many sequences: the store has answered for some of them.
-ids::Error DrawStage::with_progress(ids::Error why) const {
-  if (granted_ == 0 || why.reason != ids::kNotInTime) return why;
+ids::Error with_progress(ids::Error why, bool has_some) {
+  if (!has_some || why.reason != ids::kNotInTime) return why;
   why.reason =
       "it needs numbers of many sequences, and only those of some were there in time: send it "
       "again, or fewer at once";
@@ -111,7 +110,7 @@ ids::Draw DrawStage::answered(ids::Result<ids::Grant> grant, const Plan& plan, G
     asked.source->accept(std::move(*grant), out);
     ++granted_;
   } else if (auto drawn = asked.source->make_do(asked.count, out, grant.error()); !drawn) {
-    return is_one ? drawn : ids::Draw(with_progress(drawn.error()));
+    return is_one ? drawn : ids::Draw(with_progress(drawn.error(), granted_ > 0));
   }
   is_one ? go_on() : static_cast<void>(++sequence_);
   return {};

@@ -292,6 +292,10 @@ void NumbersInTurn::note_source(const Line& line) {
   given_.sequences[line.assignment].of_value.resize(values, line.source);
 }
 
+bool NumbersInTurn::has_some() const {
+  return std::ranges::any_of(lines_, &Line::has_numbers);
+}
+
 void NumbersInTurn::accept(ids::Grant grant) {
   Line& line = lines_[asked_];
   line.turn->accept(std::move(grant), given_.values[line.assignment]);

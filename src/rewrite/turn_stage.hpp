@@ -62,6 +62,9 @@ class NumbersInTurn {
   /// The store's numbers for the last Need.
   void accept(ids::Grant grant);
 
+  /// True if some of the sequences have given their numbers.
+  [[nodiscard]] bool has_some() const;
+
   /// Gives these statements the next numbers, with which they will be sent.
   void number(std::span<const std::int32_t> statements);
   /// Event: these statements are sent, and get the next numbers.
@@ -135,6 +138,8 @@ class TurnStage {
     return numbers_.provide(todo);
   }
   void accept(ids::Grant grant) { numbers_.accept(std::move(grant)); }
+  /// See NumbersInTurn.
+  [[nodiscard]] bool has_some() const { return numbers_.has_some(); }
   /// True if the server must be asked which statements it has executed. Ask after the numbers are
   /// known: an earlier attempt that is still on its way would get the same numbers, or none.
   [[nodiscard]] bool must_ask() const { return one_by_one_ && first_ == First::unknown; }

@@ -192,6 +192,33 @@ class TestRefusedInserts:
         assert sum(each["writes"] for each in its.proxy.find_events("writes_refused")) <= 2
         assert its.admin.metrics()("idproxy_rule_writes_refused_total", rule="0") == 2
 
+    def test_of_a_transaction_through_another_proxy(
+            self, replica_set: Mongod, incident, start_proxy: Start, coll: str):
+        """Nobody here knows whose it is: what is said is where to look."""
+        rules = [{"ns": f"{coll}.bills", "field": "n", "strategy": "gapless", "unique_index": "create"}]
+        its, another = incident(rules), start_proxy(configuration(replica_set, rules))
+        with its.proxy.client(retryWrites=False) as client, another.client(appname="hanging-job") as other:
+            bills = client[coll].bills
+            bills.insert_one({})
+            other[coll].bills.insert_one({})
+            with other.start_session() as session:
+                session.start_transaction()
+                other[coll].bills.insert_one({}, session=session)
+                first = threading.Thread(target=bills.insert_one, args=({"first": 1},))
+                first.start()
+                (slow,) = eventually(lambda: its.wrong("has not answered a request"), 30)
+                with pytest.raises(OperationFailure, match="an open transaction, through another proxy or past"):
+                    bills.insert_one({})
+                (refused,) = within(SOON, lambda: its.wrong("1 insert refused"), "wrong")
+                assert "the server is slow, or an open transaction, through another proxy" in refused["text"]
+                assert "db.adminCommand({currentOp: true, transaction: {$exists: true}})" in slow["remedy"]
+                found = replica_set.client.admin.command(
+                    {"currentOp": True, "transaction": {"$exists": True}})["inprog"]
+                assert [each["appName"] for each in found] == ["hanging-job"]
+                session.abort_transaction()
+                first.join()
+        assert replica_set.client[coll].bills.distinct("n") == [1, 2, 3]
+
     def test_that_nobody_waits_for(self, replica_set: Mongod, incident, coll: str):
         """With {w: 0}, no client sees the error."""
         its = incident([{"ns": f"{coll}.bills", "field": "n", "strategy": "gapless", "unique_index": "create"}])

@@ -275,6 +275,7 @@ class TestConnect:
 
     @pytest.mark.parametrize("field, schema, action, refused", [
         ("n", {"additionalProperties": False, "properties": {"_id": {}, "x": {}}}, "error", "n"),
+        ("n", {"allOf": [{}, {"additionalProperties": False, "properties": {"_id": {}}}]}, "error", "n"),
         ("n", {"additionalProperties": False, "properties": {"_id": {}, "n": {}}}, "error", ""),
         ("n", {"additionalProperties": False, "properties": {"_id": {}, "x": {}}}, "warn", ""),
         ("n", {"additionalProperties": False, "properties": {"_id": {}}, "patternProperties": {"^n": {}}}, "error", ""),
@@ -295,6 +296,15 @@ class TestConnect:
         with pytest.raises(WriteError) as raised:
             replica_set.client[coll].orders.insert_one({"a": {"n": 1}} if "." in field else {field: 1})
         assert raised.value.code == 121
+
+    @pytest.mark.parametrize("level, code", [("strict", 69), ("off", 0)])
+    def test_a_closed_schema_beside_another_condition(self, replica_set, tmp_path, coll, level, code):
+        closed = {"$jsonSchema": {"additionalProperties": False, "properties": {"_id": {}}}}
+        replica_set.client[coll].create_collection(
+            "orders", validator={"$and": [{"x": {"$exists": False}}, closed]}, validationLevel=level)
+        replica_set.client[coll].orders.create_index("n", unique=True)
+        done = check(tmp_path, configuration(replica_set, [counter_of(f"{coll}.orders", field="n")]))
+        assert done.returncode == code and ("permits no field n (" in done.stdout) == (code == 69), done.stdout
 
     def test_a_rule_that_is_not_ready(self, standalone, tmp_path, coll):
         rules = [{"ns": f"{coll}.orders", "field": "u", "strategy": "uuid",

@@ -13,6 +13,10 @@
 
 namespace idproxy::rewrite {
 
+/// Why a write gets no values that needs those of several sequences: if the store has brought some
+/// of them in time, it has answered.
+[[nodiscard]] ids::Error with_progress(ids::Error why, bool has_some);
+
 /// Draws the values for the first send of a command: rule by rule, and within a rule sequence by
 /// sequence. Values are in given.values once their rule is done.
 class DrawStage {
@@ -40,7 +44,6 @@ class DrawStage {
  private:
   void count(const GivenSequences& sequences);
   void want_all(const GivenSequences& sequences);
-  [[nodiscard]] ids::Error with_progress(ids::Error why) const;
   void merge(const GivenSequences& sequences, ids::Values& out);
   void go_on();
 

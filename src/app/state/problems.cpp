@@ -68,7 +68,8 @@ class Problems {
           "server " + server.server + " has not answered a request for " +
               seconds_text(*server.oldest) + ", and " + std::to_string(server.in_flight) +
               (server.in_flight == 1 ? " request waits" : " requests wait"),
-          "see what it does: db.currentOp() there, its processor, its disks", kSlowPage);
+          "see what it does: db.currentOp() there, its processor, its disks" + waits_for_others(),
+          kSlowPage);
     } else if (server.fault == kNotInitiated) {
       add(Level::error, "server " + server.server + ": " + server.fault,
           "run rs.initiate() on one of the members, with all of them", "replica-sets.md#names",
@@ -77,6 +78,18 @@ class Problems {
       add(Level::warning, "server " + server.server + ": " + server.fault, "correct upstream.uri",
           "replica-sets.md#names", server.server);
     }
+  }
+
+  /// What else a server may wait for, which is not its fault.
+  [[nodiscard]] std::string waits_for_others() const {
+    const bool has_gapless = std::ranges::any_of(
+        snapshot_.rules->rules(),
+        [](const rewrite::Rule& rule) { return rule.strategy->about().gapless.has_value(); });
+    if (!has_gapless) return {};
+    return "; a write with numbers without gaps waits there for the open transaction that holds "
+           "its "
+           "number, also through another proxy: "
+           "db.adminCommand({currentOp: true, transaction: {$exists: true}})";
   }
 
   /// Of a replica set that says something.
@@ -144,6 +157,7 @@ class Problems {
 
   void unguarded(std::size_t i, const id_store::MissingIndex& lacks) {
     const rewrite::Rule& rule = snapshot_.rules->rules()[i];
+    if (!snapshot_.reason_of(i).empty()) return;  // for this reason, or a graver one
     const std::size_t others = lacks.collections - 1;
     std::string where = has_wildcards(rule.ns) ? " in " + lacks.ns : "";
     if (others > 0) where += " and " + std::to_string(others) + " more";

@@ -21,6 +21,7 @@ std::string Refusals::Refused::text() const {
   text += is_over ? "the number was held by" : "the number is held by";
   text += " a transaction of connection " + std::to_string(holder->connection);
   if (!holder->application.empty()) text += " (" + named(holder->application) + ")";
+  if (is_over) return text;
   return text + ", for " +
          std::to_string(std::chrono::floor<std::chrono::seconds>(held_for).count()) + " s";
 }
@@ -89,9 +90,7 @@ std::vector<Refusals::Refused> Refusals::current(Time now) const {
     const auto& [rule, ns, reason] = key;
     Refused& each = found.emplace_back(rule, ns, reason, entry.writes, entry.holder);
     each.is_over = now - entry.last >= kOver;
-    if (entry.holder != nullptr) {
-      each.held_for = (each.is_over ? entry.last : now) - entry.holder->since;
-    }
+    if (entry.holder != nullptr) each.held_for = now - entry.holder->since;
   }
   return found;
 }

@@ -99,6 +99,25 @@ TEST_F(Lines, TakeTheTurnsInTheOrderOfTheirNames) {
   EXPECT_EQ(shown(), (std::vector<std::int64_t>{30, 20, 10, 21}));
 }
 
+/// If there are many new ones, the error of one for which there was no time does not blame the
+/// store.
+TEST_F(Lines, KnowWhetherTheStoreHasAnsweredForSome) {
+  begin({"a", "b"});
+  for (const char* name : {"a", "b"}) sequences[name]->is_known = false;
+  ASSERT_TRUE(numbers->provide(all));
+  EXPECT_FALSE(numbers->has_some());
+  answer(10, 1);
+  ASSERT_TRUE(numbers->provide(all));
+  EXPECT_TRUE(numbers->has_some());
+  const ids::Error late{ids::Errc::unavailable, ids::kNotInTime};
+  EXPECT_EQ(with_progress(late, false).reason, ids::kNotInTime);
+  EXPECT_EQ(
+      with_progress(late, true).reason,
+      "it needs numbers of many sequences, and only those of some were there in time: send it "
+      "again, or fewer at once");
+  EXPECT_EQ(with_progress({ids::Errc::unavailable, "no primary"}, true).reason, "no primary");
+}
+
 TEST_F(Lines, PassOnTheNumberOfAFailedDocumentWithinItsSequence) {
   begin({"a", "b", "a", "b", "a"});
   EXPECT_FALSE(numbers->provide(all));

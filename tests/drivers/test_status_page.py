@@ -17,6 +17,7 @@ import pymongo
 import pytest
 
 from conftest import HERE, installed, need
+from support import wire
 from support.admin import LISTEN, Admin
 from support.mongod import Mongod
 from support.process import eventually, free_port
@@ -148,13 +149,12 @@ def test_while_it_stops(show, proxy, client, server):
         return list(server.client.admin.aggregate([
             {"$currentOp": {}}, {"$match": {"command.find": "orders"}}]))
 
-    find = threading.Thread(target=client.shop.orders.find_one)
-    with held_up(server):
-        find.start()
+    client.close()  # while there is a proxy that it can tell: else it looks for one
+    with held_up(server), proxy.raw_client() as last:
+        last.send(wire.command({"find": "orders", "$db": "shop"}))
         eventually(finds, 30)
         proxy.process.send_signal(signal.SIGTERM)
         proxy.wait_event("draining", timeout=30)
         page = show("draining")
         assert "the proxy is stopping: it accepts no new clients" in page["text"]
-    find.join()
     assert proxy.process.wait(60) == 0

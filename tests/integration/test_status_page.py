@@ -80,6 +80,7 @@ def admin(standalone) -> Iterator[Admin]:
     with Proxy(configuration(standalone, [COUNTER], admin=LISTEN)) as proxy:
         with proxy.client(appname="shop") as client:
             client.shop.orders.drop()
+            client.shop.orders.create_index("number", unique=True)  # else the rule is one that fails
             client.shop.orders.insert_many([{} for _ in range(5)])
             client.shop.orders.insert_one({"number": -7})  # which needs no value
             yield Admin(proxy)

@@ -311,10 +311,11 @@ def test_a_command_that_the_proxys_own_build_refuses(
     stored.create_index("x")
     stored.insert_one({"number": Int64(1)})
     hang = {"configureFailPoint": "hangAfterStartingIndexBuild"}
-    admin.command({**hang, "mode": "alwaysOn"})
+    entered = admin.command({**hang, "mode": "alwaysOn"})["count"]
     try:
         proxy = start_proxy(configuration(standalone, [rule(f"{coll}.orders")]))
-        eventually(lambda: stored.database.command("collStats", "orders")["indexBuilds"], SOON)
+        admin.command({"waitForFailPoint": hang["configureFailPoint"], "timesEntered": entered + 1,
+                       "maxTimeMS": SOON * 1000})
         with pytest.raises(OperationFailure) as error:
             stored.database.command(command)
         assert error.value.code == 12587

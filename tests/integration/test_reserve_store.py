@@ -92,7 +92,7 @@ class TestReadiness:
         found = eventually(lambda: re.search(
             r"\(several reservations have the same value\); make it with "
             r"db\.getSiblingDB\(\"(.*?)\"\)\.getCollection\(\"(.*?)\"\)"
-            r"\.createIndex\(\{\"(.*?)\": 1\}, \{unique: true, partialFilterExpression: "
+            r"\.createIndex\(\{\"(.*?)\": -1\}, \{unique: true, partialFilterExpression: "
             r"\{\"number\": \{\$exists: true\}\}, name: \"number_idproxy\"\}\)$", reason(admin)), SOON)
         taken.delete_many({})
         standalone.client[found[1]][found[2]].create_index(found[3], unique=True)

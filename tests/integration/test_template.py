@@ -159,7 +159,7 @@ class TestIndex:
         eventually(refused)
         assert re.search(r"no unique index guards the field \(n_1 does not do: its key needs a "
                          r"field that differs from period to period\); make it with .*"
-                         r'createIndex\(\{"n": 1, <a field', refusals[-1]["errmsg"])
+                         r'createIndex\(\{"n": -1, <a field', refusals[-1]["errmsg"])
         collection.drop_indexes()
         collection.create_index([("day", 1), ("n", 1)], unique=True)
         eventually(lambda: insert(proxy, ns, [{"day": "x"}]).get("n") == 1)

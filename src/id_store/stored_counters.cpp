@@ -179,6 +179,17 @@ bson::Element id_of(const std::string& document) {
   return bson::find(as_bytes(document), "_id").value_or(bson::Element{});
 }
 
+Outcome<StoredNumbers> numbers_of(const Outcome<FieldNumbers::Look>& look) {
+  if (!look) {
+    const bool is_lasting = look.error().kind == ids::CounterReply::Kind::exhausted;
+    if (!is_lasting) return look.error();
+    return StoredNumbers{.unknown = look.error().reason};
+  }
+  StoredNumbers numbers{look->most(), look->is_guarded, {}};
+  if (!look->is_known) numbers.unknown = "the stored texts do not sort like their numbers";
+  return numbers;
+}
+
 /// Which document it is, and which field of that.
 std::string identity_text(const StoredCounter& counter) {
   const CounterPlace& place = counter.spec.place;
@@ -208,11 +219,20 @@ void StoredCounters::Found::add(StoredCounter counter, const About& rule) {
   shared.rules.push_back(name);
 }
 
+struct StoredCounters::AllRanges {
+  ids::CounterSpec spec;                  // with the last range's max
+  std::vector<ids::CounterField> fields;  // empty: nothing has been read yet
+  Outcome<FieldNumbers::Look> look{};
+  FieldPlaces places{};  // if `look` is no error
+};
+
 StoredCounters::StoredCounters(const Options& options, const Clock& clock)
     : clock_(clock),
       uri_key_(options.uri_key),
       pool_(options.uri, options.wtimeout, options.uri_key),
       client_(pool_.client()) {}
+
+StoredCounters::~StoredCounters() = default;
 
 ids::CounterReply StoredCounters::failure(const Reply& reply, const std::string& db) const {
   const std::string why = why_unreached(reply, client_.login());
@@ -284,6 +304,8 @@ Outcome<void> StoredCounters::find_ranges(const About& rule, Found& found) {
     const ids::CounterSpec spec = ids::counter_of(*rule.ranges, range);
     StoredCounter counter{key_text(spec.place), spec, {rule.field}, {}};
     take(counter, as_bytes(its->second));
+    AllRanges& all = ranges_[place.ns()];
+    if (all.spec.max < spec.max || all.spec.place.key.empty()) all.spec = spec;
     found.add(std::move(counter), rule);
   }
   return {};
@@ -296,18 +318,30 @@ Outcome<StoredNumbers> StoredCounters::read(const StoredCounter& counter) {
     return StoredNumbers{.unknown = "numbers of " + repeats->field +
                                     " repeat in each period, which no document tells"};
   }
-  FieldNumbers stored(client_, counter.spec, counter.fields);
-  const auto look = stored.look(1);
-  if (!look) {
-    const bool is_lasting = look.error().kind == ids::CounterReply::Kind::exhausted;
-    if (!is_lasting) return look.error();
-    return StoredNumbers{.unknown = look.error().reason};
+  const auto all = ranges_.find(counter.ns());
+  if (all != ranges_.end()) return read_range(counter, all->second);
+  return numbers_of(FieldNumbers(client_, counter.spec, counter.fields).look(1));
+}
+
+/// One look at all of them says which have no number yet, and where the others are.
+Outcome<StoredNumbers> StoredCounters::read_range(const StoredCounter& range, AllRanges& all) {
+  if (all.fields.size() != range.fields.size()) {
+    all.fields = range.fields;
+    FieldNumbers stored(client_, all.spec, all.fields);
+    all.look = stored.look(1);
+    if (all.look) all.places = stored.places();
   }
-  StoredNumbers numbers{look->most(), look->is_guarded, {}};
-  if (!look->is_known) numbers.unknown = "the stored texts do not sort like their numbers";
-  const bool is_before = numbers.most && counter.spec.place.is_range() &&
-                         Numbers(counter.spec).is_ahead(counter.spec.start, *numbers.most);
-  if (is_before) numbers.most.reset();  // it is of another range
+  if (!all.look) return numbers_of(all.look);
+  const auto is_of_another = [&](std::optional<std::int64_t> most) {
+    return !most || Numbers(range.spec).is_ahead(range.spec.start, *most);
+  };
+  if (all.look->is_known && is_of_another(all.look->most())) {
+    return StoredNumbers{{}, all.look->is_guarded, {}};
+  }
+  FieldNumbers stored(client_, range.spec, range.fields);
+  stored.use(all.places);
+  auto numbers = numbers_of(stored.look(1));
+  if (numbers && is_of_another(numbers->most)) numbers->most.reset();
   return numbers;
 }
 

@@ -262,6 +262,24 @@ class TestList:
         assert found[-1] == first + 5 and len(set(found)) == len(found) <= 5, found
         assert not proxy.find_events("counter_backwards") and not proxy.find_events("counter_healed")
 
+    def test_one_look_for_many_ranges(self, replica_set, coll, commands):
+        rules = [{**counter_rule(f"{coll}.r*"), "strategy": "counter-ranges", "create": False,
+                  "ranges": {"count": 300, "width": 10}, "store": {"db": coll, "collection": "ranges"}}]
+        replica_set.client[coll].ranges.insert_many(
+            [{"_id": f"COUNTER DOCUMENT NUMBER {i}", "COUNT": bson.Int64(10 * i), "MAX_VALUE": bson.Int64(10 * i + 9)}
+             for i in range(300)])
+        replica_set.client[coll].r1.create_index("n", unique=True, sparse=True)
+        replica_set.client[coll].r1.insert_many([{"n": bson.Int64(3)}, {"n": bson.Int64(21)}])
+
+        def asked() -> int:
+            commands_of = replica_set.client.admin.command("serverStatus")["metrics"]["commands"]
+            return commands_of["find"]["total"] + commands_of["listIndexes"]["total"]
+
+        before = asked()
+        listed = commands(rules).json("list")["counters"]
+        assert asked() - before < 100
+        assert [each["largest"] for each in listed] == [3, None, 21] + 297 * [None]
+
     def test_sync_of_ranges(self, replica_set, coll, commands):
         rules = [{**counter_rule(f"{coll}.r"), "strategy": "counter-ranges", "create": False,
                   "ranges": {"count": 3, "width": 10}, "store": {"db": coll, "collection": "ranges"}}]

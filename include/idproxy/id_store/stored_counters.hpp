@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -51,13 +52,14 @@ class StoredCounters {
   /// `options` and `clock` as for Store. The error of each function: what went wrong, for people,
   /// in `reason`.
   StoredCounters(const Options& options, const Clock& clock);
+  ~StoredCounters();
 
   /// The counters and sequences without gaps of rules, in file order; of a rule for which documents
   /// or the date choose one, or with wildcards, those that exist. Of ranges all. Other rules are
   /// left out.
   [[nodiscard]] Outcome<std::vector<StoredCounter>> find(
       std::span<const ids::RuleSource::About* const> rules);
-  /// Reads through indexes only.
+  /// Reads through indexes only; which collections and indexes there are, of all ranges once.
   [[nodiscard]] Outcome<StoredNumbers> read(const StoredCounter& counter);
   /// The same. A sequence without gaps goes on behind what is stored: sets its next number.
   [[nodiscard]] Outcome<StoredNumbers> look_at(StoredCounter& counter);
@@ -75,12 +77,16 @@ class StoredCounters {
   [[nodiscard]] Outcome<void> find(const ids::RuleSource::About& rule, Found& found);
   [[nodiscard]] Outcome<void> find_sequences(const ids::RuleSource::About& rule, Found& found);
   [[nodiscard]] Outcome<void> find_ranges(const ids::RuleSource::About& rule, Found& found);
+  /// The numbers of all ranges in one collection.
+  struct AllRanges;
+  [[nodiscard]] Outcome<StoredNumbers> read_range(const StoredCounter& range, AllRanges& all);
   [[nodiscard]] ids::CounterReply failure(const mongo::Reply& reply, const std::string& db) const;
 
   const Clock& clock_;
   const std::string uri_key_;
   const mongo::Pool pool_;
   mongo::Client client_;
+  std::map<std::string, AllRanges> ranges_;  // by their collection, once found
 };
 
 }  // namespace idproxy::id_store

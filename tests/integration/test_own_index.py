@@ -302,11 +302,11 @@ def test_one_that_is_being_built_is_none_yet(
         eventually(lambda: others(stored) == {"number_1"}, 2 * SOON)
 
 
-@pytest.mark.parametrize("command", [
-    {"dropIndexes": "orders", "index": "x_1"}, {"collMod": "orders", "index": {"name": "x_1", "hidden": True}}])
 def test_a_command_that_the_proxys_own_build_refuses(
-        standalone: Mongod, start_proxy: Start, coll: str, command: dict[str, Any]) -> None:
+        standalone: Mongod, start_proxy: Start, coll: str) -> None:
     """It is carried out once the index is there."""
+    command = ({"collMod": "orders", "index": {"name": "x_1", "hidden": True}} if has("drops_beside_builds")
+               else {"dropIndexes": "orders", "index": "x_1"})
     stored, admin = standalone.client[coll].orders, standalone.client.admin
     stored.create_index("x")
     stored.insert_one({"number": Int64(1)})

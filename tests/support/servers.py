@@ -22,6 +22,7 @@ FEATURES = {
     "dollar_fields": (5, 0),  # names of fields that begin with $
     "equal_keys": (5, 0),  # several indexes with the same key
     "strict_api": (5, 0),
+    "drops_beside_builds": (5, 2),  # an index, while another one is being built
     "only_op_msg": (5, 1),  # OP_INSERT and the like close the connection
     "retried_stmt_ids": (6, 0),
     "collection_uuid": (6, 0),

@@ -21,7 +21,7 @@ class VerifyAllowed {
   [[nodiscard]] bool includes(const bson::Element& value) const;
 
  private:
-  explicit VerifyAllowed(boost::regex expression) : expression_(std::move(expression)) {}
+  explicit VerifyAllowed(const boost::regex& expression) : expression_(expression) {}
 
   boost::regex expression_;
 };

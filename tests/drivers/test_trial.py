@@ -206,7 +206,7 @@ def test_the_advice_works(shop, mongosh):
     for coll in COLLECTIONS:
         unique = [[*index["key"]] for index in shop.db[coll].index_information().values()
                   if index.get("unique")]
-        assert unique == [[(FIELD, 1)]], coll
+        assert unique == [[(FIELD, -1)]], coll
         everyday(shop, coll, first=1_001)
 
 
@@ -254,7 +254,7 @@ def test_the_index_is_made(strict):
         seconds_until_stored(user, "created")
     (index,) = [each for each in strict.db["created"].index_information().values()
                 if each.get("unique")]
-    assert [*index["key"]] == [(FIELD, 1)]
+    assert [*index["key"]] == [(FIELD, -1)]
     assert index.get("sparse") or index.get("partialFilterExpression")
 
 

@@ -109,9 +109,8 @@ std::string GaplessTurn::why_waiting() const {
   }
   if (!queue_->statistics().next) return {};
   return "writes that get numbers of this sequence go one at a time, and those before this one "
-         "have "
-         "not ended in time: the server is slow, or an open transaction, through another proxy or "
-         "past them all, holds the number";
+         "have not ended in time: the server is slow, or an open transaction, through another "
+         "proxy or past them all, holds the number";
 }
 
 void GaplessTurn::stored(std::size_t n, Durability durability) {

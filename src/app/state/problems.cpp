@@ -87,8 +87,7 @@ class Problems {
         [](const rewrite::Rule& rule) { return rule.strategy->about().gapless.has_value(); });
     if (!has_gapless) return {};
     return "; a write with numbers without gaps waits there for the open transaction that holds "
-           "its "
-           "number, also through another proxy: "
+           "its number, also through another proxy: "
            "db.adminCommand({currentOp: true, transaction: {$exists: true}})";
   }
 

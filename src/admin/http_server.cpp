@@ -209,14 +209,20 @@ struct HttpServer::Impl {
     }
   }
 
+  /// True if a request may be on its way to the idle connection.
+  [[nodiscard]] bool may_begin(const Connection& idle) const {
+    return std::chrono::steady_clock::now() - idle.since < limits.begins;
+  }
+
   bool make_room() {
     if (connections.size() < limits.connections) return true;
     const auto oldest = std::ranges::min_element(connections, {}, [](const Connection* each) {
       return std::pair(!each->idle, each->since);
     });
-    if (oldest == connections.end() || !(*oldest)->idle) {
-      return elsewhere.io != nullptr && connections.size() < limits.connections + kBrief;
-    }
+    const bool is_any_idle = oldest != connections.end() && (*oldest)->idle;
+    const bool is_more_permitted =
+        elsewhere.io != nullptr && connections.size() < limits.connections + kBrief;
+    if (!is_any_idle || (is_more_permitted && may_begin(**oldest))) return is_more_permitted;
     (*oldest)->idle = false;  // chosen only once, though it counts until its coroutine has ended
     (*oldest)->stream.close();
     return true;

@@ -59,6 +59,7 @@ void add_load(const Upstream& upstream, std::chrono::nanoseconds now,
     if (const auto its = each.oldest()) oldest = std::min(oldest.value_or(*its), *its);
   }
   if (oldest) to.oldest = now - *oldest;
+  if (const std::int64_t asked = upstream.asked) to.asked = now - std::chrono::nanoseconds(asked);
 }
 
 }  // namespace

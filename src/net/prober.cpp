@@ -18,9 +18,9 @@
 namespace idproxy::net {
 namespace {
 
-// How long a server of which no hello has passed may have been another one than it was: a change of
-// primary is seen within five seconds.
-constexpr std::chrono::seconds kAskIdle{3};
+// How long a server of which no hello has passed may have been another one than it was, or frozen:
+// both are seen within five seconds.
+constexpr std::chrono::seconds kAskIdle{2};
 
 constexpr int kNoClient = -1;
 // The requestIDs of the commands.
@@ -125,7 +125,9 @@ void Prober::wait(std::chrono::nanoseconds pause) {
     const auto silent = self->thread_.shared.clock.monotonic() - server.last_hello();
     const bool clients_tell = server.down_since == 0 && silent < kAskIdle;
     const bool may_be_another = server.may_be_another.exchange(false);
-    if (self->calls_.is_known() && clients_tell && !may_be_another) return self->wait(kAskIdle);
+    if (self->calls_.is_known() && clients_tell && !may_be_another) {
+      return self->wait(kAskIdle - silent);
+    }
     self->ask();
   });
 }
@@ -166,11 +168,13 @@ void Prober::Probe::start() {
       self->end();
     }
   };
+  server_->asked = thread_.shared.clock.monotonic().count();
   connector_ = Connector::start(thread_, server_, kNoClient, connected);
 }
 
 void Prober::Probe::cancel() {
   prober_ = nullptr;
+  server_->asked = 0;
   if (connector_) std::exchange(connector_, nullptr)->cancel();
   deadline_.cancel();
   stream_.close();

@@ -14,7 +14,7 @@ namespace idproxy::net {
 
 /// Sends hello and buildInfo to one server repeatedly, each time over a connection of its own, and
 /// a command that needs a login (Upstream::logins): with short pauses until the server has answered
-/// once, then every three seconds in which no client's hello has been answered. If a connection
+/// once, then every two seconds in which no client's hello has been answered. If a connection
 /// breaks, the server may be another one afterwards. Lives on the first io thread.
 ///
 /// Shared ownership, because its handlers may be under way when it is stopped.

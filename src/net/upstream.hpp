@@ -66,7 +66,7 @@ struct Upstream {
     if (answer != rewrite::Logins::unknown) logins = answer;
   }
   /// Event: a connection to it broke, so that it may be another one from now on: the prober asks it
-  /// again within three seconds. Until then it is taken for what it was, since clients can make a
+  /// again within two seconds. Until then it is taken for what it was, since clients can make a
   /// server break their connections.
   void may_be_new() { may_be_another = true; }
   /// When it last answered a client's hello, monotonic.
@@ -105,6 +105,7 @@ struct Upstream {
   std::atomic<std::int64_t> round_trip{
       0};  ///< of the last hello that did not wait, ns; 0: none yet
   std::atomic<std::int64_t> said_hello{0};  ///< as last_hello(), in ns
+  std::atomic<std::int64_t> asked{0};       ///< by the prober, which waits; monotonic, in ns; 0: no
   std::vector<ServerLoad> loads;            ///< by IoThread::index
 
  private:

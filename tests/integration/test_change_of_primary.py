@@ -88,6 +88,26 @@ def test_while_the_old_one_is_frozen(servers: ReplicaSet, start_proxy):
             old.process.send_signal(signal.SIGCONT)
 
 
+def test_a_frozen_server_whose_clients_are_idle(servers: ReplicaSet, start_proxy):
+    servers.await_health()
+    proxy, admin = ready(servers, start_proxy)
+    frozen = servers.secondaries[0]
+    with silent(proxy):
+        frozen.process.send_signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        try:
+            proxy.wait_event("server_slow", server=frozen.address)
+            said = time.monotonic() - begun
+            text = f"server {frozen.address} has not answered hello for "
+            assert text in admin.get("/status.json").text
+            assert f"-> {frozen.address}: server has not answered hello for " in admin.get("/readyz").text
+            assert admin.metrics()("idproxy_listener_up", listener=proxy.listener_of(frozen.address)) == 0
+            assert said < WITHIN + SLACK
+        finally:
+            frozen.process.send_signal(signal.SIGCONT)
+        proxy.wait_event("server_answers", server=frozen.address)
+
+
 def test_before_the_set_is_initiated(start_proxy):
     with Member("rs3") as member:
         proxy = start_proxy({"upstream": {"uri": f"mongodb://{member.address}/?replicaSet=rs3"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -491,3 +492,19 @@ def test_the_strict_api_goes_without(replica_set: Mongod, start_proxy: Start, co
 def _clean(replica_set: Mongod, coll: str) -> Iterator[None]:
     yield
     replica_set.client.drop_database(coll)
+
+
+@pytest.mark.full
+def test_more_collections_than_are_remembered(start_proxy: Start, record):
+    """Of 4,096 the proxy knows what no plan needs any more: each insert finds its guard, also where that has just been
+    forgotten."""
+    names = [f"c{i}" for i in range(4500)]
+    with Mongod() as server, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: make_index(server.client.many, name), names))
+        proxy = start_proxy(configuration(server, [rule("many.*", strategy="uuid", unique_index="require")]))
+        with proxy.client() as client:
+            began = time.monotonic()
+            for _ in range(3):
+                list(pool.map(lambda name: client.many[name].insert_one({}), names))
+            record("inserts a second, each into the next of 4,500 collections", 3 * len(names) / (time.monotonic() - began))
+        assert all(server.client.many[name].count_documents(EXISTING) == 3 for name in names)

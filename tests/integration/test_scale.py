@@ -5,15 +5,18 @@ all of it is gone afterwards.
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
 from support import wire
+from support.admin import Admin
 from support.crowd_server import LARGE_REPLY, CrowdServer
 from support.full import FULL
 from support.mongod import Mongod
@@ -131,6 +134,67 @@ class TestConnections:
             all_served(clients)
             record("5000 connects and pings, s", time.monotonic() - began)
         await_rest(proxy, rest)
+
+
+READERS = """
+import http.client, sys, threading
+address, paths = sys.argv[1], ["/", "/?clients=app:x", "/status.json?clients=all", "/metrics"]
+stop, read = threading.Event(), []
+
+def work(index):
+    while not stop.is_set():
+        connection = http.client.HTTPConnection(address, timeout=60)
+        try:
+            connection.request("GET", paths[index % len(paths)])
+            answer = connection.getresponse()
+            answer.read()
+            read.append(answer.status)
+        except OSError:
+            pass
+        connection.close()
+
+threads = [threading.Thread(target=work, args=[i]) for i in range(64)]
+for each in threads: each.start()
+sys.stdin.read()
+stop.set()
+for each in threads: each.join()
+print(read.count(200), len(read))
+"""
+"""Reads the pages with 64 threads until its input ends; prints how many it got, of how many answers."""
+
+
+@contextmanager
+def readers(admin: Admin, record: Callable[[str, float], None]) -> Iterator[None]:
+    with subprocess.Popen([sys.executable, "-c", READERS, admin.address], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as process:
+        yield
+        pages, answers = map(int, process.communicate()[0].split())
+        record("pages read meanwhile", pages)
+        record("refused meanwhile (503)", answers - pages)
+        assert pages > 0
+
+
+class TestPages:
+    """Those who read what takes long do not stop those who ask whether it lives."""
+
+    @pytest.mark.parametrize("number", [1000, pytest.param(10_000, marks=pytest.mark.full)])
+    def test_liveness_beside_64_readers(self, start, record, number):
+        proxy = start()
+        admin = Admin(proxy)
+        number = min(number, int(metric(proxy, "idproxy_connections_limit")))
+        with ExitStack() as stack:
+            all_served(open_clients(proxy, stack, number))
+            stack.enter_context(readers(admin, record))
+            p99 = []
+            for _ in range(3):
+                took = []
+                for _ in range(200):
+                    began = time.monotonic()
+                    assert admin.get("/livez").status == 200
+                    took.append(time.monotonic() - began)
+                p99.append(sorted(took)[-2])
+            record(f"p99 of /livez beside 64 readers and {number} clients, ms", min(p99) * 1000)
+            assert is_sanitized() or min(p99) < 0.05
 
 
 def inserted(proxy: Proxy, message: bytes, outcomes: list[Any]) -> None:

@@ -32,10 +32,14 @@ struct HttpServerLimits {
   std::chrono::milliseconds request{
       10'000};  ///< from its first byte to its last; again until the client has the response
   std::chrono::milliseconds idle{60'000};
+  /// A client that has connected, or got an answer, has this long to begin a request before its
+  /// connection may be closed for a further one.
+  std::chrono::milliseconds begins{1000};
 };
 
 /// Pages that take longer, made on the thread that runs `io`: there as many wait at a time as there
-/// may be connections, and a further one is 503. Without `io` there are none.
+/// may be connections, and a further one is 503. Some more connections are permitted then, for
+/// pages that are made at once. Without `io` there are none.
 struct PagesElsewhere {
   boost::asio::io_context* io = nullptr;
   Pages pages{};

@@ -24,8 +24,7 @@ std::string count_of(std::uint64_t count, std::string_view what) {
 std::string line_of(const net::ServerStatistics::Listener& listener) {
   std::string line = "listener " + listener.listener + " -> " + listener.server +
                      (!listener.up        ? ": server down"
-                      : is_slow(listener) ? ": server has not answered a request for " +
-                                                seconds_text(*listener.oldest)
+                      : is_slow(listener) ? ": server " + slow_text(listener)
                                           : ": server up");
   if (!listener.release.empty()) line += ", " + listener.release;
   if (listener.fault.empty()) {

@@ -65,8 +65,8 @@ class Problems {
           diagnosis::kServerUnreachable.id);
     } else if (is_slow(server)) {
       add(Level::error,
-          "server " + server.server + " has not answered a request for " +
-              seconds_text(*server.oldest) + ", and " + std::to_string(server.in_flight) +
+          "server " + server.server + " " + slow_text(server) + ", and " +
+              std::to_string(server.in_flight) +
               (server.in_flight == 1 ? " request waits" : " requests wait"),
           "see what it does: db.currentOp() there, its processor, its disks" + waits_for_others(),
           kSlowPage);

@@ -8,6 +8,8 @@
 namespace idproxy::app::state {
 namespace {
 
+using Age = std::optional<std::chrono::nanoseconds>;
+
 std::int64_t in_whole_seconds(std::chrono::nanoseconds time) {
   return std::chrono::floor<std::chrono::seconds>(time).count();
 }
@@ -15,7 +17,13 @@ std::int64_t in_whole_seconds(std::chrono::nanoseconds time) {
 }  // namespace
 
 bool is_slow(const net::ServerStatistics::Listener& server) {
-  return server.oldest && *server.oldest >= kSlow;
+  return server.oldest >= Age(kSlow) || server.asked >= Age(kNoHello);
+}
+
+std::string slow_text(const net::ServerStatistics::Listener& server) {
+  return server.oldest >= Age(kSlow)
+             ? "has not answered a request for " + seconds_text(*server.oldest)
+             : "has not answered hello for " + seconds_text(*server.asked);
 }
 
 void ServersLog::update(const std::vector<net::ServerStatistics::Listener>& servers) {
@@ -23,16 +31,17 @@ void ServersLog::update(const std::vector<net::ServerStatistics::Listener>& serv
   for (const auto& server : servers) {
     const auto before = slow_.find(server.server);
     if (is_slow(server)) {
+      const auto age = std::max(server.oldest, server.asked).value();
       if (before == slow_.end()) {
         log::event(log::Level::warning, "server_slow",
-                   "the server has not answered a request for seconds: its clients wait; look at "
+                   "the server has not answered for seconds: its clients wait; look at "
                    "the server, db.currentOp() shows what it does",
                    {{"server", server.server},
                     {"listener", server.listener},
-                    {"oldest_seconds", in_whole_seconds(*server.oldest)},
+                    {"oldest_seconds", in_whole_seconds(age)},
                     {"in_flight", server.in_flight}});
       }
-      slow_[server.server] = *server.oldest;
+      slow_[server.server] = age;
     } else if (before != slow_.end()) {
       log::event(log::Level::info, "server_answers", "the server has answered",
                  {{"server", server.server},

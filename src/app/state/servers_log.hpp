@@ -12,8 +12,13 @@ namespace idproxy::app::state {
 /// commands take that long.
 inline constexpr std::chrono::seconds kSlow{5};
 
-/// True if the server has let a request wait for kSlow.
+/// A server answers hello without a lock: one that the proxy itself waits for so long is frozen.
+inline constexpr std::chrono::seconds kNoHello{2};
+
+/// True if the server has let a request wait for kSlow, or the proxy's hello for kNoHello.
 [[nodiscard]] bool is_slow(const net::ServerStatistics::Listener& server);
+/// "has not answered a request for 5.2 s". `server` is slow.
+[[nodiscard]] std::string slow_text(const net::ServerStatistics::Listener& server);
 
 /// Logs once for each change which server is the primary (primary_changed), which one does not
 /// answer (server_slow) and which one does so again (server_answers). One thread.

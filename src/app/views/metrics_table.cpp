@@ -268,8 +268,7 @@ const Metric kMetrics[] = {
        }
      },
      "1: the listener's server answers; 0: the last connection to it failed, or it has not "
-     "answered "
-     "a request for 5 s."},
+     "answered a request for 5 s, or the proxy's hello for 2 s."},
     {Type::counter, "idproxy_listener_connect_failures_total",
      of_listeners<&Listener::connect_failures>,
      "Connections to the listener's server that failed, or on which it did not answer hello."},

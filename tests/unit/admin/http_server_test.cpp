@@ -110,8 +110,9 @@ std::string get(std::string_view path) {
 
 class EndpointTest : public ::testing::Test {
  protected:
-  void start(HttpServerLimits limits = {}) {
-    auto opened = HttpServer::open(io_, "127.0.0.1", 0, pages(), {"Admitted.example"}, limits);
+  void start(HttpServerLimits limits = {}, bool has_elsewhere = false) {
+    auto opened = HttpServer::open(io_, "127.0.0.1", 0, pages(), {"Admitted.example"}, limits,
+                                   {.io = has_elsewhere ? &io_ : nullptr});
     ASSERT_TRUE(opened) << opened.error();
     server_ = std::move(*opened);
     address_ = server_->address();
@@ -387,6 +388,18 @@ TEST_F(EndpointTest, ClosesTheOldestIdleConnectionForANewOne) {
   EXPECT_TRUE(clients[1]->is_closed_within(5s));
   clients[0]->send(get("/hello"));
   EXPECT_TRUE(clients[0]->receive_answer().ends_with("hello\n"));
+}
+
+TEST_F(EndpointTest, ClosesNoConnectionOnWhichARequestMayBegin) {
+  start({.connections = 2, .begins = 1h}, true);
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 2 + 32; ++i) clients.push_back(connect());
+  for (const auto& each : clients) {
+    each->send(get("/hello"));
+    EXPECT_TRUE(each->receive_answer().ends_with("hello\n"));
+  }
+  EXPECT_TRUE(serves()) << "there is no more room, and the oldest goes";
+  EXPECT_TRUE(clients[0]->is_closed_within(5s));
 }
 
 TEST_F(EndpointTest, RefusesWhereAllConnectionsAreBusy) {

@@ -58,6 +58,18 @@ TEST_F(ServersLogTest, TellsOfASlowServerOnceAndOfItsAnswer) {
   EXPECT_EQ(update({server("db1", "PRIMARY", 6s)}), Lines{"server_slow db1"});
 }
 
+TEST_F(ServersLogTest, TellsOfAServerThatDoesNotAnswerTheProxy) {
+  Listener idle = server("db1", "PRIMARY");
+  idle.asked = 1999ms;
+  EXPECT_EQ(update({idle}), Lines{});
+  idle.asked = 2100ms;
+  EXPECT_EQ(update({idle}), Lines{"server_slow db1"});
+  EXPECT_EQ(slow_text(idle), "has not answered hello for 2.1 s");
+  idle.oldest = 5s;
+  EXPECT_EQ(slow_text(idle), "has not answered a request for 5.0 s");
+  EXPECT_EQ(update({server("db1", "PRIMARY")}), Lines{"server_answers db1"});
+}
+
 TEST_F(ServersLogTest, TellsOfAnotherPrimary) {
   EXPECT_EQ(update({server("a", "PRIMARY"), server("b", "SECONDARY")}), Lines{});
   EXPECT_EQ(update({server("a", "unknown"), server("b", "SECONDARY")}), Lines{});

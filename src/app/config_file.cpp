@@ -187,7 +187,9 @@ void ConfigFile::look_at_mode() {
                "store's string into a file of its own, id_store.uri_file, which systemd passes on "
                "with LoadCredential= and Kubernetes as a Secret, or write the password as a "
                "variable, ${NAME}. (chmod o-rwx "
-               "is enough if the proxy's user owns the file; the systemd unit's user does not.)"});
+               "is enough if the proxy's user owns the file; the systemd unit's user does not.)",
+         {},
+         Finding::About::password});
   }
 }
 

@@ -70,6 +70,17 @@ boost::json::value text_or_null(std::string_view of) {
   return of.empty() ? boost::json::value() : boost::json::value(json_text(of));
 }
 
+boost::json::array commands_json(const Commands& commands) {
+  boost::json::array all;
+  for (const TypedCommand& each : commands.all()) {
+    const bool is_shell = each.in == TypedCommand::In::shell;
+    all.push_back({{"in", is_shell ? "shell" : "mongosh"},
+                   {"command", each.line()},
+                   {"words", boost::json::array(each.words.begin(), each.words.end())}});
+  }
+  return all;
+}
+
 std::string json_line(const boost::json::value& value) {
   return printable(boost::json::serialize(value), kWhole) + '\n';
 }

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <boost/json/array.hpp>
 #include <boost/json/string.hpp>
 #include <boost/json/value.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "idproxy/base/typed_command.hpp"
 
 namespace idproxy::app {
 
@@ -42,6 +45,8 @@ class JsonView {
 [[nodiscard]] boost::json::string json_text(std::string_view of);
 /// Null for "".
 [[nodiscard]] boost::json::value text_or_null(std::string_view of);
+/// For programs: [{"in": "shell", "command": "ls -l 'a b'", "words": ["ls", "-l", "a b"]}].
+[[nodiscard]] boost::json::array commands_json(const Commands& commands);
 /// The value as a line of JSON, with its newline, that is printable() and means the same.
 [[nodiscard]] std::string json_line(const boost::json::value& value);
 

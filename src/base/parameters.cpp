@@ -301,12 +301,13 @@ bool Parameters::is_none(std::string_view key) const {
   return node == nullptr || node->kind == TreeNode::Kind::null;
 }
 
-void Parameters::error(std::string_view key, std::string_view reason, const std::string& file) {
-  findings_.error(place_of(key), message(key, reason), file);
+void Parameters::error(std::string_view key, std::string_view reason, const std::string& file,
+                       Finding::About about) {
+  findings_.error(place_of(key), message(key, reason), file, about);
 }
 
-void Parameters::warning(std::string_view key, std::string_view reason) {
-  findings_.warning(place_of(key), message(key, reason));
+void Parameters::warning(std::string_view key, std::string_view reason, Finding::About about) {
+  findings_.warning(place_of(key), message(key, reason), about);
 }
 
 KeySpec& Parameters::spec(std::string_view key) {

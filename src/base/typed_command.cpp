@@ -36,7 +36,7 @@ std::string Commands::text() const {
   return text;
 }
 
-std::string Advice::whole() const {
+std::string Reason::whole() const {
   return commands.empty() ? text : text + std::string(lead) + commands.text();
 }
 

@@ -119,6 +119,17 @@ std::string listed(std::span<const std::string_view> words, std::string_view las
   return result;
 }
 
+std::string and_more(std::uint64_t left) {
+  return "and " + with_commas(left) + " more";
+}
+
+std::string list_text(std::span<const std::string> items, std::size_t most, std::string_view last) {
+  const auto shown = items.first(std::min(items.size(), most));
+  const std::vector<std::string_view> words(shown.begin(), shown.end());
+  const bool is_cut = items.size() > most;
+  return listed(words, is_cut ? ", " : last) + (is_cut ? ' ' + and_more(items.size() - most) : "");
+}
+
 std::string with_commas(std::uint64_t number) {
   std::string text = std::to_string(number);
   for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');

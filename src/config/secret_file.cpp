@@ -11,14 +11,17 @@
 namespace idproxy::config {
 namespace {
 
+constexpr const char* kOpenToEveryUser =
+    "is open to every user of this host: change that with chmod o-rwx, and if the service's user "
+    "then cannot read the file, let systemd pass it on with LoadCredential=, or in Kubernetes set "
+    "defaultMode: 0440 for the volume and fsGroup for the pod";
+
 /// Why the file must not be used, or "".
 std::string refusal(const FromFile<InputFile>& file, Access access) {
   if (!file) return file.error();
   const mode_t mode = file->status().st_mode;
   if (access == Access::secret && (mode & (S_IROTH | S_IWOTH)) != 0) {
-    return "is open to every user of this host: change that with chmod o-rwx, and if the service's "
-           "user then cannot read the file, let systemd pass it on with LoadCredential=, or in "
-           "Kubernetes set defaultMode: 0440 for the volume and fsGroup for the pod";
+    return kOpenToEveryUser;
   }
   return {};
 }
@@ -30,11 +33,16 @@ std::string without_line_ends(std::string content) {
 }
 
 void report(const std::string& path, std::string_view key, const std::string& fault,
-            Parameters& reader) {
-  reader.error(key, "cannot use " + shown_path(path, key, reader) + ": " + fault, path);
+            Finding::About otherwise, Parameters& reader) {
+  reader.error(key, "cannot use " + shown_path(path, key, reader) + ": " + fault, path,
+               about_file(fault, otherwise));
 }
 
 }  // namespace
+
+Finding::About about_file(const std::string& fault, Finding::About otherwise) {
+  return fault == kOpenToEveryUser ? Finding::About::secret_file : otherwise;
+}
 
 std::string state_of_file(const std::string& path) {
   auto file = InputFile::open(path);
@@ -63,7 +71,7 @@ std::optional<std::string> read_path(std::string_view key, Access access, Parame
   if (!path) return path;
   const std::string fault = fault_of_file(*path, access, reader);
   if (fault.empty()) return path;
-  report(*path, key, fault, reader);
+  report(*path, key, fault, Finding::About::certificate, reader);
   return std::nullopt;
 }
 
@@ -79,7 +87,7 @@ std::optional<std::string> read_named_file(std::string_view key, Access access,
     if (content) return without_line_ends(*std::move(content));
     fault = content.error();
   }
-  report(*path, key, fault, reader);
+  report(*path, key, fault, Finding::About::text, reader);
   return std::nullopt;
 }
 

@@ -16,7 +16,8 @@ using Shared = std::shared_ptr<const Context>;
 
 void warn_of_dates(const Context& context, std::chrono::sys_seconds now, std::string_view key,
                    Parameters& reader) {
-  for (const std::string& text : context.warnings(now)) reader.warning(key, text);
+  for (const std::string& text : context.warnings(now))
+    reader.warning(key, text, Finding::About::certificate_date);
 }
 
 void warn_of_no_effect(std::string_view key, std::string_view why, Parameters& tls) {
@@ -86,7 +87,8 @@ const std::string& path_of(Fault::File file, const Options& options) {
 void report(const Fault& fault, const net::tls::ServerOptions& options, Parameters& tls) {
   const char* key = names_of(fault.file).key;
   const std::string& path = path_of(fault.file, options);
-  tls.error(key, "cannot use " + shown_path(path, key, tls) + ": " + fault.reason, path);
+  tls.error(key, "cannot use " + shown_path(path, key, tls) + ": " + fault.reason, path,
+            Finding::About::certificate);
 }
 
 /// Does not show a path that contains '@': it may be the end of a password that was not
@@ -96,7 +98,7 @@ void report(const Fault& fault, const std::string& path, std::string_view key, P
   const std::string file = may_be_secret ? "the file" : "'" + shown(path) + "'";
   reader.error(key,
                "cannot use " + file + " of " + names_of(fault.file).option + ": " + fault.reason,
-               may_be_secret ? "" : path);
+               may_be_secret ? "" : path, about_file(fault.reason, Finding::About::certificate));
 }
 
 /// Also keeps OpenSSL from opening a pipe, which would block it.

@@ -224,17 +224,25 @@ bool is_name(std::string_view text) {
          text.find_first_not_of(kLetters) == std::string_view::npos;
 }
 
+constexpr std::string_view kCredentials = "CREDENTIALS_DIRECTORY";
+
+/// Why a text cannot be used.
+struct Unexpanded {
+  std::string text{};  ///< empty: it can
+  Finding::About about = Finding::About::text;
+};
+
 std::string_view hint_for(std::string_view name) {
-  if (name != "CREDENTIALS_DIRECTORY") return {};
+  if (name != kCredentials) return {};
   return ": systemd defines it for a service with LoadCredential=; by hand, set it to the "
          "directory "
          "that the files are in";
 }
 
 /// Appends the variable's value, or `fallback` if there is one and the variable is not defined or
-/// empty. Returns an error text, or "".
-std::string append_variable(std::string_view name, std::optional<std::string_view> fallback,
-                            std::string& out) {
+/// empty.
+Unexpanded append_variable(std::string_view name, std::optional<std::string_view> fallback,
+                           std::string& out) {
   const std::string zero_terminated(name);
   // Safe during a reload, too: no thread of this process ever sets a variable.
   const char* value = std::getenv(zero_terminated.c_str());  // NOLINT(concurrency-mt-unsafe)
@@ -243,14 +251,17 @@ std::string append_variable(std::string_view name, std::optional<std::string_vie
     return {};
   }
   const std::string variable = "environment variable '" + shown(name) + "' is ";
-  if (value == nullptr) return variable + "not defined" + std::string(hint_for(name));
+  if (value == nullptr) {
+    return {variable + "not defined" + std::string(hint_for(name)),
+            name == kCredentials ? Finding::About::credentials : Finding::About::variable};
+  }
   const std::string_view text(value);
-  if (!bson_utf8_validate(text.data(), text.size(), false)) return variable + "not UTF-8 text";
+  if (!bson_utf8_validate(text.data(), text.size(), false)) return {variable + "not UTF-8 text"};
   out += text;
   return {};
 }
 
-std::string expand(std::string_view text, std::string& out) {
+Unexpanded expand(std::string_view text, std::string& out) {
   for (;;) {
     const std::size_t start = text.find("${");
     out += text.substr(0, start);
@@ -260,15 +271,16 @@ std::string expand(std::string_view text, std::string& out) {
     const std::size_t colon = inside.find(kDefaultMark);
     const std::string_view name = inside.substr(0, colon);
     if (end == std::string_view::npos || !is_name(name)) {
-      return "'${' must begin the name of an environment variable, as in ${NAME} or "
-             "${NAME:-default}";
+      return {
+          "'${' must begin the name of an environment variable, as in ${NAME} or "
+          "${NAME:-default}"};
     }
     std::optional<std::string_view> fallback;
     if (colon != std::string_view::npos) fallback = inside.substr(colon + kDefaultMark.size());
     if (fallback && fallback->find("${") != std::string_view::npos) {
-      return "the default of '" + shown(name) + "' must not contain another variable";
+      return {"the default of '" + shown(name) + "' must not contain another variable"};
     }
-    if (auto fault = append_variable(name, fallback, out); !fault.empty()) return fault;
+    if (auto fault = append_variable(name, fallback, out); !fault.text.empty()) return fault;
     text.remove_prefix(end + 1);
   }
 }
@@ -276,8 +288,8 @@ std::string expand(std::string_view text, std::string& out) {
 void substitute_scalar(TreeNode& node, Findings& findings) {
   if (node.text.find("${") == std::string::npos) return;
   std::string value;
-  if (auto fault = expand(node.text, value); !fault.empty()) {
-    findings.error(node.place, std::move(fault));
+  if (auto fault = expand(node.text, value); !fault.text.empty()) {
+    findings.error(node.place, std::move(fault.text), {}, fault.about);
     node.kind = TreeNode::Kind::refused;
     return;
   }

@@ -28,7 +28,7 @@ std::string unique_index_or(Fields fields) {
 ids::CounterReply not_sorted(mongo::Client& client, const ids::CounterSpec& spec, Fields fields) {
   const std::string digits =
       std::to_string(std::max(std::to_string(spec.max).size(), std::to_string(spec.start).size()));
-  return exhausted(Advice{
+  return exhausted(Reason{
       "the stored strings do not sort like their numbers, so that the highest number cannot "
       "be read: " +
           unique_index_or(fields) + "raise format.pad to " + digits + ", so that it covers max",
@@ -37,7 +37,7 @@ ids::CounterReply not_sorted(mongo::Client& client, const ids::CounterSpec& spec
 
 ids::CounterReply no_gap(mongo::Client& client, Fields fields) {
   if (can_be_guarded(fields)) {
-    return exhausted(Advice{"free numbers are safe only if a unique index guards the field",
+    return exhausted(Reason{"free numbers are safe only if a unique index guards the field",
                             "; make it with ", unique_index(client, fields)});
   }
   return exhausted(
@@ -46,14 +46,14 @@ ids::CounterReply no_gap(mongo::Client& client, Fields fields) {
 }
 
 ids::CounterReply too_far(mongo::Client& client, Fields fields) {
-  return exhausted(Advice{"the largest stored number is more than heal.max_jump ahead: " +
+  return exhausted(Reason{"the largest stored number is more than heal.max_jump ahead: " +
                               unique_index_or(fields) + "raise heal.max_jump",
                           ": ", unique_index(client, fields)});
 }
 
 ids::CounterReply no_room(mongo::Client& client, const ids::CounterSpec& spec, Fields fields,
                           std::int64_t value) {
-  Advice advice{"the counter was lost, and numbers up to its max may be held by other proxies: " +
+  Reason advice{"the counter was lost, and numbers up to its max may be held by other proxies: " +
                     unique_index_or(fields) +
                     "stop every proxy, set the counter, and start them again",
                 ": ", unique_index(client, fields)};

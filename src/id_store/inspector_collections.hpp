@@ -111,7 +111,7 @@ struct Verdict {
   enum class Kind { unchecked, ready, failed };
   Kind kind = Kind::unchecked;
   std::string reason{};                    ///< why it is not ready
-  std::shared_ptr<const Advice> advice{};  ///< as of ids::Error
+  std::shared_ptr<const Reason> advice{};  ///< as of ids::Error
   [[nodiscard]] bool is_ready() const { return kind == Kind::ready; }
   [[nodiscard]] ids::Error error() const {
     return {kind == Kind::failed ? ids::Errc::exhausted : ids::Errc::unavailable, reason, advice};

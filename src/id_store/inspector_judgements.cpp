@@ -357,7 +357,7 @@ void Collections::judge(Collection& collection, Guard& guard, const CatalogRespo
   guard.lacks = true;
   guard.why_not = why_not(response.indexes, field);
   const auto advice =
-      std::make_shared<const Advice>(Advice{"no unique index guards the field" + guard.why_not,
+      std::make_shared<const Reason>(Reason{"no unique index guards the field" + guard.why_not,
                                             "; make it with ", command_for(collection, guard)});
   set(collection, guard, {Verdict::Kind::failed, advice->whole(), advice});
 }

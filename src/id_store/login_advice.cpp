@@ -17,7 +17,7 @@ ids::CounterReply needs(const std::string& lacks, const std::string& role, const
   }
   const std::string reason = "the id store's user " + needed;
   if (login.user.empty()) return exhausted(reason);
-  return exhausted(Advice{reason, ": ", grant(login.user, login.source, role, db)});
+  return exhausted(Reason{reason, ": ", grant(login.user, login.source, role, db)});
 }
 
 }  // namespace

@@ -353,7 +353,7 @@ bool FieldNumbers::may_scan(const FieldPlace& place) {
 }
 
 ids::CounterReply FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
-  return exhausted(Advice{
+  return exhausted(Reason{
       "the values of " + text_of(place) + " cannot be read without an index" + std::string(why),
       ": ", advise_index(client_, place.ns, unique_field(*place.field))});
 }

@@ -375,8 +375,8 @@ ReservationCollection::Failure ReservationCollection::make_unique_index(
   const std::string why = reply.code == mongo::kDuplicateKey
                               ? "several reservations have the same value"
                               : "the server answers with " + error_text(reply);
-  const auto advice = std::make_shared<const Advice>(
-      Advice{"no unique index guards the collection of reservations, " + spec_.ns() +
+  const auto advice = std::make_shared<const Reason>(
+      Reason{"no unique index guards the collection of reservations, " + spec_.ns() +
                  ", and the proxy cannot make it (" + why + ")",
              "; make it with ",
              create_index_command({spec_.db, spec_.collection}, field,

@@ -444,7 +444,7 @@ BlockOutcome BlockCache::confirmed(CounterReply& reply, Time now, After& after) 
   return behind ? went_back(now, after) : BlockOutcome::used;
 }
 
-void BlockCache::exhaust(std::string reason, std::shared_ptr<const Advice> advice, Time now,
+void BlockCache::exhaust(std::string reason, std::shared_ptr<const Reason> advice, Time now,
                          After& after) {
   store_ = Store::exhausted;
   exhausted_until_ = now + kExhaustedFor;

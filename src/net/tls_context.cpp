@@ -140,7 +140,6 @@ using Fallible = boost::system::result<void, Fault>;
 
 // For TLS 1.2: only ephemeral keys and authenticated encryption, as in all suites of TLS 1.3.
 constexpr const char* kCiphersOf12 = "ECDHE+AESGCM:ECDHE+CHACHA20";
-constexpr std::chrono::days kSoon{14};
 
 Fault key_fault(std::string reason) {
   return {Fault::File::certificate_key, std::move(reason)};
@@ -329,7 +328,8 @@ std::vector<std::string> Context::warnings(std::chrono::sys_seconds now) const {
   const std::string name = "certificate '" + own.subject + "' in " + own.file;
   if (now > own.not_after) return {name + " expired on " + time_text(own.not_after)};
   if (now < own.not_before) return {name + " is not valid before " + time_text(own.not_before)};
-  if (own.not_after - now <= kSoon) return {name + " expires on " + time_text(own.not_after)};
+  if (own.not_after - now <= kExpiresSoon)
+    return {name + " expires on " + time_text(own.not_after)};
   return {};
 }
 

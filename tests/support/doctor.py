@@ -20,8 +20,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 LEVELS: dict[str, str] = {
     name: level.lower() for name, level in re.findall(
-        r'Diagnosis k\w+\{"([\w-]+)",\s+k(\w+)\};',
-        (ROOT / "src/app/state/diagnosis.hpp").read_text())}
+        r'FindingKind k\w+\{\s*"([\w-]+)",\s+k(\w+)[,}]',
+        (ROOT / "src/app/state/finding.hpp").read_text())}
 """Of all that it can find."""
 
 

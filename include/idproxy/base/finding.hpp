@@ -19,10 +19,21 @@ struct Place {
 /// An error, a warning or a note about a configuration file.
 struct Finding {
   enum class Severity { note, warning, error };
+  /// What it is about, if there are commands for it.
+  enum class About {
+    text,              ///< what stands in the file
+    secret_file,       ///< `other_file` is open to every user
+    certificate,       ///< `other_file` cannot be used for TLS
+    certificate_date,  ///< one that can be used, and its dates
+    password,          ///< the file has one, and is open to every user
+    variable,          ///< one that is not defined
+    credentials,       ///< the same, of the directory that systemd defines
+  };
   Severity severity;
   Place place;
   std::string message;       ///< "rules[2].digits: must be 1 to 18 with output int64, is 19"
   std::string other_file{};  ///< one that the configuration names, if that is what is wrong
+  About about = About::text;
 
   /// As a compiler writes it: "FILE:LINE:COLUMN: error: MESSAGE".
   [[nodiscard]] std::string text(const std::string& file) const {
@@ -39,12 +50,13 @@ struct Finding {
 /// configuration names.
 class Findings {
  public:
-  void error(Place place, std::string message, std::string file = {}) {
+  using About = Finding::About;
+  void error(Place place, std::string message, std::string file = {}, About about = About::text) {
     ++errors_;
-    add({Finding::Severity::error, place, std::move(message), std::move(file)});
+    add({Finding::Severity::error, place, std::move(message), std::move(file), about});
   }
-  void warning(Place place, std::string message) {
-    add({Finding::Severity::warning, place, std::move(message)});
+  void warning(Place place, std::string message, About about = About::text) {
+    add({Finding::Severity::warning, place, std::move(message), {}, about});
   }
   /// Nothing is wrong: what the configuration does may surprise.
   void note(Place place, std::string message) {

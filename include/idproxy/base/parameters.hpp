@@ -148,8 +148,10 @@ class Parameters {
 
   /// Records an error or a warning at the key's place, or at the mapping's if the key is absent.
   /// `file`: as Finding::other_file.
-  void error(std::string_view key, std::string_view reason, const std::string& file = {});
-  void warning(std::string_view key, std::string_view reason);
+  void error(std::string_view key, std::string_view reason, const std::string& file = {},
+             Finding::About about = Finding::About::text);
+  void warning(std::string_view key, std::string_view reason,
+               Finding::About about = Finding::About::text);
   void note(std::string_view key, std::string_view text) {
     findings_.note(place_of(key), message(key, text));
   }

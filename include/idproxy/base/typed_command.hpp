@@ -46,7 +46,7 @@ class Commands {
 };
 
 /// What is so, and what to do about it.
-struct Advice {
+struct Reason {
   std::string text;
   std::string_view lead = ": ";  ///< between the text and the commands, if there are any
   Commands commands{};

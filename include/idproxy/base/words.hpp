@@ -42,6 +42,12 @@ inline constexpr std::string_view kNotInitiated =
 [[nodiscard]] std::string listed(std::span<const std::string_view> words,
                                  std::string_view last = " or ");
 
+/// "a, b and 3 more", or, if there are at most `most`, "a, b, c" with `last` before the last one.
+[[nodiscard]] std::string list_text(std::span<const std::string> items, std::size_t most,
+                                    std::string_view last = ", ");
+/// "and 3 more", behind what is shown of a list.
+[[nodiscard]] std::string and_more(std::uint64_t left);
+
 /// "1,234,567"
 [[nodiscard]] std::string with_commas(std::uint64_t number);
 /// "0.8 s", "12 s", "3 min 5 s", "2 h 10 min"

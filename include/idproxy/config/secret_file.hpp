@@ -22,14 +22,17 @@ enum class Access {
 /// Why this file cannot be used, or "". Notes the file.
 [[nodiscard]] std::string fault_of_file(const std::string& path, Access access, Parameters& reader);
 
+/// What a finding with this fault of a file is about.
+[[nodiscard]] Finding::About about_file(const std::string& fault, Finding::About otherwise);
+
 /// The path at `key` as messages show it: "'/a/b'", or "'${NAME}/b' (/a/b)" if it contains a
 /// variable. The expanded form is shown only if it is an absolute path; anything else may be a
 /// secret of a wrong variable.
 [[nodiscard]] std::string shown_path(const std::string& path, std::string_view key,
                                      const Parameters& reader);
 
-/// The path at `key`, after a check that the file can be used. Nothing if the key is absent or
-/// null, or if the file cannot be used, which it reports.
+/// The path at `key`, of a file for TLS, after a check that the file can be used. Nothing if the
+/// key is absent or null, or if the file cannot be used, which it reports.
 [[nodiscard]] std::optional<std::string> read_path(std::string_view key, Access access,
                                                    Parameters& reader);
 

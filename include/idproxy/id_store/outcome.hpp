@@ -23,9 +23,9 @@ using Outcome = boost::system::result<T, ids::CounterReply>;
 [[nodiscard]] inline ids::CounterReply exhausted(std::string reason) {
   return {ids::CounterReply::Kind::exhausted, {}, std::move(reason)};
 }
-[[nodiscard]] inline ids::CounterReply exhausted(Advice advice) {
+[[nodiscard]] inline ids::CounterReply exhausted(Reason advice) {
   ids::CounterReply reply = exhausted(advice.whole());
-  reply.advice = std::make_shared<const Advice>(std::move(advice));
+  reply.advice = std::make_shared<const Reason>(std::move(advice));
   return reply;
 }
 [[nodiscard]] inline ids::CounterReply failed(std::string reason) {

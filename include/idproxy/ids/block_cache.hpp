@@ -34,7 +34,7 @@ struct CounterStatistics {
   bool exhausted;                     ///< has no number and gets none from the store
   bool at_max;         ///< exhausted because max is reached, which no index or privilege changes
   std::string reason;  ///< why it is exhausted; else empty
-  std::shared_ptr<const Advice> advice;  ///< with it, as of Error
+  std::shared_ptr<const Reason> advice;  ///< with it, as of Error
 };
 
 /// A process's knowledge of a counter when it sends a command that reads it.
@@ -219,7 +219,7 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] BlockOutcome confirmed(CounterReply& reply, Time now, After& after);
   void gave_back(CounterReply::Kind kind);
   void failed(std::string reason, Time now, After& after);
-  void exhaust(std::string reason, std::shared_ptr<const Advice> advice, Time now, After& after);
+  void exhaust(std::string reason, std::shared_ptr<const Reason> advice, Time now, After& after);
   void answers_again();
   void decide_to_heal(Heal heal);
 
@@ -267,7 +267,7 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   bool changed_ = false;  // the rule has changed since the job began
 
   Store store_ = Store::answers;
-  std::shared_ptr<const Advice> advice_;  // of the last reason for which it was exhausted
+  std::shared_ptr<const Reason> advice_;  // of the last reason for which it was exhausted
   std::string reason_;  // why it is down, exhausted, or the store still prepares it
   Time failed_at_{};
   Time exhausted_until_{};

@@ -53,7 +53,7 @@ struct CounterReply {
   /// counter needs.
   bool by_server = false;
   std::vector<Range> taken{};              ///< kept: of CounterJob::held, in its order
-  std::shared_ptr<const Advice> advice{};  ///< as of Error
+  std::shared_ptr<const Reason> advice{};  ///< as of Error
 };
 
 /// The effect of a reply on the cache.

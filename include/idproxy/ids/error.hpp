@@ -27,7 +27,7 @@ struct Error {
   Errc code{};
   std::string reason;  ///< for the client and the log; never contains a document's value
   /// The reason with its commands apart, if it has any; shared, since each that waits gets it.
-  std::shared_ptr<const Advice> advice{};
+  std::shared_ptr<const Reason> advice{};
   /// Null: no transaction is the reason.
   std::shared_ptr<const NumberHolder> holder{};
 };

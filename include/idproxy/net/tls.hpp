@@ -55,6 +55,11 @@ struct Fault {
   std::string reason;  ///< a predicate for the file's name: "has no private key"
 };
 
+/// A proxy warns of a certificate that expires within this time.
+inline constexpr std::chrono::days kExpiresSoon{14};
+/// Who looks ahead, as `doctor` does, names it for so long.
+inline constexpr std::chrono::days kExpiresInSight{30};
+
 /// The certificates, keys and trusted authorities of all connections of one side. Immutable and
 /// thread-safe. Sessions keep their context when a reload replaces it.
 class Context {
@@ -76,7 +81,7 @@ class Context {
   /// The proxy's own certificate, then its chain, then those of the CA file. Empty without files.
   [[nodiscard]] const std::vector<Certificate>& certificates() const;
   /// Warnings about the proxy's own certificate: it has expired, is not valid yet, or expires
-  /// within 14 days.
+  /// soon.
   [[nodiscard]] std::vector<std::string> warnings(std::chrono::sys_seconds now) const;
 
   [[nodiscard]] const Impl& impl() const { return *impl_; }

@@ -76,8 +76,7 @@ class Doctor {
     std::optional<std::string> upstream_uri;
     doctor::DoctorCheck configuration{"configuration"};
     if (is_usable) upstream_uri = find_servers(configuration);
-    add(merged(doctor::check_configuration(report_.file, opened_, this_second()),
-               std::move(configuration)));
+    add(merged(doctor::check_configuration(report_.file, opened_), std::move(configuration)));
     if (!is_usable && (proxy_.status || !proxy_.stranger.empty())) add_proxy();
     if (!is_usable) return;
     add(doctor::check_certificates(report_.file, config(), this_second()));
@@ -97,7 +96,7 @@ class Doctor {
   void add(doctor::DoctorCheck check) { report_.checks.push_back(std::move(check)); }
 
   static doctor::DoctorCheck merged(doctor::DoctorCheck check, doctor::DoctorCheck more) {
-    for (doctor::DoctorFinding& each : more.findings) check.findings.push_back(std::move(each));
+    for (state::Finding& each : more.findings) check.findings.push_back(std::move(each));
     return check;
   }
 
@@ -113,7 +112,7 @@ class Doctor {
     if (is_host_name(host)) {
       commands.shell({"resolvectl", "query", "--type=SRV", "_mongodb._tcp." + host});
     }
-    check.add(state::diagnosis::kServerNameUnknown, "upstream.uri", std::move(text),
+    check.add(state::finding::kServerNameUnknown, "upstream.uri", std::move(text),
               std::move(commands));
     return std::nullopt;
   }
@@ -170,11 +169,10 @@ class Doctor {
     hangs_ = true;
     doctor::DoctorCheck check{name};
     check.what = "no answer";
-    check.add(state::diagnosis::kNoAnswerInTime, name,
+    check.add(state::finding::kNoAnswerInTime, name,
               "the servers, or the name service, did not answer all questions within " +
                   std::to_string(kAllWithin.count()) + " s",
-              Commands().shell(
-                  {"mongo-idproxy", "check", "--connect", "--config", as_path(report_.file)}));
+              doctor::check_connect(report_.file));
     add(std::move(check));
     return std::nullopt;
   }
@@ -207,7 +205,7 @@ class Doctor {
   /// Root takes nothing from a process that may be anybody's.
   void add_stranger(doctor::DoctorCheck& check) const {
     const std::string port = std::to_string(config().admin->port);
-    check.add(state::diagnosis::kProxyUnknown, proxy_.stranger,
+    check.add(state::finding::kProxyUnknown, proxy_.stranger,
               "what answers there is not known to be the proxy, and nothing of what it says is "
               "used: " +
                   proxy_.fault,

@@ -4,41 +4,46 @@
 #include <utility>
 #include <vector>
 
-#include "app/state/diagnosis.hpp"
+#include "app/state/finding.hpp"
 #include "idproxy/base/typed_command.hpp"
 
 /// What a part of `mongo-idproxy doctor` has found.
 namespace idproxy::app::doctor {
 
-namespace diagnosis = state::diagnosis;
-using state::Diagnosis;
+namespace finding = state::finding;
+using state::FindingKind;
+using state::Level;
 using state::rule_subject;
-
-/// Something that is so, and what to do about it.
-struct DoctorFinding {
-  Diagnosis diagnosis;
-  std::string subject;  ///< a server, rule, file, …
-  std::string text;     ///< a sentence without its full stop
-  Commands commands;
-};
 
 /// A part of the examination.
 struct DoctorCheck {
   std::string name;      ///< one word, for people and programs
   std::string what{};    ///< what was looked at, with figures
   bool skipped = false;  ///< `what` says why
-  std::vector<DoctorFinding> findings{};
+  std::vector<state::Finding> findings{};
 
-  void add(const Diagnosis& diagnosis, std::string subject, std::string text, Commands commands) {
-    findings.push_back({diagnosis, std::move(subject), std::move(text), std::move(commands)});
+  void add(const FindingKind& kind, std::string subject, std::string text, Commands commands) {
+    add({kind, std::move(subject), {std::move(text), ": ", std::move(commands)}}, {});
+  }
+  /// `more`: what the examination knows of, besides.
+  void add(state::Finding finding, const Commands& more) {
+    finding.what.commands.append(more);
+    findings.push_back(std::move(finding));
   }
 };
 
+/// To see what a start with the configuration would meet.
+[[nodiscard]] inline Commands check_connect(const std::string& file) {
+  return Commands().shell({"mongo-idproxy", "check", "--connect", "--config", as_path(file)});
+}
+
+[[nodiscard]] inline Commands reload(const std::string& file) {
+  return Commands().shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(file)});
+}
+
 /// To change the configuration and have it in force.
 [[nodiscard]] inline Commands edit_and_reload(const std::string& file) {
-  return Commands()
-      .shell({"sudoedit", as_path(file)})
-      .shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(file)});
+  return Commands().shell({"sudoedit", as_path(file)}).append(reload(file));
 }
 
 /// A command of this program about one rule; none if the names may be a trap.

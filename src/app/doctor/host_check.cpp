@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "app/descriptors.hpp"
-#include "app/doctor/certificates_check.hpp"
 
 namespace idproxy::app::doctor {
 namespace {
@@ -44,37 +43,38 @@ Commands ways_to_variables(const std::string& file, bool are_credentials) {
                           "--property=EnvironmentFile=/etc/mongo-idproxy/environment"}));
 }
 
-void add_finding(const std::string& file, const Finding& finding, DoctorCheck& check) {
-  const bool is_error = finding.severity == Finding::Severity::error;
-  const std::string_view message = finding.message;
-  const auto has = [message](std::string_view part) {
-    return message.find(part) != std::string_view::npos;
+void add_finding(const std::string& file, const Finding& said, DoctorCheck& check) {
+  using About = Finding::About;
+  const std::string& named = said.other_file;
+  const auto add = [&](const FindingKind& kind, std::string subject, Commands commands) {
+    check.add(kind, std::move(subject), said.message, std::move(commands));
   };
-  const std::string& named = finding.other_file;
-  if (is_error && !named.empty() && has("is open to every user")) {
-    return check.add(diagnosis::kSecretFileOpen, named, finding.message,
-                     Commands().shell({"sudo", "chmod", "o-rwx", as_path(named)}));
+  switch (said.about) {
+    case About::secret_file:
+      return add(finding::kSecretFileOpen, named,
+                 Commands().shell({"sudo", "chmod", "o-rwx", as_path(named)}));
+    case About::certificate:
+      if (named.empty()) break;
+      return add(
+          finding::kCertificateUnusable, named,
+          Commands()
+              .shell({"sudo", "openssl", "x509", "-in", named, "-noout", "-subject", "-enddate"})
+              .shell({"sudo", "openssl", "pkey", "-in", named, "-noout", "-check"}));
+    case About::password:
+      return add(finding::kPasswordInFile, file,
+                 Commands().shell({"sudo", "chmod", "o-rwx", as_path(file)}));
+    case About::variable:
+    case About::credentials:
+      return add(finding::kVariableUndefined, file,
+                 ways_to_variables(file, said.about == About::credentials));
+    case About::certificate_date:
+    case About::text:
+      break;
   }
-  if (is_error && !named.empty() && (message.starts_with("listen.tls.") || has(" of tlsC"))) {
-    return check.add(
-        diagnosis::kCertificateUnusable, named, finding.message,
-        Commands()
-            .shell({"sudo", "openssl", "x509", "-in", named, "-noout", "-subject", "-enddate"})
-            .shell({"sudo", "openssl", "pkey", "-in", named, "-noout", "-check"}));
-  }
-  if (!is_error && has(": contains a password")) {
-    return check.add(diagnosis::kPasswordInFile, file, finding.message,
-                     Commands().shell({"sudo", "chmod", "o-rwx", as_path(file)}));
-  }
-  if (is_error && has("environment variable '") && has("is not defined")) {
-    return check.add(diagnosis::kVariableUndefined, file, finding.message,
-                     ways_to_variables(file, has("'CREDENTIALS_DIRECTORY'")));
-  }
-  const std::string line = std::to_string(finding.place.line);
-  const bool has_place = finding.place.line > 0;
-  check.add(is_error ? diagnosis::kConfigError : diagnosis::kConfigWarning,
-            has_place ? file + ":" + line + ":" + std::to_string(finding.place.column) : file,
-            finding.message, Commands().shell({"sudoedit", as_path(file)}));
+  const bool is_error = said.severity == Finding::Severity::error;
+  const std::string at = std::to_string(said.place.line) + ":" + std::to_string(said.place.column);
+  add(is_error ? finding::kConfigError : finding::kConfigWarning,
+      said.place.line > 0 ? file + ":" + at : file, Commands().shell({"sudoedit", as_path(file)}));
 }
 
 // ---- ports -------------------------------------------------------------------------------------
@@ -116,14 +116,14 @@ void add_fault(const net::Endpoint& endpoint, const std::string& purpose, const 
                const std::string& whose, DoctorCheck& check) {
   const bool is_local = !endpoint.unix_path.empty();
   if (fault == boost::system::errc::address_in_use) {
-    return check.add(diagnosis::kPortInUse, endpoint.text(),
+    return check.add(finding::kPortInUse, endpoint.text(),
                      "another process listens at " + endpoint.text() + ", which is for " + purpose +
                          ": stop that process, or choose another port" + whose,
                      is_local ? Commands().shell({"sudo", "ss", "-lxp", "src", endpoint.unix_path})
                               : Commands().shell({"sudo", "ss", "-ltnp",
                                                   "sport = :" + std::to_string(endpoint.port)}));
   }
-  check.add(diagnosis::kAddressUnavailable, endpoint.text(),
+  check.add(finding::kAddressUnavailable, endpoint.text(),
             "nothing can listen at " + endpoint.text() + ", which is for " + purpose + ": " +
                 fault.message(),
             is_local ? Commands().shell(
@@ -169,15 +169,16 @@ bool is_held(const Place& place, const config::Config& config, const JsonView& p
 
 }  // namespace
 
-DoctorCheck check_configuration(const std::string& file, const ConfigFile& opened,
-                                std::chrono::sys_seconds now) {
+DoctorCheck check_configuration(const std::string& file, const ConfigFile& opened) {
   DoctorCheck check{"configuration"};
   const std::size_t rules = opened.loaded.config.rules.size();
   check.what =
       file +
       (opened.loaded.ok() ? ", " + std::to_string(rules) + (rules == 1 ? " rule" : " rules") : "");
   for (const Finding& each : opened.loaded.findings) {
-    if (!is_about_dates(each, opened.loaded.config, now)) add_finding(file, each, check);
+    // check_certificates() has those of a file that can be used.
+    const bool is_said = opened.loaded.ok() && each.about == Finding::About::certificate_date;
+    if (!is_said) add_finding(file, each, check);
   }
   return check;
 }
@@ -242,13 +243,13 @@ DoctorCheck check_descriptors(const config::Config& config, const JsonView& prox
                               " may connect, which takes " + number;
   if (!proxy.is_object()) {
     check.add(
-        diagnosis::kDescriptorsOfShell, "listen.max_connections",
+        finding::kDescriptorsOfShell, "listen.max_connections",
         "a process of this shell gets" + figures +
             ": a proxy that is started here lowers its limit; the unit has a limit of its own",
         Commands().shell({"ulimit", "-n", number}));
     return check;
   }
-  check.add(diagnosis::kDescriptorsTooFew, "listen.max_connections",
+  check.add(finding::kDescriptorsTooFew, "listen.max_connections",
             "the running proxy has" + figures + ": in the unit, LimitNOFILE=" + number +
                 " below [Service]",
             Commands().shell({"sudo", "systemctl", "edit", "mongo-idproxy"}));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <string>
 
 #include "app/config_file.hpp"
@@ -11,8 +10,7 @@
 namespace idproxy::app::doctor {
 
 /// What the configuration file says of itself. `file`: as the command line names it.
-[[nodiscard]] DoctorCheck check_configuration(const std::string& file, const ConfigFile& opened,
-                                              std::chrono::sys_seconds now);
+[[nodiscard]] DoctorCheck check_configuration(const std::string& file, const ConfigFile& opened);
 
 /// Whether the proxy can listen where the configuration says. `proxy`: the status of the one that
 /// runs, which may hold these places; of nothing: none answers.

@@ -36,28 +36,20 @@ std::optional<ForwardReason> reason_named(std::string_view name) {
   return std::nullopt;
 }
 
-/// What the running proxy says under a name, and what the doctor says of the same cause.
-struct Same {
-  const Diagnosis& of_proxy;
-  const Diagnosis& found;
-};
-constexpr std::array kSame{
-    Same{diagnosis::kServerUnreachable, diagnosis::kServerUnreachable},
-    Same{diagnosis::kServerUnreachable, diagnosis::kServerNameUnknown},
-    Same{diagnosis::kServerUnreachable, diagnosis::kServerTlsFails},
-    Same{diagnosis::kServerUnreachable, diagnosis::kServerSilent},
-    Same{diagnosis::kServerUnreachable, diagnosis::kServerTooOld},
-    Same{diagnosis::kServerUnreachable, diagnosis::kSetNotInitiated},
-    Same{diagnosis::kServerUnreachable, diagnosis::kMemberNotReady},
-    Same{diagnosis::kRuleNotReady, diagnosis::kRuleNotReady},
-    Same{diagnosis::kIndexMissing, diagnosis::kIndexMissing},
-    Same{diagnosis::kNumbersRunOut, diagnosis::kNumbersRunOut},
-    Same{diagnosis::kCertificateExpired, diagnosis::kCertificateExpired},
-    Same{diagnosis::kCertificateExpires, diagnosis::kCertificateExpires},
-    Same{diagnosis::kCertificateExpires, diagnosis::kCertificateExpired},
-    Same{diagnosis::kProxiesDisagree, diagnosis::kProxiesDisagree},
-    Same{diagnosis::kProxyVersionsDiffer, diagnosis::kProxyVersionsDiffer},
-};
+/// True if the doctor says as `found` what a running proxy says as `said`.
+bool is_same(std::string_view said, std::string_view found) {
+  constexpr std::array kUnreachable{
+      finding::kServerNameUnknown, finding::kServerTlsFails,  finding::kServerSilent,
+      finding::kServerTooOld,      finding::kSetNotInitiated, finding::kMemberNotReady,
+  };
+  if (said == finding::kServerUnreachable.id) {
+    return found == said || std::ranges::any_of(kUnreachable, [&](const FindingKind& each) {
+             return found == each.id;
+           });
+  }
+  return found == said ||
+         (said == finding::kCertificateExpires.id && found == finding::kCertificateExpired.id);
+}
 
 /// It stores documents by another command than an upsert.
 bool is_past_the_rules(ForwardReason reason) {
@@ -105,7 +97,7 @@ class ProxyCheck {
     std::error_code error;
     const bool is_absolute = its.starts_with('/');
     if (is_absolute && !std::filesystem::equivalent(its, file_.name, error)) {
-      check_.add(diagnosis::kProxyReadsOtherFile, its,
+      check_.add(finding::kProxyReadsOtherFile, its,
                  "the running proxy reads " + its + ", not " + file_.name,
                  Commands().shell({"mongo-idproxy", "doctor", "--config", as_path(its)}));
       return;
@@ -116,18 +108,17 @@ class ProxyCheck {
     const bool differs =
         !file_.rules_hash.empty() && configuration["hash"].text() != file_.rules_hash;
     if (!is_newer && !differs) return;
-    check_.add(
-        diagnosis::kConfigNotLoaded, file_.name,
-        is_newer ? "the file has changed since the running proxy read it"
-                 : "the running proxy has other rules than the file: perhaps by variables",
-        Commands().shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(file_.name)}));
+    check_.add(finding::kConfigNotLoaded, file_.name,
+               is_newer ? "the file has changed since the running proxy read it"
+                        : "the running proxy has other rules than the file: perhaps by variables",
+               reload(file_.name));
   }
 
   void look_at_version() {
     const std::string its = status_["version"].text();
     if (its == version()) return;
     check_.add(
-        diagnosis::kProxyVersionsDiffer, "the running proxy",
+        finding::kProxyVersionsDiffer, "the running proxy",
         "the running proxy has version " + its + ", and this program " + std::string(version()),
         Commands().shell({"sudo", "systemctl", "restart", "mongo-idproxy"}));
   }
@@ -142,14 +133,14 @@ class ProxyCheck {
       if (!reason || *reason == ForwardReason::configured) continue;
       const auto count = static_cast<std::uint64_t>(rule["forwarded"][name].number().value_or(0));
       const bool is_write = is_past_the_rules(*reason);
-      check_.add(is_write ? diagnosis::kWriteBypassesRule : diagnosis::kUpsertBypassesRule, subject,
+      check_.add(is_write ? finding::kWriteBypassesRule : finding::kUpsertBypassesRule, subject,
                  std::to_string(count) + (is_write ? " commands" : " upserts") +
                      " since the start got no value (" + name +
                      "): " + std::string(rewrite::way_out_of(*reason, field)),
                  about_rule("backfill", ns, field, file_.name, {"--dry-run"}));
     }
     if (!rule["driver_made_ids"].is_true()) return;
-    check_.add(diagnosis::kDriverSendsId, subject,
+    check_.add(finding::kDriverSendsId, subject,
                "a driver sends an _id of its own with every document, so that the rule has nothing "
                "to give: make the driver leave _id out, or set assign: driver",
                own("status", "--clients"));
@@ -167,12 +158,8 @@ class ProxyCheck {
   /// same subject. Of several subjects together it names none.
   static bool is_found(std::string_view id, const std::string& subject,
                        const std::vector<const DoctorCheck*>& others) {
-    const auto repeats = [&](const DoctorFinding& each) {
-      return (subject.empty() || each.subject == subject) &&
-             std::ranges::any_of(kSame, [&](const Same& same) {
-               return id == same.of_proxy.id &&
-                      std::string_view(same.found.id) == each.diagnosis.id;
-             });
+    const auto repeats = [&](const state::Finding& each) {
+      return (subject.empty() || each.subject == subject) && is_same(id, each.kind.id);
     };
     return std::ranges::any_of(others, [&](const DoctorCheck* check) {
       return std::ranges::any_of(check->findings, repeats);
@@ -194,15 +181,14 @@ class ProxyCheck {
           text += ": " + each["text"].text();
         }
       }
-      check_.add(
-          diagnosis::kFileNotLoaded, name, text,
-          Commands().shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(file_.name)}));
+      check_.add(finding::kFileNotLoaded, name, text, reload(file_.name));
     }
   }
 
   static bool is_of_certificate(const JsonView& problem) {
     const std::string id = problem["id"].text();
-    return id == diagnosis::kCertificateExpired.id || id == diagnosis::kCertificateExpires.id;
+    return id == finding::kCertificateExpired.id || id == finding::kCertificateExpires.id ||
+           id == finding::kCertificateNotYetValid.id;
   }
 
   void look_at_what_is_wrong(const std::vector<const DoctorCheck*>& others) {
@@ -211,7 +197,7 @@ class ProxyCheck {
       const bool is_said = is_of_certificate(each) && stale_.contains(subject);
       if (is_said || is_found(each["id"].text(), subject, others)) continue;
       const bool is_error = each["level"].text() == "error";
-      check_.add(is_error ? diagnosis::kProxyError : diagnosis::kProxyWarning, "the running proxy",
+      check_.add(is_error ? finding::kProxyError : finding::kProxyWarning, "the running proxy",
                  each["text"].text() + ": " + each["remedy"].text(), own("status"));
     }
   }
@@ -223,7 +209,7 @@ class ProxyCheck {
            std::ranges::all_of(rules, [&](const JsonView& each) {
              const std::string ns = each["ns"].text();
              return !each["ready"].is_false() || has_wildcards(ns) ||
-                    is_found(diagnosis::kRuleNotReady.id, rule_subject(ns, each["field"].text()),
+                    is_found(finding::kRuleNotReady.id, rule_subject(ns, each["field"].text()),
                              others);
            });
   }
@@ -231,11 +217,11 @@ class ProxyCheck {
   void look_at_readiness(const std::vector<const DoctorCheck*>& others) {
     const std::string reason = views::why_not_ready(status_);
     const bool is_told = rules_are_found(others) ||
-                         std::ranges::any_of(check_.findings, [](const DoctorFinding& each) {
-                           return each.diagnosis.level == diagnosis::kError;
+                         std::ranges::any_of(check_.findings, [](const state::Finding& each) {
+                           return each.kind.level == finding::kError;
                          });
     if (reason.empty() || is_told) return;
-    check_.add(diagnosis::kProxyNotReady, "the running proxy", reason, own("wait"));
+    check_.add(finding::kProxyNotReady, "the running proxy", reason, own("wait"));
   }
 
   const JsonView& status_;
@@ -272,7 +258,7 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
         std::ranges::find(file.deserted, each.listeners.front()) != file.deserted.end();
     check.what += (check.what.empty() ? "" : ", ") + name_of_proxy(each);
     if (is_here) {
-      check.add(diagnosis::kProxyGone, each.listeners.front(),
+      check.add(finding::kProxyGone, each.listeners.front(),
                 "a proxy said " + seconds_text(each.unseen) +
                     " ago that it listens here, and nobody does: it has been killed, or has "
                     "crashed, and clients are refused",
@@ -282,7 +268,7 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
       continue;
     }
     if (each.unseen > kSilentAfter) {
-      check.add(diagnosis::kProxySilent, name_of_proxy(each),
+      check.add(finding::kProxySilent, name_of_proxy(each),
                 "the proxy last said " + seconds_text(each.unseen) +
                     " ago that it is there: it has been killed, or cannot write to the id store",
                 is_own ? Commands().shell({"systemctl", "status", "mongo-idproxy"}) : Commands());
@@ -290,14 +276,14 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
     if (is_own) continue;
     if (each.rules_hash != file.rules_hash &&
         state::share_collections(each.namespaces, file.namespaces)) {
-      check.add(diagnosis::kProxiesDisagree, name_of_proxy(each),
+      check.add(finding::kProxiesDisagree, name_of_proxy(each),
                 "the proxy has other rules than " + file.name +
                     ": one field may get values of two kinds; if it is one of yours, give it the "
                     "same file, and reload it there",
                 {});
     }
     if (each.version != version) {
-      check.add(diagnosis::kProxyVersionsDiffer, name_of_proxy(each),
+      check.add(finding::kProxyVersionsDiffer, name_of_proxy(each),
                 "the proxy has version " + each.version + ", and this program " +
                     std::string(version) + ": install the same on its host, and restart it",
                 {});

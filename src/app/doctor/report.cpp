@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "app/json_view.hpp"
 #include "app/views/text_table.hpp"
 #include "idproxy/app/version.hpp"
 #include "idproxy/base/printable.hpp"
@@ -15,56 +16,46 @@ namespace {
 
 namespace json = boost::json;
 
-struct LevelWords {
-  const char* one;
-  const char* several;
-  views::Tone tone;
-  Diagnosis::Level level;
-};
-constexpr std::array<LevelWords, 3> kLevels{{
-    {"error", "errors", views::Tone::bad, Diagnosis::Level::error},
-    {"warning", "warnings", views::Tone::warning, Diagnosis::Level::warning},
-    {"note", "notes", views::Tone::faint, Diagnosis::Level::note},
-}};
+constexpr std::array kLevels{Level::error, Level::warning, Level::note};
 
-const LevelWords& words_of(Diagnosis::Level level) {
-  return *std::ranges::find(kLevels, level, &LevelWords::level);
+views::Tone tone_of(Level level) {
+  constexpr std::array kTones{views::Tone::bad, views::Tone::warning, views::Tone::faint};
+  return kTones[static_cast<std::size_t>(level)];
+}
+
+std::string plural_of(Level level) {
+  return std::string(name_of(level)) + 's';
 }
 
 /// The worst level among a check's findings.
-std::optional<Diagnosis::Level> worst_of(const DoctorCheck& check) {
-  std::optional<Diagnosis::Level> worst;
-  for (const DoctorFinding& each : check.findings) {
-    if (!worst || each.diagnosis.level < *worst) worst = each.diagnosis.level;
+std::optional<Level> worst_of(const DoctorCheck& check) {
+  std::optional<Level> worst;
+  for (const state::Finding& each : check.findings) {
+    if (!worst || each.kind.level < *worst) worst = each.kind.level;
   }
   return worst;
 }
 
 std::string result_of(const DoctorCheck& check) {
   const auto worst = worst_of(check);
-  if (worst) return words_of(*worst).one;
+  if (worst) return std::string(name_of(*worst));
   return check.skipped ? "skipped" : "ok";
 }
 
-std::size_t count(const DoctorReport& report, Diagnosis::Level level) {
+std::size_t count(const DoctorReport& report, Level level) {
   std::size_t found = 0;
   for (const DoctorCheck& check : report.checks) {
     found += static_cast<std::size_t>(std::ranges::count_if(
-        check.findings,
-        [level](const DoctorFinding& each) { return each.diagnosis.level == level; }));
+        check.findings, [level](const state::Finding& each) { return each.kind.level == level; }));
   }
   return found;
-}
-
-bool is_for_mongosh(const TypedCommand& command) {
-  return command.in == TypedCommand::In::mongosh;
 }
 
 std::string checks_text(const DoctorReport& report, const views::Terminal& terminal) {
   views::TextTable table({{"RESULT"}, {"CHECK"}, {"LOOKED AT"}});
   for (const DoctorCheck& check : report.checks) {
     const auto worst = worst_of(check);
-    const views::Tone tone = worst           ? words_of(*worst).tone
+    const views::Tone tone = worst           ? tone_of(*worst)
                              : check.skipped ? views::Tone::faint
                                              : views::Tone::good;
     table.add({{result_of(check), tone}, {check.name}, {check.what}});
@@ -72,15 +63,16 @@ std::string checks_text(const DoctorReport& report, const views::Terminal& termi
   return table.text(terminal);
 }
 
-std::string finding_text(const DoctorFinding& finding, const views::Terminal& terminal) {
-  const LevelWords& level = words_of(finding.diagnosis.level);
+std::string finding_text(const state::Finding& finding, const views::Terminal& terminal) {
+  const Level level = finding.kind.level;
   const std::string head =
-      std::string(level.one) + ": " + finding.diagnosis.id + ": " + printable(finding.subject);
-  std::string text = terminal.coloured(head, level.tone) + '\n';
-  text += terminal.wrapped("  ", finding.text, 2);
+      std::string(name_of(level)) + ": " + finding.kind.id + ": " + printable(finding.subject);
+  std::string text = terminal.coloured(head, tone_of(level)) + '\n';
+  text += terminal.wrapped("  ", finding.text(), 2);
   // Whole, so that they can be copied.
-  for (const TypedCommand& command : finding.commands.all()) {
-    text += (is_for_mongosh(command) ? "  mongosh> " : "  $ ") + command.line() + '\n';
+  const Commands commands = finding.commands();
+  for (const TypedCommand& each : commands.all()) {
+    text += (each.in == TypedCommand::In::mongosh ? "  mongosh> " : "  $ ") + each.line() + '\n';
   }
   return text;
 }
@@ -88,11 +80,11 @@ std::string finding_text(const DoctorFinding& finding, const views::Terminal& te
 /// "1 error, 2 warnings"
 std::string summary_of(const DoctorReport& report) {
   std::string text;
-  for (const LevelWords& each : kLevels) {
-    const std::size_t found = count(report, each.level);
+  for (const Level each : kLevels) {
+    const std::size_t found = count(report, each);
     if (found == 0) continue;
     text += (text.empty() ? "" : ", ") + std::to_string(found) + " " +
-            (found == 1 ? each.one : each.several);
+            (found == 1 ? std::string(name_of(each)) : plural_of(each));
   }
   return text;
 }
@@ -111,20 +103,14 @@ std::string clean_text(const DoctorReport& report, const views::Terminal& termin
          '\n';
 }
 
-json::object finding_json(const DoctorFinding& finding, const std::string& check) {
-  json::array commands;
-  for (const TypedCommand& each : finding.commands.all()) {
-    commands.push_back(json::object{{"in", is_for_mongosh(each) ? "mongosh" : "shell"},
-                                    {"command", each.line()},
-                                    {"words", json::array(each.words.begin(), each.words.end())}});
-  }
-  return json::object{{"id", finding.diagnosis.id},
-                      {"level", words_of(finding.diagnosis.level).one},
+json::object finding_json(const state::Finding& finding, const std::string& check) {
+  return json::object{{"id", finding.kind.id},
+                      {"level", name_of(finding.kind.level)},
                       {"check", check},
                       {"subject", finding.subject},
-                      {"text", finding.text},
-                      {"commands", std::move(commands)},
-                      {"link", std::string("troubleshooting.md#") + finding.diagnosis.id}};
+                      {"text", finding.text()},
+                      {"commands", commands_json(finding.commands())},
+                      {"link", std::string("troubleshooting.md#") + finding.kind.id}};
 }
 
 }  // namespace
@@ -132,10 +118,10 @@ json::object finding_json(const DoctorFinding& finding, const std::string& check
 std::string doctor_text(const DoctorReport& report, const views::Terminal& terminal) {
   if (summary_of(report).empty()) return clean_text(report, terminal);
   std::string text = checks_text(report, terminal);
-  for (const LevelWords& level : kLevels) {
+  for (const Level level : kLevels) {
     for (const DoctorCheck& check : report.checks) {
-      for (const DoctorFinding& each : check.findings) {
-        if (each.diagnosis.level == level.level) text += '\n' + finding_text(each, terminal);
+      for (const state::Finding& each : check.findings) {
+        if (each.kind.level == level) text += '\n' + finding_text(each, terminal);
       }
     }
   }
@@ -150,10 +136,10 @@ json::object doctor_json(const DoctorReport& report) {
     checks.push_back(json::object{
         {"check", check.name}, {"result", result_of(check)}, {"looked_at", check.what}});
   }
-  for (const LevelWords& level : kLevels) {
+  for (const Level level : kLevels) {
     for (const DoctorCheck& check : report.checks) {
-      for (const DoctorFinding& each : check.findings) {
-        if (each.diagnosis.level == level.level) {
+      for (const state::Finding& each : check.findings) {
+        if (each.kind.level == level) {
           findings.push_back(finding_json(each, check.name));
         }
       }
@@ -163,12 +149,12 @@ json::object doctor_json(const DoctorReport& report) {
                    {"file", report.file},
                    {"checks", std::move(checks)},
                    {"findings", std::move(findings)}};
-  for (const LevelWords& each : kLevels) out[each.several] = count(report, each.level);
+  for (const Level each : kLevels) out[plural_of(each)] = count(report, each);
   return out;
 }
 
 bool has_faults(const DoctorReport& report) {
-  return count(report, Diagnosis::Level::error) + count(report, Diagnosis::Level::warning) > 0;
+  return count(report, Level::error) + count(report, Level::warning) > 0;
 }
 
 }  // namespace idproxy::app::doctor

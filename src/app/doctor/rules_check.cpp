@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/state/findings.hpp"
 #include "app/state/readiness.hpp"
 #include "app/state/rules_in_force.hpp"
 #include "app/state/run_out.hpp"
@@ -66,14 +67,17 @@ class RulesCheck {
 
   RulesSaid run() {
     rules_.watch->await_first_look(kRulesWithin);
-    const auto errors = state::errors_of(*rules_.set);
+    const auto reasons = state::reasons_of(*rules_.set);
     const auto lacks = rules_.watch->lack_index();
     const auto why_down = rules_.watch->why_down();
     for (std::size_t i = 0; i < config_.rules.size() && !why_down; ++i) {
-      const bool is_ready = errors[i].reason.empty();
-      if (!is_ready) not_ready(config_.rules[i], errors[i]);
+      const bool is_ready = reasons[i].text.empty();
+      if (!is_ready) {
+        check_.add(state::rule_not_ready(config_.rules[i], i, reasons[i]),
+                   reasons[i].commands.empty() ? check_connect(file_) : Commands());
+      }
       if (const auto found = lacks.find(i); found != lacks.end()) {
-        lacks_index(config_.rules[i], found->second, is_ready);
+        lacks_index(i, found->second, is_ready);
       }
     }
     runs_out();
@@ -90,23 +94,13 @@ class RulesCheck {
   }
 
  private:
-  void not_ready(const rewrite::Rule& rule, const ids::Error& error) {
-    Advice advice = error.advice ? *error.advice : Advice{error.reason};
-    if (advice.commands.empty()) {
-      advice.commands.shell({"mongo-idproxy", "check", "--connect", "--config", as_path(file_)});
-    }
-    check_.add(diagnosis::kRuleNotReady, rule_subject(rule.ns, rule.field),
-               "the rule gives no values: " + advice.text, std::move(advice.commands));
-  }
-
-  void lacks_index(const rewrite::Rule& rule, const id_store::MissingIndex& lacks, bool is_ready) {
-    const std::string subject = rule_subject(lacks.ns, rule.field);
+  void lacks_index(std::size_t index, const id_store::MissingIndex& lacks, bool is_ready) {
+    const rewrite::Rule& rule = config_.rules[index];
     if (rule.unique_index == UniqueIndex::warn && is_ready) {
-      check_.add(diagnosis::kIndexMissing, subject, id_store::kNoUniqueIndex + lacks.why_not,
-                 lacks.commands);
+      check_.add(state::index_missing(rule, index, lacks), {});
     }
     if (has_duplicates(rule, lacks.ns)) {
-      check_.add(diagnosis::kDuplicatesStored, subject,
+      check_.add(finding::kDuplicatesStored, rule_subject(lacks.ns, rule.field),
                  "documents have the same value: the unique index cannot be built before that is "
                  "mended",
                  about_rule("verify", lacks.ns, rule.field, file_));
@@ -137,8 +131,9 @@ class RulesCheck {
                    process_sources().clock.monotonic());
     for (const state::RunOut::Warning& each : run_out.current()) {
       const rewrite::Rule& rule = config_.rules[each.rule_index];
-      check_.add(diagnosis::kNumbersRunOut, rule_subject(each.ns, rule.field),
-                 each.text() + ": " + std::string(each.way_out()), edit_and_reload(file_));
+      state::Finding found = state::numbers_run_out(rule, each);
+      found.subject = rule_subject(each.ns, rule.field);
+      check_.add(std::move(found), edit_and_reload(file_));
     }
   }
 

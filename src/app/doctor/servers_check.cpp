@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "app/jobs/store_fault.hpp"
+#include "app/state/findings.hpp"
 #include "app/state/readiness.hpp"
 #include "idproxy/base/owned.hpp"
 #include "idproxy/base/printable.hpp"
@@ -107,13 +108,13 @@ class ServersCheck {
       if (!fault.empty()) set_name(key, fault);
       if (is_new) state(each);
     }
-    primary(key, all);
+    primary(all);
   }
 
   void unreachable(const ServerHello& server, const std::string& uri) {
     const std::string reason = reason_in(server.fault);
     if (server.wants_tls) {
-      return check_.add(diagnosis::kServerTlsFails, server.address, reason,
+      return check_.add(finding::kServerTlsFails, server.address, reason,
                         Commands().shell({"sudoedit", as_path(file_)}));
     }
     const auto has = [&](std::string_view part) { return reason.find(part) != std::string::npos; };
@@ -123,7 +124,7 @@ class ServersCheck {
     if (has("Failed to resolve")) {
       if (is_host) commands.shell({"getent", "hosts", host});
       return check_.add(
-          diagnosis::kServerNameUnknown, server.address,
+          finding::kServerNameUnknown, server.address,
           "this host knows no address of " + host + ": correct the name, or the name service",
           std::move(commands));
     }
@@ -134,7 +135,7 @@ class ServersCheck {
       for (std::string& each : ca_option(uri)) words.push_back(std::move(each));
       words.insert(words.end(), {"-verify_return_error", "-brief"});
       if (is_host) commands.shell(std::move(words));
-      return check_.add(diagnosis::kServerTlsFails, server.address, "TLS fails: " + reason,
+      return check_.add(finding::kServerTlsFails, server.address, "TLS fails: " + reason,
                         std::move(commands));
     }
     if (server.is_silent) {
@@ -144,7 +145,7 @@ class ServersCheck {
             .shell({"ssh", "--", host, "uptime"});
       }
       return check_.add(
-          diagnosis::kServerSilent, server.address,
+          finding::kServerSilent, server.address,
           "the server accepts connections, and does not answer: somebody has stopped "
           "its process (stat T; kill -CONT lets it go on), it waits for its disk (stat "
           "D), or its host is overloaded",
@@ -155,10 +156,8 @@ class ServersCheck {
           .shell({"ssh", "--", host, "systemctl", "status", "mongod"});
     }
     const bool is_closed = has("closed") || has("socket error");
-    check_.add(diagnosis::kServerUnreachable, server.address,
-               "the server does not answer: " + reason +
-                   (is_closed ? " (it may require TLS: tls=true; or be no MongoDB server)" : ""),
-               std::move(commands));
+    const char* hint = is_closed ? " (it may require TLS: tls=true; or be no MongoDB server)" : "";
+    check_.add(state::server_unreachable(server.address, reason + hint), commands);
   }
 
   void set_name(const std::string& key, const std::string& fault) {
@@ -168,48 +167,39 @@ class ServersCheck {
         is_upstream ? config_.written.upstream_uri_place : config_.written.store_uri_place;
     const std::string line = "line " + std::to_string(place.line) + " of " + file_;
     Commands commands;
-    commands.shell({"sudoedit", as_path(file_)}).shell(check_connect());
+    commands.shell({"sudoedit", as_path(file_)}).append(check_connect(file_));
     check_.add(
-        diagnosis::kSetNameDiffers, key,
+        finding::kSetNameDiffers, key,
         fault + (key.ends_with("_file") ? ", in the file that " + line + " names" : ", in " + line),
         std::move(commands));
   }
 
-  [[nodiscard]] std::vector<std::string> check_connect() const {
-    return {"mongo-idproxy", "check", "--connect", "--config", as_path(file_)};
-  }
-
   void state(const ServerHello& server) {
     if (server.wire_version > 0 && server.wire_version < server_release::k4_4) {
-      check_.add(diagnosis::kServerTooOld, server.address,
+      check_.add(finding::kServerTooOld, server.address,
                  "the server is " + server_release::name_of(server.wire_version, server.version) +
                      ", and the proxy needs 4.4 or later",
                  Commands().mongosh("db.version()"));
     }
     if (server.state == "without a set") {
-      check_.add(diagnosis::kSetNotInitiated, server.address,
-                 "the server was started for a replica set, and has none yet",
-                 Commands().mongosh("rs.initiate()"));
+      check_.add(state::set_not_initiated(server.address), Commands().mongosh("rs.initiate()"));
     } else if (server.state == "between states") {
       check_.add(
-          diagnosis::kMemberNotReady, server.address,
+          finding::kMemberNotReady, server.address,
           "the member is neither primary nor secondary: it starts up, recovers, or was "
           "removed from its set",
           Commands().mongosh("rs.status().members.map(m => [m.name, m.stateStr, m.infoMessage])"));
     }
   }
 
-  void primary(const std::string& key, const std::vector<ServerHello>& all) {
+  void primary(const std::vector<ServerHello>& all) {
     const auto is_primary = [](const ServerHello& each) {
       return answers(each) && (each.state == "primary" || !each.primary.empty() || each.is_mongos);
     };
     const auto member = std::ranges::find_if(all, is_member);
     if (member == all.end() || std::ranges::any_of(all, is_primary)) return;
     if (!reported_primaries_.insert(member->set_name).second) return;
-    check_.add(diagnosis::kPrimaryMissing, member->set_name,
-               "the replica set of " + key +
-                   " has no primary, so that nothing can be written: too few members can see each "
-                   "other for an election",
+    check_.add(state::primary_missing(member->set_name),
                Commands().mongosh(
                    "rs.status().members.map(m => [m.name, m.stateStr, m.lastHeartbeatMessage])"));
   }
@@ -218,8 +208,7 @@ class ServersCheck {
     const std::string fault =
         jobs::store_fault(said_.upstream, said_.store, config_.id_store.uri_key);
     if (fault.empty()) return;
-    check_.add(diagnosis::kStoreElsewhere, config_.id_store.uri_key, fault,
-               Commands().shell(check_connect()));
+    check_.add(finding::kStoreElsewhere, config_.id_store.uri_key, fault, check_connect(file_));
   }
 
   void releases() {
@@ -232,7 +221,7 @@ class ServersCheck {
       each_one.append(each.address).append(" ").append(each.version);
     }
     if (series.size() < 2) return;
-    check_.add(diagnosis::kServerReleasesDiffer, "upstream.uri",
+    check_.add(finding::kServerReleasesDiffer, "upstream.uri",
                "the members have different releases, and what only the newer one can do may come "
                "and go with an election: " +
                    each_one,
@@ -252,7 +241,7 @@ class ServersCheck {
       }
     }
     for (const auto& [limit, rules] : concerned) {
-      check_.add(diagnosis::kServerLacks, server->address,
+      check_.add(finding::kServerLacks, server->address,
                  "with " + server_release::name_of(oldest) + " " + std::string(limit) +
                      "; MongoDB 6.0 and later do better. It concerns the rules " + rules.text(),
                  Commands().mongosh("db.version()"));
@@ -279,7 +268,7 @@ class ServersCheck {
               ", and upstream.uri does not name it: its listener gets a port when a reply names "
               "it, which may be another one after a restart. Name it in upstream.uri or in "
               "listen.members");
-      check_.add(diagnosis::kMemberUnlisted, member, std::move(text),
+      check_.add(finding::kMemberUnlisted, member, std::move(text),
                  Commands().mongosh("rs.conf().members.map(m => m.host)"));
     }
   }
@@ -295,7 +284,7 @@ class ServersCheck {
     Commands commands;
     if (is_local || is_host_name(host)) commands.shell(std::move(look));
     commands.mongosh("rs.initiate()");
-    check_.add(diagnosis::kStandaloneServer, alone->address,
+    check_.add(finding::kStandaloneServer, alone->address,
                "counters are written with a majority, which is this server alone: if it loses its "
                "last writes, or a backup is restored, numbers can be given out twice. A replica "
                "set of one member also allows transactions and retryable writes: its configuration "
@@ -314,7 +303,7 @@ class ServersCheck {
       commands.shell({"timedatectl", "status"}).shell({"sudo", "timedatectl", "set-ntp", "true"});
       const std::string host = host_of(each.address);
       if (is_host_name(host)) commands.shell({"ssh", "--", host, "timedatectl", "status"});
-      check_.add(diagnosis::kClockSkew, each.address,
+      check_.add(finding::kClockSkew, each.address,
                  "its clock is " + seconds_text(std::chrono::abs(skew)) +
                      (skew.count() > 0 ? " ahead of" : " behind") + " this host's: " +
                      (matters ? "values with a time in them, and periods, do not fit the data"

@@ -157,7 +157,7 @@ class StoreCheck {
           .mongosh(db + ".changeUserPassword(" + name + ", passwordPrompt())",
                    {login.source, login.user});
     }
-    said_.user.add(diagnosis::kLoginRefused, login.uri_key,
+    said_.user.add(finding::kLoginRefused, login.uri_key,
                    "the servers refuse " + user + " of " + login.uri_key + ": " + reply.message +
                        ". Correct the user, its password or authSource there, or the user in the "
                        "servers",
@@ -174,7 +174,7 @@ class StoreCheck {
     }
     const std::string role = "\"idproxy\"";
     said_.user.add(
-        diagnosis::kLoginMissing, uri_key,
+        finding::kLoginMissing, uri_key,
         "the servers require a login, and " + uri_key +
             " names no user: make one, and name it in id_store.uri_file or id_store.uri",
         Commands()
@@ -231,7 +231,7 @@ class StoreCheck {
     login.user = user.name;  // of a certificate only the server knows it
     login.source = user.source;
     const ids::CounterReply needs = id_store::advice::needs_read_write(login, need.db);
-    said_.user.add(diagnosis::kRoleMissing, user.name + "@" + user.source,
+    said_.user.add(finding::kRoleMissing, user.name + "@" + user.source,
                    needs.advice ? needs.advice->text : needs.reason,
                    needs.advice ? needs.advice->commands : Commands());
   }
@@ -258,7 +258,7 @@ class StoreCheck {
                        ", [{role: " + role + ", db: \"admin\"}])",
                    {user.source, user.name});
     }
-    said_.user.add(diagnosis::kRoleMissing, user.name + "@" + user.source,
+    said_.user.add(finding::kRoleMissing, user.name + "@" + user.source,
                    "the id store's user may not " + plain_list(actions) + " in " +
                        (db.empty() ? "every database" : db) + ", where rules apply",
                    std::move(commands));
@@ -279,7 +279,7 @@ class StoreCheck {
     if (is.empty() || may.empty() || is == may) return;
     // From 7.0 on the command must be confirmed.
     const bool asks = read_integer(std::string_view(may).substr(0, may.find('.'))).value >= 7;
-    said_.user.add(diagnosis::kFcvBehind, "featureCompatibilityVersion",
+    said_.user.add(finding::kFcvBehind, "featureCompatibilityVersion",
                    "the primary is MongoDB " + version + ", and keeps to what " + is +
                        " can do: an upgrade has not been finished",
                    Commands().mongosh("db.adminCommand({setFeatureCompatibilityVersion: " +
@@ -305,7 +305,7 @@ void judge(const jobs::CounterView& view, const std::string& file, DoctorCheck& 
     return Commands().shell(std::move(words));
   };
   if (target.next) {
-    return check.add(diagnosis::kCounterBehind, view.name,
+    return check.add(finding::kCounterBehind, view.name,
                      "the counter's next number is " + std::to_string(*view.counter.next) +
                          ", and " + std::to_string(*view.stored.most) +
                          " is stored already: it was set back, or others write numbers",
@@ -314,10 +314,10 @@ void judge(const jobs::CounterView& view, const std::string& file, DoctorCheck& 
   const bool is_behind = view.counter.next && view.stored.most && !target.refusal.empty() &&
                          view.counter.value.is_number() && view.stored.unknown.empty();
   if (is_behind) {
-    return check.add(diagnosis::kCounterBehind, view.name, target.refusal, counters("get"));
+    return check.add(finding::kCounterBehind, view.name, target.refusal, counters("get"));
   }
   if (view.counter.value.is_number() && view.counter.left == 0) {
-    check.add(diagnosis::kNumbersRunOut, view.name,
+    check.add(finding::kNumbersRunOut, view.name,
               "no number is left up to max, " + std::to_string(view.counter.spec.max) +
                   ": raise max, then reload",
               edit_and_reload(file));

@@ -133,7 +133,8 @@ void print(const ServersChecked& checked, std::ostream& out) {
 /// Why each rule is not ready; also, if that is all, for what its collection's validator refuses.
 std::vector<std::string> all_reasons(const state::RulesInForce& rules,
                                      const id_store::Options& store) {
-  std::vector<std::string> reasons = state::reasons_of(*rules.set);
+  std::vector<std::string> reasons;
+  for (const Reason& each : state::reasons_of(*rules.set)) reasons.push_back(each.whole());
   if (rules.watch->why_down()) return reasons;
   const id_store::mongo::Pool pool(store.uri, store.wtimeout, store.uri_key);
   id_store::mongo::Client client = pool.client();

@@ -66,13 +66,14 @@ class VerifyRule {
 
   /// Why no unique index guards the field; empty: one does.
   [[nodiscard]] std::string unguarded() const {
-    if (std::string reason = state::reasons_of(*rules_.set)[index_]; !reason.empty()) return reason;
+    const std::string reason = state::reasons_of(*rules_.set)[index_].whole();
+    if (!reason.empty()) return reason;
     const auto lack_index = rules_.watch->lack_index();
     const auto lacks = lack_index.find(index_);
     if (lacks == lack_index.end()) return {};
     const bool is_offered = rule().unique_index == ids::UniqueIndex::offer;
     return is_offered ? "none yet: the proxy makes it when it starts"
-                      : Advice{"none", ": ", lacks->second.commands}.whole();
+                      : Reason{"none", ": ", lacks->second.commands}.whole();
   }
 
   /// False: the process must end without destroying this object.

@@ -83,7 +83,7 @@ void add_found(ReportLines& lines, VerifyKind kind, const VerifyFound& found,
   }
   const std::uint64_t others = found.count - found.examples.size();
   if (others > 0 && !found.examples.empty()) {
-    lines.add_text("    and " + with_commas(others) + " more");
+    lines.add_text("    " + and_more(others));
   }
   if (!found.remedy.empty()) lines.add_text("    what helps: " + found.remedy);
 }
@@ -100,7 +100,7 @@ void add_sequences(ReportLines& lines, const VerifyFindings& findings) {
                    " missing");
   }
   if (findings.sequences > shown) {
-    lines.add_text("    and " + with_commas(findings.sequences - shown) + " more");
+    lines.add_text("    " + and_more(findings.sequences - shown));
   }
 }
 

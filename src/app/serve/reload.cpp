@@ -10,6 +10,7 @@
 
 #include "app/config_file.hpp"
 #include "app/system_clock.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/config/secret_file.hpp"
 #include "idproxy/log/log.hpp"
 
@@ -34,7 +35,7 @@ std::string listed(const Names& names, std::size_t most) {
   }
   const std::size_t left = names.size() - count;
   if (left == 0) return text;
-  return text + (count == 0 ? "" : " and ") + std::to_string(left) + (count == 0 ? "" : " more");
+  return count == 0 ? std::to_string(left) : text + ' ' + and_more(left);
 }
 
 std::string name_of(const rewrite::Rule& rule) {

@@ -67,7 +67,7 @@ std::string line_of(const Snapshot& snapshot, std::size_t rule_index) {
   std::string line = "rule " + std::to_string(rule_index + rule.nones_before) + " (" + rule.ns +
                      ", " + rule.field + ", " + rule.strategy_name + "): ";
   const std::size_t not_ready = snapshot.not_ready_of(rule_index);
-  const std::string reason = snapshot.reason_of(rule_index);
+  const std::string reason = snapshot.reason_of(rule_index).whole();
   if (!reason.empty()) return line + "not ready: " + reason;
   const std::string more = unguarded_in(snapshot, rule_index) + run_out_in(snapshot, rule_index);
   if (not_ready == 0 && reads_all(snapshot, rule_index)) {
@@ -116,14 +116,10 @@ std::string status_line(Phase phase, const std::optional<Snapshot>& snapshot) {
   if (phase == Phase::starting || !snapshot) return std::string(name_of(phase));
   const net::ServerStatistics& net = snapshot->net;
   if (phase == Phase::draining) return "draining; " + count_of(net.connections_open, "client");
-  std::string line = "serving ";
-  for (std::size_t i = 0; i < std::min(net.listeners.size(), kMostListeners); ++i) {
-    line += (i == 0 ? "" : ", ") + net.listeners[i].listener + " -> " + net.listeners[i].server;
-  }
-  if (net.listeners.size() > kMostListeners) {
-    line += " and " + std::to_string(net.listeners.size() - kMostListeners) + " more";
-  }
-  line += "; " + count_of(net.connections_open, "client");
+  std::vector<std::string> listeners;
+  for (const auto& each : net.listeners) listeners.push_back(each.listener + " -> " + each.server);
+  std::string line = "serving " + list_text(listeners, kMostListeners) + "; " +
+                     count_of(net.connections_open, "client");
   if (!snapshot->run_out.empty()) line += "; numbers run out: see /readyz";
   return printable(snapshot->last_reload_failed ? line + "; the last reload failed" : line);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
@@ -79,14 +80,7 @@ bool share_collections(const std::vector<std::string>& a, const std::vector<std:
 }
 
 std::string in_words(const std::vector<std::string>& proxies) {
-  std::string text;
-  const std::size_t named = std::min(proxies.size(), kMostProxiesNamed);
-  const std::size_t left = proxies.size() - named;
-  for (std::size_t i = 0; i < named; ++i) {
-    const bool is_last = i + 1 == named && left == 0;
-    text += (i == 0 ? "" : is_last ? " and " : ", ") + proxies[i];
-  }
-  return left == 0 ? text : text + " and " + std::to_string(left) + " more";
+  return list_text(proxies, kMostProxiesNamed, " and ");
 }
 
 }  // namespace idproxy::app::state

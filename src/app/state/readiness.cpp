@@ -1,15 +1,20 @@
 #include "app/state/readiness.hpp"
 
+#include "app/state/finding.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/server_release.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
 namespace {
 
-ids::Error error_of(const ids::Readiness& readiness) {
-  if (readiness.kind == ids::Readiness::Kind::not_ready) return readiness.error;
-  return {ids::Errc::exhausted, "a view or a time-series collection: no rule applies to it"};
+Reason reason_in(const ids::Readiness& readiness) {
+  if (readiness.kind != ids::Readiness::Kind::not_ready) {
+    return {"a view or a time-series collection: no rule applies to it"};
+  }
+  const ids::Error& error = readiness.error;
+  return error.advice ? *error.advice : Reason{error.reason};
 }
 
 constexpr std::string_view kReplaced =
@@ -22,29 +27,22 @@ constexpr std::string_view kReserved = "reservations of a repeated insert are le
 }  // namespace
 
 void RuleList::add(std::size_t rule_index, const rewrite::Rule& rule) {
-  if (++count_ > kMostListed) return;
-  text_ += (count_ == 1 ? "" : ", ") + std::to_string(rule_index + rule.nones_before) + " (" +
-           rule.ns + ", " + rule.field + ")";
+  rules_.push_back(std::to_string(rule_index + rule.nones_before) + " (" +
+                   rule_subject(rule.ns, rule.field) + ")");
 }
 
 std::string RuleList::text() const {
-  if (count_ <= kMostListed) return text_;
-  return text_ + " and " + std::to_string(count_ - kMostListed) + " more";
+  constexpr std::size_t kMostListed = 20;
+  return list_text(rules_, kMostListed);
 }
 
-std::vector<ids::Error> errors_of(const rewrite::RuleSet& rules) {
-  std::vector<ids::Error> errors(rules.rules().size());
-  if (rules.store() == nullptr) return errors;
+std::vector<Reason> reasons_of(const rewrite::RuleSet& rules) {
+  std::vector<Reason> reasons(rules.rules().size());
+  if (rules.store() == nullptr) return reasons;
   for (const ids::NotReady& each : rules.store()->not_ready(1)) {
     const std::string& ns = rules.rules()[each.rule_index].ns;
-    if (each.ns == ns && !has_wildcards(ns)) errors[each.rule_index] = error_of(each.readiness);
+    if (each.ns == ns && !has_wildcards(ns)) reasons[each.rule_index] = reason_in(each.readiness);
   }
-  return errors;
-}
-
-std::vector<std::string> reasons_of(const rewrite::RuleSet& rules) {
-  std::vector<std::string> reasons;
-  for (ids::Error& each : errors_of(rules)) reasons.push_back(std::move(each.reason));
   return reasons;
 }
 
@@ -52,15 +50,14 @@ std::string note_on_index(const rewrite::Rule& rule, const Commands& commands) {
   if (rule.unique_index == ids::UniqueIndex::offer) {
     return "the proxy makes the unique index when it starts";
   }
-  return Advice{id_store::kNoUniqueIndex, ": ", commands}.whole();
+  return Reason{id_store::kNoUniqueIndex, ": ", commands}.whole();
 }
 
-RuleLists lists_of(const std::vector<rewrite::Rule>& rules,
-                   const std::vector<std::string>& reasons) {
+RuleLists lists_of(const std::vector<rewrite::Rule>& rules, const std::vector<Reason>& reasons) {
   RuleList ready;
   RuleList not_ready;
   for (std::size_t i = 0; i < rules.size(); ++i) {
-    (reasons[i].empty() ? ready : not_ready).add(i, rules[i]);
+    (reasons[i].text.empty() ? ready : not_ready).add(i, rules[i]);
   }
   return {ready.text(), not_ready.text()};
 }

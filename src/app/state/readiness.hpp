@@ -14,12 +14,10 @@
 
 namespace idproxy::app::state {
 
-/// Why each rule gives no values in the collection that it names, in file order; empty for rules
+/// Why each rule gives no values in the collection that it names, in file order; no text for rules
 /// that are ready, and for those with wildcards, whose collections are checked with their first
 /// insert. The texts name no collections except those in the configuration.
-[[nodiscard]] std::vector<std::string> reasons_of(const rewrite::RuleSet& rules);
-/// The same with the advice; `reason` is empty for rules that are ready.
-[[nodiscard]] std::vector<ids::Error> errors_of(const rewrite::RuleSet& rules);
+[[nodiscard]] std::vector<Reason> reasons_of(const rewrite::RuleSet& rules);
 
 /// Returns the note for a rule that is ready although no unique index guards its field
 /// (Watch::lack_index()), with the `commands` that make one.
@@ -32,9 +30,7 @@ class RuleList {
   [[nodiscard]] std::string text() const;
 
  private:
-  static constexpr std::size_t kMostListed = 20;  // it counts the others, to stay short
-  std::size_t count_ = 0;
-  std::string text_;
+  std::vector<std::string> rules_;
 };
 
 struct RuleLists {
@@ -43,7 +39,7 @@ struct RuleLists {
 };
 /// `reasons` as from reasons_of().
 [[nodiscard]] RuleLists lists_of(const std::vector<rewrite::Rule>& rules,
-                                 const std::vector<std::string>& reasons);
+                                 const std::vector<Reason>& reasons);
 
 /// Logs once for each change which rules cannot get numbers from their counters: not_ready with the
 /// reason, and ready_again. One thread.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,10 @@ inline constexpr std::chrono::seconds kNoHello{2};
 [[nodiscard]] bool is_slow(const net::ServerStatistics::Listener& server);
 /// "has not answered a request for 5.2 s". `server` is slow.
 [[nodiscard]] std::string slow_text(const net::ServerStatistics::Listener& server);
+/// `oldest`: of its requests, in seconds, as the status has it. All views show it as an error.
+[[nodiscard]] inline bool is_slow(std::optional<double> oldest) {
+  return oldest && *oldest >= kSlow.count();
+}
 
 /// Logs once for each change which server is the primary (primary_changed), which one does not
 /// answer (server_slow) and which one does so again (server_answers). One thread.

@@ -28,7 +28,7 @@ struct Snapshot {
   id_store::StoreStatistics store;
   std::shared_ptr<const rewrite::RuleSet> rules;
   std::vector<std::size_t> not_ready;  ///< per rule: the number of collections without values
-  std::vector<std::string> reasons;    ///< per rule: as reasons_of() (readiness.hpp)
+  std::vector<Reason> reasons;         ///< per rule: as reasons_of() (readiness.hpp)
   /// By rule: where values can be stored twice, though the rule demands no index.
   std::map<std::size_t, id_store::MissingIndex> unguarded;
   std::vector<ids::RuleNumbers> numbers;                 ///< of all collections of the rules
@@ -42,12 +42,16 @@ struct Snapshot {
   std::vector<net::tls::Certificate> client_side;  ///< certificates of listen.tls
   std::vector<net::tls::Certificate> server_side;  ///< certificates of upstream.uri
 
-  /// Why a rule gives no values anywhere; empty: it does, or nothing is known yet.
-  [[nodiscard]] std::string reason_of(std::size_t rule) const {
-    return rule < reasons.size() ? reasons[rule] : "";
+  /// Why a rule gives no values anywhere; without text: it does, or nothing is known yet.
+  [[nodiscard]] Reason reason_of(std::size_t rule) const {
+    return rule < reasons.size() ? reasons[rule] : Reason{};
   }
   [[nodiscard]] std::size_t not_ready_of(std::size_t rule) const {
     return rule < not_ready.size() ? not_ready[rule] : 0;
+  }
+  /// It gives no values, anywhere or in some collections.
+  [[nodiscard]] bool fails(std::size_t rule) const {
+    return !reason_of(rule).text.empty() || not_ready_of(rule) > 0;
   }
   /// Null: a unique index guards its values, or must.
   [[nodiscard]] const id_store::MissingIndex* unguarded_of(std::size_t rule) const {

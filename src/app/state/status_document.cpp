@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "app/json_view.hpp"
-#include "app/state/problems.hpp"
+#include "app/state/findings.hpp"
 #include "app/state/rule_figures.hpp"
+#include "app/state/rules_in_force.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::app::state {
 namespace {
@@ -68,7 +70,7 @@ class StatusWriter {
   void add_to(json::object& out, const net::ClientList& clients) const {
     const auto now =
         std::chrono::sys_seconds(std::chrono::floor<std::chrono::seconds>(sources_.now));
-    out["wrong"] = array_of(problems_of(sources_.phase, snapshot_, now), problem);
+    out["wrong"] = array_of(findings_of(sources_.phase, snapshot_, now), finding);
     out["configuration"] = configuration();
     out["limits"] = limits();
     out["store"] = store();
@@ -83,13 +85,12 @@ class StatusWriter {
   }
 
  private:
-  static json::value problem(const Problem& problem) {
-    return json::object{{"level", problem.level == Problem::Level::error ? "error" : "warning"},
-                        {"text", json_text(problem.text)},
-                        {"remedy", json_text(problem.remedy)},
-                        {"link", problem.page},
-                        {"subject", text_or_null(problem.subject)},
-                        {"id", text_or_null(std::string(problem.id))}};
+  static json::value finding(const Finding& finding) {
+    return json::object{
+        {"level", name_of(finding.kind.level)},         {"text", json_text(finding.what.whole())},
+        {"remedy", json_text(finding.remedy.whole())},  {"link", finding.kind.page},
+        {"subject", text_or_null(finding.subject)},     {"id", finding.kind.id},
+        {"commands", commands_json(finding.commands())}};
   }
 
   json::value configuration() const {
@@ -170,9 +171,6 @@ class StatusWriter {
 
   // ---- rules
 
-  [[nodiscard]] bool fails(std::size_t rule) const {
-    return !snapshot_.reason_of(rule).empty() || snapshot_.not_ready_of(rule) > 0;
-  }
   [[nodiscard]] const RunOut::Warning* warning_of(std::size_t rule) const {
     const auto found = std::ranges::find(snapshot_.run_out, rule, &RunOut::Warning::rule_index);
     return found == snapshot_.run_out.end() ? nullptr : &*found;
@@ -188,14 +186,16 @@ class StatusWriter {
     std::iota(chosen.begin(), chosen.end(), std::size_t{0});
     if (query_.rules == StatusQuery::Rules::failing) {
       std::erase_if(chosen, [&](std::size_t i) {
-        return !fails(i) && warning_of(i) == nullptr && snapshot_.unguarded_of(i) == nullptr;
+        return !snapshot_.fails(i) && warning_of(i) == nullptr &&
+               snapshot_.unguarded_of(i) == nullptr;
       });
     }
     const bool are_asked_for = query_.rules != StatusQuery::Rules::some;
     if (are_asked_for || chosen.size() <= kMostRules) return chosen;
     const auto rank = [&](std::size_t i) {
-      return std::tuple(!fails(i), warning_of(i) == nullptr, snapshot_.unguarded_of(i) == nullptr,
-                        end_of(i), ~snapshot_.rules->outcomes(i).assigned.load());
+      return std::tuple(!snapshot_.fails(i), warning_of(i) == nullptr,
+                        snapshot_.unguarded_of(i) == nullptr, end_of(i),
+                        ~snapshot_.rules->outcomes(i).assigned.load());
     };
     std::ranges::partial_sort(chosen, chosen.begin() + kMostRules, {}, rank);
     chosen.resize(kMostRules);
@@ -226,8 +226,8 @@ class StatusWriter {
                      {"ns", json_text(rule.ns)},
                      {"field", json_text(rule.field)},
                      {"strategy", rule.strategy_name},
-                     {"ready", !fails(i)},
-                     {"reason", text_or_null(snapshot_.reason_of(i))},
+                     {"ready", !snapshot_.fails(i)},
+                     {"reason", text_or_null(snapshot_.reason_of(i).whole())},
                      {"not_ready_collections", figures.not_ready.value_or(0)},
                      {"unguarded_collections", figures.unguarded.value_or(0)},
                      {"values", outcomes.assigned.load()},
@@ -295,7 +295,7 @@ class StatusWriter {
   static json::value other_applications(const net::ClientList& clients) {
     if (clients.others == 0) return {};
     json::object sum = application(clients.other_applications);
-    sum["application"] = "and " + std::to_string(clients.others) + " more";
+    sum["application"] = and_more(clients.others);
     sum["applications"] = clients.others;
     return sum;
   }

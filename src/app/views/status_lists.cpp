@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "app/state/servers_log.hpp"
 #include "app/views/figures.hpp"
 #include "app/views/text_table.hpp"
 #include "idproxy/base/printable.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::app::views {
 namespace {
@@ -18,8 +20,6 @@ namespace {
 using Align = TextTable::Align;
 
 constexpr std::size_t kBriefRows = 20;  // of a summary's list
-constexpr double kSlow =
-    5;  // seconds that a request has no reply, from which on it is shown in red
 
 /// One line of a list, and when it was true.
 struct Item {
@@ -74,7 +74,7 @@ auto faults(const char* key) {
 
 TableCell oldest_of_requests(const Item& item) {
   const auto oldest = item.of["oldest"].number();
-  return {short_age_text(oldest), oldest.value_or(0) >= kSlow ? Tone::bad : Tone::plain};
+  return {short_age_text(oldest), state::is_slow(oldest) ? Tone::bad : Tone::plain};
 }
 
 TableCell state_of_server(const Item& item) {
@@ -251,7 +251,7 @@ std::vector<JsonView> shown_of(std::vector<JsonView> all, Detail detail) {
 std::string others_text(double total, std::size_t shown, const char* option) {
   const double others = total - static_cast<double>(shown);
   if (others < 1) return {};
-  return "  and " + count_text(others) + " more" +
+  return "  " + and_more(static_cast<std::uint64_t>(others)) +
          (*option == '\0' ? "" : std::string(": status ") + option) + '\n';
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/json_view.hpp"
+#include "app/state/servers_log.hpp"
 #include "app/views/figures.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
@@ -132,13 +133,11 @@ Column name(std::string_view group, std::string_view title, const char* member,
 
 // ---- servers ---------------------------------------------------------------------------------
 
-constexpr double kSlowSeconds = 5;
-
 Cell server_state(const JsonView& server, double now) {
   const std::string word = server["state"].text() + lasting(server["since"], now);
   if (!server["up"].is_true()) return {escaped(word), State::bad};
-  if (server["oldest"].number().value_or(0) >= kSlowSeconds) {
-    return {escaped("slow: " + word), State::warn};
+  if (state::is_slow(server["oldest"].number())) {
+    return {escaped("slow: " + word), State::bad};
   }
   return {escaped(word), server["fault"].text().empty() ? State::ok : State::warn};
 }
@@ -152,7 +151,7 @@ Cell with_age(const JsonView& number, const JsonView& oldest) {
 Cell oldest_request(const JsonView& row, double) {
   const Number oldest = row["oldest"].number();
   if (!oldest) return plain("-");
-  return {escaped(age_text(oldest)), *oldest >= kSlowSeconds ? State::warn : State::none};
+  return {escaped(age_text(oldest)), state::is_slow(oldest) ? State::bad : State::none};
 }
 
 Cell last_failure(const JsonView& server, double now) {

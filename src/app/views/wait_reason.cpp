@@ -1,6 +1,7 @@
 #include "app/views/wait_reason.hpp"
 
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::app::views {
 
@@ -20,7 +21,7 @@ std::string why_not_ready(const JsonView& status) {
     first = "the rule for " + ns + ", " + rule["field"].text() + " is not ready" +
             (reason.empty() ? "" : ": " + reason);
   }
-  if (others > 0) first += " (and " + std::to_string(others) + " more)";
+  if (others > 0) first += " (" + and_more(others) + ")";
   return first;
 }
 

@@ -55,10 +55,10 @@ TEST(TypedCommand, KnowsHosts) {
   EXPECT_FALSE(is_host_name(std::string(64, 'x')));
 }
 
-TEST(Advice, IsWholeWithItsCommands) {
-  EXPECT_EQ((Advice{"no index", "; make it with ", Commands().mongosh("db.x()")}.whole()),
+TEST(Reason, IsWholeWithItsCommands) {
+  EXPECT_EQ((Reason{"no index", "; make it with ", Commands().mongosh("db.x()")}.whole()),
             "no index; make it with db.x()");
-  EXPECT_EQ((Advice{"no index", "; make it with ", Commands().mongosh("db.x()", {"'"})}.whole()),
+  EXPECT_EQ((Reason{"no index", "; make it with ", Commands().mongosh("db.x()", {"'"})}.whole()),
             "no index");
 }
 

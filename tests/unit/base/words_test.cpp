@@ -4,7 +4,9 @@
 
 #include <array>
 #include <chrono>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace idproxy {
 namespace words_test {
@@ -74,6 +76,15 @@ TEST(Words, ShowsOneShortLine) {
   EXPECT_EQ(shown("a\nb\x1b[1m"), "a\\u000ab\\u001b[1m");
   EXPECT_EQ(shown(std::string(100, 'x')), std::string(80, 'x') + "…");
   EXPECT_EQ(shown(std::string(79, 'x') + "\xc3\xa9"), std::string(79, 'x') + "…");
+}
+
+TEST(Words, ListsAreCut) {
+  const std::vector<std::string> names{"a", "b", "c"};
+  EXPECT_EQ(list_text({}, 2), "");
+  EXPECT_EQ(list_text(names, 3), "a, b, c");
+  EXPECT_EQ(list_text(names, 3, " and "), "a, b and c");
+  EXPECT_EQ(list_text(names, 2, " and "), "a, b and 1 more");
+  EXPECT_EQ(and_more(1234), "and 1,234 more");
 }
 
 }  // namespace words_test

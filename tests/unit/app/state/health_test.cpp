@@ -58,7 +58,7 @@ TEST(Readyz, NamesTheReleaseAndWhatARuleCannotHaveThere) {
 
 TEST(Readyz, SaysWhyARuleIsNotReady) {
   Snapshot shown = sample();
-  shown.reasons = {"no unique index; make it with X", ""};
+  shown.reasons = {{"no unique index; make it with X"}, {}};
   shown.not_ready = {1, 0};
   const std::string body = readyz(Phase::serving, shown).body;
   EXPECT_THAT(body, HasSubstr("\nrule 0 (shop.orders, number, counting): not ready: no unique "

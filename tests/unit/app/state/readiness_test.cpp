@@ -26,7 +26,12 @@ struct ReasonsTest : ::testing::Test {
     for (const char* ns : {"shop.orders", "shop.view", "shop.*"}) {
       rules.push_back(test::rule(ns, "number"));
     }
-    return reasons_of({std::move(rules), "idproxy", has_store ? store : nullptr});
+    std::vector<std::string> texts;
+    for (const Reason& each :
+         reasons_of({std::move(rules), "idproxy", has_store ? store : nullptr})) {
+      texts.push_back(each.whole());
+    }
+    return texts;
   }
   const std::shared_ptr<test::FakeStore> store = std::make_shared<test::FakeStore>();
 };
@@ -54,7 +59,7 @@ TEST_F(ReasonsTest, AreNoneOfACounterOfManyCollections) {
 TEST(RuleListsTest, NameRulesByPositionAndField) {
   std::vector<rewrite::Rule> rules;
   for (const char* ns : {"a.a", "b.b", "c.*"}) rules.push_back(test::rule(ns, "n"));
-  const RuleLists lists = lists_of(rules, {"", "reason", ""});
+  const RuleLists lists = lists_of(rules, {{}, {"reason"}, {}});
   EXPECT_EQ(lists.ready, "0 (a.a, n), 2 (c.*, n)");
   EXPECT_EQ(lists.not_ready, "1 (b.b, n)");
 }
@@ -62,8 +67,7 @@ TEST(RuleListsTest, NameRulesByPositionAndField) {
 TEST(RuleListsTest, StayShort) {
   std::vector<rewrite::Rule> rules;
   for (int i = 0; i < 25; ++i) rules.push_back(test::rule("a.a", "n"));
-  EXPECT_TRUE(
-      lists_of(rules, std::vector<std::string>(25)).ready.ends_with("19 (a.a, n) and 5 more"));
+  EXPECT_TRUE(lists_of(rules, std::vector<Reason>(25)).ready.ends_with("19 (a.a, n) and 5 more"));
 }
 
 class ReadinessLogTest : public ::testing::Test {

@@ -7,7 +7,7 @@
 #include <boost/json/serialize.hpp>
 #include <string>
 
-#include "app/state/problems.hpp"
+#include "app/state/findings.hpp"
 #include "support/rule_set.hpp"
 
 namespace idproxy::app::views {
@@ -25,7 +25,7 @@ struct StatusPageTest : ::testing::Test {
     snapshot.rules =
         test::rule_set_of(test::rule("shop.orders", "number"), test::rule("shop.*", "_id"));
     snapshot.not_ready = {0, 0};
-    snapshot.reasons = {"", ""};
+    snapshot.reasons.resize(2);
     snapshot.outlooks.resize(2);
     snapshot.net.connections_limit = 100;
     snapshot.net.listeners = {{.listener = "127.0.0.1:27117",
@@ -45,10 +45,10 @@ struct StatusPageTest : ::testing::Test {
     return state::status_document(sources, &snapshot, recent, clients, query);
   }
   std::string page() const { return status_page(document(), query); }
-  state::Problem::Level worst() const {
-    return state::problems_of(sources.phase, snapshot, std::chrono::sys_seconds(1'764'260'000s))
+  state::Level worst() const {
+    return state::findings_of(sources.phase, snapshot, std::chrono::sys_seconds(1'764'260'000s))
         .front()
-        .level;
+        .kind.level;
   }
 
   state::Snapshot snapshot;
@@ -78,13 +78,13 @@ TEST_F(StatusPageTest, ShowsAServerThatIsDown) {
   server.fault = server.last_failure = "Connection refused";
   EXPECT_THAT(page(), HasSubstr("<td class=\"bad\">down for 1 min 30 s</td>"));
   EXPECT_THAT(page(), HasSubstr("server db1:27017 cannot be reached: Connection refused"));
-  EXPECT_EQ(worst(), state::Problem::Level::error);
+  EXPECT_EQ(worst(), state::Level::error);
 }
 
 TEST_F(StatusPageTest, ShowsASlowServer) {
   snapshot.net.listeners[0].oldest = 8s;
   snapshot.net.listeners[0].in_flight = 2;
-  EXPECT_THAT(page(), HasSubstr("<td class=\"warn\">slow: PRIMARY for 1 min 30 s</td>"));
+  EXPECT_THAT(page(), HasSubstr("<td class=\"bad\">slow: PRIMARY for 1 min 30 s</td>"));
   EXPECT_THAT(page(), HasSubstr("has not answered a request for 8.0 s, and 2 requests wait"));
 }
 
@@ -96,7 +96,7 @@ TEST_F(StatusPageTest, MissesAPrimary) {
 }
 
 TEST_F(StatusPageTest, ShowsRulesThatFailAndThoseThatEnd) {
-  snapshot.reasons[0] = "no unique index";
+  snapshot.reasons[0].text = "no unique index";
   snapshot.run_out = {{1, "shop.bills", state::RunOut::End::max, 37, 1000}};
   snapshot.outlooks[1] = state::RunOut::Outlook{.left = 37, .at_hour_rate = 2min};
   EXPECT_THAT(page(), HasSubstr("<td class=\"bad\"><a href=\"#wrong\">not ready</a></td>"));
@@ -104,12 +104,12 @@ TEST_F(StatusPageTest, ShowsRulesThatFailAndThoseThatEnd) {
   EXPECT_THAT(page(), HasSubstr("(2 min"));
   EXPECT_EQ(document().at("rules").at(1).at("full_at_hour_rate").to_number<std::int64_t>(),
             1'764'260'120);
-  EXPECT_EQ(worst(), state::Problem::Level::error);
+  EXPECT_EQ(worst(), state::Level::error);
 
-  snapshot.reasons[0].clear();
+  snapshot.reasons[0] = {};
   query.rules = state::StatusQuery::Rules::failing;
   EXPECT_EQ(document().at("rules").as_array().size(), 1U);
-  EXPECT_EQ(worst(), state::Problem::Level::warning);
+  EXPECT_EQ(worst(), state::Level::warning);
 }
 
 TEST_F(StatusPageTest, ShowsClients) {
@@ -165,7 +165,7 @@ TEST_F(StatusPageTest, ShowsTheProxiesOfTheStore) {
                            "operations.md#several-proxies"}) {
     EXPECT_THAT(shown, HasSubstr(text));
   }
-  EXPECT_EQ(worst(), state::Problem::Level::warning);
+  EXPECT_EQ(worst(), state::Level::warning);
   const json::object first = document().at("proxies").at(0).as_object();
   EXPECT_EQ(first.at("since").as_int64(), 1'764'260'000 - 61);
   EXPECT_EQ(first.at("seen").as_int64(), 1'764'260'000 - 7);
@@ -178,7 +178,7 @@ TEST_F(StatusPageTest, ShowsTheProxiesOfTheStore) {
 TEST_F(StatusPageTest, NothingThatPeersSayIsMarkup) {
   rewrite::Rule rule = test::rule(std::string("x.") + kEvil, kEvil);
   snapshot.rules = test::rule_set_of(rule);
-  snapshot.reasons = {kEvil};
+  snapshot.reasons = {{kEvil}};
   snapshot.net.listeners[0].server = kEvil;
   snapshot.net.listeners[0].fault = kEvil;
   clients.clients = {{.address = kEvil, .application = kEvil, .driver = kEvil, .user = kEvil}};
@@ -201,10 +201,10 @@ TEST_F(StatusPageTest, StaysSmallWithManyRulesAndClients) {
     many.push_back(test::rule("shop.c" + std::to_string(i), "number"));
   }
   snapshot.rules = std::make_shared<const rewrite::RuleSet>(std::move(many), "idproxy");
-  snapshot.reasons.assign(1000, "");
+  snapshot.reasons.assign(1000, {});
   snapshot.not_ready.assign(1000, 0);
   snapshot.outlooks.assign(1000, std::nullopt);
-  snapshot.reasons[700] = "why";
+  snapshot.reasons[700].text = "why";
   snapshot.outlooks[900] = state::RunOut::Outlook{.left = 5, .at_hour_rate = 1h};
   snapshot.rules->outcomes(800).assigned = 5;
   snapshot.net.connections_open = 10'000;

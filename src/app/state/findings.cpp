@@ -1,0 +1,266 @@
+#include "app/state/findings.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "app/state/servers_log.hpp"
+#include "idproxy/base/glob.hpp"
+#include "idproxy/base/words.hpp"
+
+namespace idproxy::app::state {
+namespace {
+
+using Listener = net::ServerStatistics::Listener;
+
+std::string name_of_rule(const rewrite::Rule& rule, std::size_t index) {
+  return "rule " + std::to_string(index + rule.nones_before) + " (" +
+         rule_subject(rule.ns, rule.field) + ")";
+}
+
+std::string days_text(std::chrono::seconds time) {
+  const auto days = std::chrono::floor<std::chrono::days>(time);
+  return days.count() < 2 ? seconds_text(time) : std::to_string(days.count()) + " days";
+}
+
+/// Collects them in the order of the page.
+class FindingsNow {
+ public:
+  FindingsNow(const Snapshot& snapshot, std::chrono::sys_seconds now)
+      : snapshot_(snapshot), rules_(snapshot.rules->rules()), now_(now) {}
+
+  std::vector<Finding> find(Phase phase) {
+    if (phase == Phase::draining) {
+      add(finding::kProxyStopping, {}, "the proxy is stopping: it accepts no new clients",
+          "wait, or start it again");
+    }
+    for (const Listener& each : snapshot_.net.listeners) server(each);
+    primary();
+    store();
+    for (std::size_t i = 0; i < rules_.size(); ++i) rule(i);
+    for (const Refusals::Refused& each : snapshot_.refused) refused(each);
+    for (const auto& [i, lacks] : snapshot_.unguarded) {
+      // Else for this reason, or a graver one.
+      if (snapshot_.reason_of(i).text.empty()) add(index_missing(rules_[i], i, lacks));
+    }
+    for (const RunOut::Warning& each : snapshot_.run_out) {
+      add(numbers_run_out(rules_[each.rule_index], each));
+    }
+    limits();
+    if (snapshot_.last_reload_failed) {
+      add(finding::kReloadFailed, {},
+          "the last reload failed: the configuration from before is in force",
+          "mongo-idproxy --config FILE --check-config shows every mistake");
+    }
+    proxies(finding::kProxiesDisagree, snapshot_.differences.rules, "other rules than this proxy",
+            "give all proxies of this id store the same rules, and reload them");
+    proxies(finding::kProxyVersionsDiffer, snapshot_.differences.versions,
+            "another version than this proxy", "install the same version on all hosts");
+    certificates(snapshot_.client_side, "listen.tls");
+    certificates(snapshot_.server_side, "upstream.uri");
+    std::vector<Finding> sorted;
+    for (const Level level : {Level::error, Level::warning}) {
+      std::ranges::copy_if(found_, std::back_inserter(sorted),
+                           [&](const Finding& each) { return each.kind.level == level; });
+    }
+    return sorted;
+  }
+
+ private:
+  void add(Finding finding) { found_.push_back(std::move(finding)); }
+  void add(const FindingKind& kind, std::string subject, std::string text, std::string remedy) {
+    add({kind, std::move(subject), {std::move(text)}, {std::move(remedy)}});
+  }
+
+  void server(const Listener& server) {
+    if (!server.up) {
+      add(server_unreachable(server.server, server.fault));
+    } else if (is_slow(server)) {
+      add(slow(server));
+    } else if (server.fault == kNotInitiated) {
+      add(set_not_initiated(server.server));
+    } else if (!server.fault.empty()) {
+      add(finding::kSetNameDiffers, server.server, "server " + server.server + ": " + server.fault,
+          "correct upstream.uri");
+    }
+  }
+
+  [[nodiscard]] Finding slow(const Listener& server) const {
+    Reason remedy{"see what it does: db.currentOp() there, its processor, its disks"};
+    const bool has_gapless = std::ranges::any_of(rules_, [](const rewrite::Rule& rule) {
+      return rule.strategy->about().gapless.has_value();
+    });
+    if (has_gapless) {  // it waits for others, which is not its fault
+      remedy.text +=
+          "; a write with numbers without gaps waits there for the open transaction that holds its "
+          "number, also through another proxy";
+      remedy.commands.mongosh("db.adminCommand({currentOp: true, transaction: {$exists: true}})");
+    }
+    const std::string waiting = std::to_string(server.in_flight);
+    return {finding::kServerSlow,
+            server.server,
+            {"server " + server.server + " " + slow_text(server) + ", and " + waiting +
+             (server.in_flight == 1 ? " request waits" : " requests wait")},
+            std::move(remedy)};
+  }
+
+  /// Of a replica set that says something.
+  void primary() {
+    const auto is_any = [&](std::string_view state, std::string_view other) {
+      return std::ranges::any_of(snapshot_.net.listeners, [&](const Listener& each) {
+        return each.state == state || each.state == other;
+      });
+    };
+    const bool is_set = is_any("SECONDARY", "ARBITER");
+    if (is_set && !is_any("PRIMARY", "MONGOS")) add(primary_missing({}));
+  }
+
+  void store() {
+    if (snapshot_.store.up) return;
+    const std::string& why = snapshot_.store.down_reason;
+    add(finding::kStoreDown, {}, "the id store " + (why.empty() ? "does not answer" : why),
+        "counters give out the numbers that they hold, and then none: see that id_store.uri leads "
+        "to servers with a primary");
+  }
+
+  void rule(std::size_t i) {
+    const rewrite::Rule& rule = rules_[i];
+    const std::size_t not_ready = snapshot_.not_ready_of(i);
+    if (Reason reason = snapshot_.reason_of(i); !reason.text.empty()) {
+      add(rule_not_ready(rule, i, std::move(reason)));
+    } else if (not_ready > 0) {
+      add(finding::kRuleNotReady, rule_subject(rule.ns, rule.field),
+          name_of_rule(rule, i) + " gives no values in " + std::to_string(not_ready) +
+              (not_ready == 1 ? " collection" : " collections"),
+          "db.adminCommand({idproxy: \"status\"}) names them, with the reasons");
+    }
+  }
+
+  /// Of a rule that is not ready, that is said.
+  void refused(const Refusals::Refused& refused) {
+    const std::size_t i = refused.rule_index;
+    if (i >= rules_.size()) return;  // of those before a reload
+    const bool is_held = refused.holder != nullptr;
+    if (!is_held && snapshot_.fails(i)) return;
+    const rewrite::Rule& rule = rules_[i];
+    const std::string where = has_wildcards(rule.ns) ? " in " + refused.ns : "";
+    add(is_held ? finding::kNumberHeld : finding::kWritesRefused,
+        rule_subject(refused.ns, rule.field), name_of_rule(rule, i) + where + ": " + refused.text(),
+        is_held ? "end that transaction, or have its application keep transactions short: the "
+                  "server ends it after transactionLifetimeLimitSeconds (60 by default)"
+                : "writes_refused in the log has the reasons");
+  }
+
+  void limits() {
+    const net::ServerStatistics& net = snapshot_.net;
+    if (net.connections_open * 10 >= net.connections_limit * 9 && net.connections_limit > 0) {
+      add(finding::kClientsAtLimit, {},
+          std::to_string(net.connections_open) + " of " + std::to_string(net.connections_limit) +
+              " clients are connected",
+          "use smaller pools, or raise listen.max_connections");
+    }
+    if (net.buffered_waiting > 0) {
+      add(finding::kMemoryAtLimit, {},
+          std::to_string(net.buffered_waiting) +
+              " clients wait until there is memory for their messages",
+          "raise limits.buffered_messages, or send smaller batches");
+    }
+  }
+
+  void proxies(const FindingKind& kind, const std::vector<std::string>& names, const char* have,
+               const char* remedy) {
+    if (names.empty()) return;
+    add(kind, {}, in_words(names) + (names.size() == 1 ? " has " : " have ") + have, remedy);
+  }
+
+  void certificates(const std::vector<net::tls::Certificate>& all, const char* key) {
+    for (const net::tls::Certificate& each : all) {
+      if (auto found = date_of_certificate(each, key, now_, net::tls::kExpiresSoon)) {
+        add(*std::move(found));
+      }
+    }
+  }
+
+  const Snapshot& snapshot_;
+  const std::vector<rewrite::Rule>& rules_;
+  const std::chrono::sys_seconds now_;
+  std::vector<Finding> found_;
+};
+
+}  // namespace
+
+std::vector<Finding> findings_of(Phase phase, const Snapshot& snapshot,
+                                 std::chrono::sys_seconds now) {
+  return FindingsNow(snapshot, now).find(phase);
+}
+
+Finding server_unreachable(const std::string& server, const std::string& reason) {
+  return {finding::kServerUnreachable,
+          server,
+          {"server " + server + " cannot be reached: " + reason},
+          {"see whether mongod runs there and a firewall lets this host in"}};
+}
+
+Finding set_not_initiated(const std::string& server) {
+  return {finding::kSetNotInitiated,
+          server,
+          {"server " + server + ": " + std::string(kNotInitiated)},
+          {"run rs.initiate() on one of the members, with all of them"}};
+}
+
+Finding primary_missing(const std::string& set) {
+  return {finding::kPrimaryMissing,
+          set,
+          {"no server says that it is the primary: nothing can be written"},
+          {"see rs.status() for why there is no election"}};
+}
+
+Finding rule_not_ready(const rewrite::Rule& rule, std::size_t index, Reason reason) {
+  reason.text = name_of_rule(rule, index) + " is not ready: " + reason.text;
+  return {finding::kRuleNotReady,
+          rule_subject(rule.ns, rule.field),
+          std::move(reason),
+          {"inserts that need one get an error until that is mended"}};
+}
+
+Finding index_missing(const rewrite::Rule& rule, std::size_t index,
+                      const id_store::MissingIndex& lacks) {
+  const std::size_t others = lacks.collections - 1;
+  std::string where = has_wildcards(rule.ns) ? " in " + lacks.ns : "";
+  if (others > 0) where += ' ' + and_more(others);
+  return {finding::kIndexMissing,
+          rule_subject(lacks.ns, rule.field),
+          {name_of_rule(rule, index) + ": " + id_store::kNoUniqueIndex + where + lacks.why_not},
+          {"make one", ": ", lacks.commands}};
+}
+
+Finding numbers_run_out(const rewrite::Rule& rule, const RunOut::Warning& warning) {
+  return {finding::kNumbersRunOut,
+          rule_subject(rule.ns, rule.field),
+          {name_of_rule(rule, warning.rule_index) + ": " + warning.text() +
+           (has_wildcards(rule.ns) ? " in one of its collections" : "")},
+          {std::string(warning.way_out())}};
+}
+
+std::optional<Finding> date_of_certificate(const net::tls::Certificate& certificate,
+                                           const std::string& key, std::chrono::sys_seconds now,
+                                           std::chrono::seconds soon) {
+  const std::string name = "the certificate " + certificate.subject + " of " + key;
+  const auto found = [&](const FindingKind& kind, const std::string& what, std::string remedy) {
+    return Finding{kind, certificate.file, {name + what}, {std::move(remedy)}};
+  };
+  const std::string renew = "renew " + certificate.file + " and reload";
+  if (certificate.not_before > now) {
+    return found(finding::kCertificateNotYetValid,
+                 " is valid only in " + days_text(certificate.not_before - now),
+                 "correct this host's clock, or issue it again");
+  }
+  if (certificate.not_after <= now) {
+    return found(finding::kCertificateExpired, " has expired", renew);
+  }
+  if (certificate.not_after - now > soon) return std::nullopt;
+  return found(finding::kCertificateExpires,
+               " expires in " + days_text(certificate.not_after - now), renew);
+}
+
+}  // namespace idproxy::app::state

@@ -3,13 +3,11 @@
 #include <string>
 
 #include "app/json_view.hpp"
+#include "app/views/columns.hpp"
 #include "app/views/terminal.hpp"
 
 /// Shows the lists in the state of a proxy, the document of /status.json, to people.
 namespace idproxy::app::views {
-
-/// How much of a list is shown: the most telling columns and the first rows, or all.
-enum class Detail { brief, full };
 
 [[nodiscard]] std::string servers_text(const JsonView& status, const Terminal& terminal,
                                        Detail detail);

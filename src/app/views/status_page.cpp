@@ -1,15 +1,15 @@
 #include "app/views/status_page.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "app/json_view.hpp"
-#include "app/state/servers_log.hpp"
+#include "app/views/columns.hpp"
 #include "app/views/figures.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
@@ -19,391 +19,99 @@ namespace {
 
 using Number = std::optional<double>;
 
-/// What a row, or a cell, looks like: a color and a word.
-enum class State { none, ok, warn, bad };
-
-std::string_view class_of(State state) {
-  constexpr std::array<std::string_view, 4> kClasses{"", "ok", "warn", "bad"};
-  return kClasses[static_cast<std::size_t>(state)];
+std::string_view class_of(Tone tone) {
+  return tone == Tone::good      ? "ok"
+         : tone == Tone::warning ? "warn"
+         : tone == Tone::bad     ? "bad"
+                                 : "";
 }
-
-struct Cell {
-  std::string html;  ///< escaped
-  State state = State::none;
-};
-
-Cell plain(std::string_view text) {
-  return {escaped(text.empty() ? "-" : text)};
-}
-
-/// A column of a table of figures.
-struct Column {
-  enum class Kind { name, number, text };
-  std::string_view group;
-  std::string_view title;
-  std::string_view means;  ///< an explanation of the title
-  Kind kind;
-  std::function<Cell(const JsonView& row, double now)> cell;
-};
 
 std::string link(std::string_view target, std::string_view text) {
   return "<a href=\"" + escaped(target) + "\">" + escaped(text) + "</a>";
 }
 
-std::string badge(State state, std::string_view word) {
-  return "<span class=\"state " + std::string(class_of(state)) + "\">" + escaped(word) + "</span>";
-}
-
-/// "for 3 min"; empty: not known.
-std::string lasting(const JsonView& since, double now) {
-  const Number time = since.number();
-  return time ? " for " + age_text(now - *time) : "";
+std::string badge(Tone tone, std::string_view word) {
+  return "<span class=\"state " + std::string(class_of(tone)) + "\">" + escaped(word) + "</span>";
 }
 
 /// Of a table, with the name of its rows' anchors.
 using Rows = std::vector<JsonView>;
 using Ids = std::function<std::string(const JsonView& row)>;
 
+/// The figure of a column of the page, and those that are joined to it.
+using Column = std::span<const Figure>;
+
+std::vector<Column> columns_of(const FigureTable& table) {
+  std::vector<Column> columns;
+  for (const Figure& each : table.figures) {
+    if (!each.page.title.empty()) columns.emplace_back(&each, 1);
+    if (!each.page.joint.empty()) columns.back() = {columns.back().data(), &each + 1};
+  }
+  return columns;
+}
+
+std::string text_of(const Column& column, const Entry& entry) {
+  std::string text = column[0].unit.page(entry, column[0].key);
+  for (const Figure& each : column.subspan(1)) {
+    if (!entry.of[each.key].number()) continue;
+    text += std::string(each.page.joint) + each.unit.page(entry, each.key);
+  }
+  return text;
+}
+
+/// The classes of a cell, as an attribute.
+std::string classes_of(Unit::Kind kind, std::string_view text, Tone tone) {
+  const bool is_text = kind == Unit::Kind::text && text != "-";
+  std::string classes = kind == Unit::Kind::number ? "number" : is_text ? "text" : "";
+  const std::string_view its = class_of(tone);
+  if (!its.empty()) classes.append(classes.empty() ? "" : " ").append(its);
+  return classes.empty() ? "" : " class=\"" + classes + "\"";
+}
+
 void append_heads(std::string& out, const std::vector<Column>& columns) {
   out += "<tr class=\"groups\">";
   for (std::size_t i = 0; i < columns.size();) {
-    std::size_t end = i;
-    while (end < columns.size() && columns[end].group == columns[i].group) ++end;
-    out += "<th scope=\"colgroup\" colspan=\"" + std::to_string(end - i) + "\">" +
-           escaped(columns[i].group) + "</th>";
-    i = end;
+    const std::string_view group = columns[i][0].page.group;
+    const std::size_t first = i;
+    while (i < columns.size() && columns[i][0].page.group == group) ++i;
+    out += "<th scope=\"colgroup\" colspan=\"" + std::to_string(i - first) + "\">" +
+           escaped(group) + "</th>";
   }
   out += "</tr><tr>";
   for (const Column& each : columns) {
     out += "<th scope=\"col\"";
-    if (each.kind == Column::Kind::number) out += " class=\"number\"";
-    out += " title=\"" + escaped(each.means) + "\">" + escaped(each.title) + "</th>";
+    if (each[0].unit.kind == Unit::Kind::number) out += " class=\"number\"";
+    out += " title=\"" + escaped(each[0].means) + "\">" + escaped(each[0].page.title) + "</th>";
   }
   out += "</tr>";
 }
 
-void append_row(std::string& out, const std::vector<Column>& columns, const JsonView& row,
-                const std::string& id, double now) {
-  out += "<tr id=\"" + escaped(id) + "\">";
-  for (const Column& each : columns) {
-    const Cell cell = each.cell(row, now);
-    const bool is_text = each.kind == Column::Kind::text && cell.html != "-";
-    std::string classes(each.kind == Column::Kind::number ? "number" : is_text ? "text" : "");
-    if (cell.state != State::none) {
-      classes.append(classes.empty() ? "" : " ").append(class_of(cell.state));
-    }
-    out += classes.empty() ? "<td>" : "<td class=\"" + classes + "\">";
-    out += cell.html + "</td>";
-  }
-  out += "</tr>";
+void append_cell(std::string& out, const Column& column, const Entry& entry) {
+  const Figure& figure = column[0];
+  const std::string text = text_of(column, entry);
+  const std::string target = figure.look.link == nullptr ? "" : figure.look.link(entry);
+  out += "<td" + classes_of(figure.unit.kind, text, tone_of(figure, entry)) + ">" +
+         (target.empty() ? escaped(text) : link(target, text)) + "</td>";
 }
 
 /// A table that can be scrolled, with its explanations below it.
-std::string table(std::string_view label, const std::vector<Column>& columns, const Rows& rows,
-                  const Ids& id_of, double now) {
-  std::string out = "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"" +
-                    escaped(label) + "\"><table><thead>";
+std::string table(const FigureTable& figures, const Rows& rows, const Ids& id_of, double now) {
+  const std::vector<Column> columns = columns_of(figures);
+  const std::string label(figures.name);
+  std::string out = "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"" + label +
+                    "\"><table><thead>";
   append_heads(out, columns);
   out += "</thead><tbody>";
-  for (const JsonView& row : rows) append_row(out, columns, row, id_of(row), now);
-  out +=
-      "</tbody></table></div><details><summary>The columns of " + escaped(label) + "</summary><dl>";
+  for (const JsonView& row : rows) {
+    out += "<tr id=\"" + escaped(id_of(row)) + "\">";
+    for (const Column& each : columns) append_cell(out, each, {row, now});
+    out += "</tr>";
+  }
+  out += "</tbody></table></div><details><summary>The columns of " + label + "</summary><dl>";
   for (const Column& each : columns) {
-    out += "<dt>" + escaped(each.title) + "</dt><dd>" + escaped(each.means) + "</dd>";
+    out += "<dt>" + escaped(each[0].page.title) + "</dt><dd>" + escaped(each[0].means) + "</dd>";
   }
   return out + "</dl></details>";
-}
-
-using Kind = Column::Kind;
-
-/// A column that shows one member of the row.
-template <class Text>
-Column figure(std::string_view group, std::string_view title, const char* member, Text text_of,
-              std::string_view means) {
-  return {group, title, means, Kind::number, [member, text_of](const JsonView& row, double) {
-            return plain(text_of(row[member].number()));
-          }};
-}
-
-Column name(std::string_view group, std::string_view title, const char* member,
-            std::string_view means) {
-  return {group, title, means, Kind::name,
-          [member](const JsonView& row, double) { return plain(row[member].text()); }};
-}
-
-// ---- servers ---------------------------------------------------------------------------------
-
-Cell server_state(const JsonView& server, double now) {
-  const std::string word = server["state"].text() + lasting(server["since"], now);
-  if (!server["up"].is_true()) return {escaped(word), State::bad};
-  if (state::is_slow(server["oldest"].number())) {
-    return {escaped("slow: " + word), State::bad};
-  }
-  return {escaped(word), server["fault"].text().empty() ? State::ok : State::warn};
-}
-
-/// "3, 12 s": so many, and how long the first has been there.
-Cell with_age(const JsonView& number, const JsonView& oldest) {
-  const std::string text = count_text(number.number());
-  return plain(oldest.number() ? text + ", " + age_text(oldest.number()) : text);
-}
-
-Cell oldest_request(const JsonView& row, double) {
-  const Number oldest = row["oldest"].number();
-  if (!oldest) return plain("-");
-  return {escaped(age_text(oldest)), state::is_slow(oldest) ? State::bad : State::none};
-}
-
-Cell last_failure(const JsonView& server, double now) {
-  const JsonView failure = server["last_failure"];
-  const std::string fault = server["fault"].text();
-  if (!failure.is_object()) return plain(fault);
-  return plain(failure["reason"].text() + ", " +
-               age_text(now - failure["at"].number().value_or(now)) + " ago");
-}
-
-Cell server_logins(const JsonView& server, double) {
-  const JsonView logins = server["logins"];
-  return plain(logins.is_true() ? "wanted" : logins.is_false() ? "not wanted" : "not known");
-}
-
-const std::vector<Column>& server_columns() {
-  static const std::vector<Column> columns{
-      name("server", "server", "server", "its name in upstream.uri, or in its replica set"),
-      {"server", "state", "what it said last, or down if it cannot be reached, and since when",
-       Kind::name, server_state},
-      name("server", "release", "release", "its version, as buildInfo says"),
-      {"server", "logins", "whether it refuses clients that have not logged in", Kind::name,
-       server_logins},
-      name("server", "listener", "listener", "where clients reach this server"),
-      figure("clients", "clients", "clients", count_text,
-             "connections of clients, each with one to this server"),
-      figure("requests", "in flight", "in_flight", count_text,
-             "requests that wait for their reply; without hellos and cursors that wait for news"),
-      {"requests", "oldest", "how long the oldest of them has waited; yellow from 5 s on",
-       Kind::number, oldest_request},
-      figure("requests", "sent", "requests", count_text, "requests since the start"),
-      figure("time to reply", "p50", "p50", latency_text,
-             "half of the requests of the last minute were answered within this time"),
-      figure("time to reply", "p99", "p99", latency_text, "99 of 100 were"),
-      figure("time to reply", "hello", "round_trip", latency_text,
-             "how long the last hello took, which costs the server nothing"),
-      figure("bytes", "to it", "bytes_sent", bytes_text, "since the start"),
-      figure("bytes", "from it", "bytes_received", bytes_text, "since the start"),
-      figure("failures", "number", "connect_failures", count_text,
-             "connections to it that could not be made"),
-      {"failures", "last", "why and when, or what else is wrong with it", Kind::text, last_failure},
-  };
-  return columns;
-}
-
-// ---- rules -----------------------------------------------------------------------------------
-
-/// The reasons are above, with what to do.
-Cell rule_state(const JsonView& rule, double) {
-  if (!rule["reason"].text().empty()) return {link("#wrong", "not ready"), State::bad};
-  const double not_ready = rule["not_ready_collections"].number().value_or(0);
-  if (not_ready > 0) return {link("#wrong", "not ready in " + count_text(not_ready)), State::bad};
-  if (!rule["warning"].text().empty()) return {link("#wrong", "ready, runs out"), State::warn};
-  if (rule["unguarded_collections"].number().value_or(0) > 0) {
-    return {link("#wrong", "ready, no unique index"), State::warn};
-  }
-  return {"ready", State::ok};
-}
-
-Cell full_at(const JsonView& rule, double now) {
-  const auto text = [&](const char* member) {
-    const Number at = rule[member].number();
-    return at ? date_text(at) + " (" + age_text(*at - now) + ")" : std::string("-");
-  };
-  const std::string hour = text("full_at_hour_rate");
-  const std::string day = text("full_at_day_rate");
-  return plain(hour == day ? hour : hour + ", " + day);
-}
-
-/// Counts by reason.
-std::function<Cell(const JsonView&, double)> reasons(const char* member) {
-  return [member](const JsonView& rule, double) {
-    const JsonView counts = rule[member];
-    std::string text;
-    for (const std::string& reason : counts.keys()) {
-      text += (text.empty() ? "" : ", ") + reason + " " + count_text(counts[reason].number());
-    }
-    return plain(text);
-  };
-}
-
-const std::vector<Column>& rule_columns() {
-  static const std::vector<Column> columns{
-      figure("rule", "#", "rule", count_text, "its place in the file, from 0 on"),
-      name("rule", "ns", "ns", "the collections to which it applies"),
-      name("rule", "field", "field", "the field that it fills"),
-      name("rule", "strategy", "strategy", "how it makes values"),
-      {"rule", "state", "whether it gives values", Kind::name, rule_state},
-      figure("values", "a second", "values_per_second", rate_text, "lately"),
-      figure("values", "in all", "values", count_text, "since the start"),
-      {"values", "last", "when it gave the last one", Kind::number,
-       [](const JsonView& rule, double now) {
-         const Number at = rule["last_value"].number();
-         return plain(at ? age_text(now - *at) + " ago" : "-");
-       }},
-      {"values", "waiting",
-       "requests that wait for one, or for their turn, and how long the first has", Kind::number,
-       [](const JsonView& rule, double) {
-         return with_age(rule["waiting"], rule["oldest_waiting"]);
-       }},
-      figure("duplicates", "sent again", "resent", count_text,
-             "documents that got another value because theirs was taken"),
-      figure("duplicates", "given up", "given_up", count_text,
-             "duplicates that went to the client"),
-      figure("numbers", "next", "next", count_text,
-             "the next number of the rule's one counter, as far as this proxy knows"),
-      figure("numbers", "in memory", "held", count_text, "numbers for the next inserts"),
-      figure("numbers", "left", "left", left_text, "up to max"),
-      {"numbers", "full on", "when none is left, at the rate of the last hour, and of the last day",
-       Kind::name, full_at},
-      {"past the rule", "without a value",
-       "upserts and other commands that the rule did not cover, by reason", Kind::name,
-       reasons("forwarded")},
-      {"past the rule", "values taken away",
-       "updates that took a stored value away or set the field, by reason", Kind::name,
-       reasons("taken_away")},
-  };
-  return columns;
-}
-
-// ---- clients ---------------------------------------------------------------------------------
-
-Cell link_to_application(const JsonView& row, double) {
-  const std::string application = row["application"].text();
-  if (application.empty()) return plain("-");
-  if (row["applications"].number()) return plain(application);  // it stands for many
-  return {link("/?clients=app:" + percent_encoded(application) + "#clients", application)};
-}
-
-Cell open_transactions(const JsonView& row, double) {
-  return with_age(row["transactions"], row["oldest_transaction"]);
-}
-
-const std::vector<Column>& application_columns() {
-  static const std::vector<Column> columns{
-      {"application", "application", "appName in the connection strings of its clients", Kind::name,
-       link_to_application},
-      figure("application", "clients", "connections", count_text, "its connections"),
-      figure("requests", "a second", "requests_per_second", rate_text,
-             "of the last ten seconds, with those of connections that are closed"),
-      figure("requests", "documents a second", "documents_per_second", rate_text,
-             "of its inserts into collections with rules, the same"),
-      {"requests", "waits", "how long its oldest request has waited for the server", Kind::number,
-       oldest_request},
-      {"requests", "in txn", "open transactions, and how long the first is open", Kind::number,
-       open_transactions},
-      figure("bytes", "held", "memory", bytes_text, "memory of messages that are held whole, now"),
-  };
-  return columns;
-}
-
-const std::vector<Column>& client_columns() {
-  static const std::vector<Column> columns{
-      figure("client", "#", "id", count_text, "connection in the log"),
-      name("client", "address", "address", "of the client's host; - for a Unix socket"),
-      {"client", "application", "appName in its connection string", Kind::name,
-       link_to_application},
-      name("client", "driver", "driver", "and its version, as the driver says"),
-      name("client", "user", "user", "the last that it logged in as, or tried to"),
-      {"client", "connected", "since when", Kind::number,
-       [](const JsonView& client, double now) {
-         const Number since = client["since"].number();
-         return plain(since ? age_text(now - *since) : "-");
-       }},
-      name("server", "server", "server", "its server"),
-      figure(
-          "server", "port", "port",
-          [](Number port) {
-            return port && *port > 0 ? std::to_string(static_cast<int>(*port)) : "-";
-          },
-          "the proxy's own port, by which mongod's log and db.currentOp() know this client"),
-      {"requests", "waits", "how long its oldest request has waited for the server", Kind::number,
-       oldest_request},
-      figure("requests", "sent", "requests", count_text, "since it connected"),
-      figure("requests", "a second", "requests_per_second", rate_text, "of the last ten seconds"),
-      figure("requests", "documents", "documents", count_text,
-             "of its inserts into collections with rules"),
-      figure("requests", "a second", "documents_per_second", rate_text,
-             "documents of the last ten seconds"),
-      figure("requests", "values", "values", count_text, "sent in its writes"),
-      {"requests", "in txn",
-       "transactions that it has begun and not ended, and how long the first is open", Kind::number,
-       open_transactions},
-      figure("bytes", "from it", "bytes_received", bytes_text, "since it connected"),
-      figure("bytes", "to it", "bytes_sent", bytes_text, "since it connected"),
-      figure("bytes", "held", "memory", bytes_text,
-             "memory of messages that are held whole, now; who holds much comes first"),
-      name("bytes", "in", "compressor", "the compressor of its requests"),
-      {"bytes", "TLS", "whether its connection is encrypted", Kind::name,
-       [](const JsonView& client, double) {
-         return plain(client["tls"].is_true() ? "yes" : "no");
-       }},
-  };
-  return columns;
-}
-
-// ---- limits, other proxies, events -----------------------------------------------------------
-
-const std::vector<Column>& proxy_columns() {
-  static const std::vector<Column> columns{
-      {"proxy", "host", "where it runs", Kind::name,
-       [](const JsonView& proxy, double) {
-         return plain(proxy["host"].text() + (proxy["self"].is_true() ? " (this proxy)" : ""));
-       }},
-      name("proxy", "version", "version", "of the program"),
-      name("proxy", "rules", "rules_hash", "equal for proxies with equal rules"),
-      {"proxy", "listeners", "where clients reach it", Kind::name,
-       [](const JsonView& proxy, double) {
-         std::string text;
-         for (const JsonView& each : proxy["listeners"].items()) {
-           text += (text.empty() ? "" : ", ") + each.text();
-         }
-         return plain(text);
-       }},
-      {"proxy", "since", "when it was started", Kind::name,
-       [](const JsonView& proxy, double) { return plain(date_text(proxy["since"].number())); }},
-      {"proxy", "seen", "when it last said so", Kind::number,
-       [](const JsonView& proxy, double now) {
-         const Number seen = proxy["seen"].number();
-         return plain(seen ? age_text(now - *seen) + " ago" : "-");
-       }},
-  };
-  return columns;
-}
-
-Cell event_level(const JsonView& event, double) {
-  const std::string level = event["level"].text();
-  return {escaped(level), level == "error"     ? State::bad
-                          : level == "warning" ? State::warn
-                                               : State::none};
-}
-
-Cell event_text(const JsonView& event, double) {
-  std::string text = event["message"].text();
-  const JsonView fields = event["fields"];
-  const char* separator = " · ";
-  for (const std::string& each : fields.keys()) {
-    text += separator + each + "=" + fields[each].text();
-    separator = " ";
-  }
-  return plain(text);
-}
-
-const std::vector<Column>& event_columns() {
-  static const std::vector<Column> columns{
-      {"event", "time", "of this host", Kind::name,
-       [](const JsonView& event, double) { return plain(clock_text(event["at"].number())); }},
-      {"event", "level", "as in the log", Kind::name, event_level},
-      name("event", "event", "event", "docs/log-events.md says what each means"),
-      {"event", "text", "with its fields", Kind::text, event_text},
-  };
-  return columns;
 }
 
 /// Draws one series of the last ten minutes.
@@ -502,7 +210,7 @@ class Page {
 
   void title() {
     const std::string phase = document_["phase"].text();
-    out_ += "<p>" + badge(phase == "ready" ? State::ok : State::warn, phase) + " " +
+    out_ += "<p>" + badge(phase == "ready" ? Tone::good : Tone::warning, phase) + " " +
             escaped("up for " + age_text(now_ - document_["started"].number().value_or(now_)) +
                     ", figures of " + clock_text(now_)) +
             "</p><nav aria-label=\"Sections\"><a href=\"#wrong\">What is wrong</a> "
@@ -521,14 +229,14 @@ class Page {
     const Rows found = document_["wrong"].items();
     if (found.empty()) {
       out_ += document_["phase"].text() != "starting"
-                  ? "<p>" + badge(State::ok, "nothing") + "</p>"
+                  ? "<p>" + badge(Tone::good, "nothing") + "</p>"
                   : "<p class=\"note\">The proxy is starting.</p>";
       return;
     }
     out_ += "<ul class=\"wrong\">";
     for (const JsonView& each : found) {
       const bool is_error = each["level"].text() == "error";
-      out_ += "<li class=\"" + std::string(class_of(is_error ? State::bad : State::warn)) +
+      out_ += "<li class=\"" + std::string(class_of(is_error ? Tone::bad : Tone::warning)) +
               "\"><p><strong>" + escaped(is_error ? "Error: " : "Warning: ") + "</strong>" +
               escaped(each["text"].text()) +
               ".</p><p>What to do: " + escaped(each["remedy"].text()) + " (docs/" +
@@ -556,29 +264,31 @@ class Page {
     out_ += "</div>";
   }
 
-  void legend(std::initializer_list<std::pair<State, std::string_view>> entries) {
+  void legend(const FigureTable& table) {
     out_ += "<p class=\"legend\">";
-    for (const auto& [state, word] : entries) out_ += badge(state, word) + " ";
+    for (const Figure& each : table.figures) {
+      for (const auto& [tone, word] : each.look.legend) {
+        if (!word.empty()) out_ += badge(tone, word) + " ";
+      }
+    }
     out_ += "</p>";
   }
 
   void servers() {
     section("servers", "Servers");
     out_ += table(
-        "servers", server_columns(), document_["servers"].items(),
+        kServers, document_["servers"].items(),
         [](const JsonView& row) { return "server-" + row["server"].text(); }, now_);
     const JsonView store = document_["store"];
     if (store.is_object()) {
       const bool up = store["up"].is_true();
-      out_ += "<p>The id store " + badge(up ? State::ok : State::bad, up ? "answers" : "is down") +
+      out_ += "<p>The id store " + badge(up ? Tone::good : Tone::bad, up ? "answers" : "is down") +
               escaped(": " + count_text(store["round_trips"].number()) + " round trips, p50 " +
                       latency_text(store["p50"].number()) + ", p99 " +
                       latency_text(store["p99"].number())) +
               "</p>";
     }
-    legend({{State::ok, "up"},
-            {State::warn, "slow, or not the one that is meant"},
-            {State::bad, "down"}});
+    legend(kServers);
   }
 
   void rules() {
@@ -597,12 +307,10 @@ class Page {
     }
     out_ +=
         "</p>" + table(
-                     "rules", rule_columns(), shown,
+                     kRules, shown,
                      [](const JsonView& row) { return "rule-" + count_text(row["rule"].number()); },
                      now_);
-    legend({{State::ok, "gives values"},
-            {State::warn, "its numbers run out"},
-            {State::bad, "gives no values"}});
+    legend(kRules);
   }
 
   void clients() {
@@ -623,7 +331,7 @@ class Page {
     compressed(clients["requests_compressed"]);
     applications(clients);
     out_ += table(
-        "clients", client_columns(), shown,
+        kClients, shown,
         [](const JsonView& row) {
           return "client-" +
                  std::to_string(static_cast<std::uint64_t>(row["id"].number().value_or(0)));
@@ -635,7 +343,7 @@ class Page {
     Rows rows = clients["applications"].items();
     if (clients["other_applications"].is_object()) rows.push_back(clients["other_applications"]);
     out_ += table(
-        "applications", application_columns(), rows,
+        kApplications, rows,
         [](const JsonView& row) {
           return (row["applications"].number() ? "applications-" : "application-") +
                  row["application"].text();
@@ -663,25 +371,19 @@ class Page {
         "<th scope=\"col\" class=\"number\">most in ten minutes</th>"
         "<th scope=\"col\" class=\"number\">most</th>"
         "<th scope=\"col\" class=\"number\">limit</th></tr></thead><tbody>";
-    limit("clients", "clients", count_text);
-    limit("in_flight", "requests in flight", count_text);
-    limit("waiting", "requests that wait for numbers, reservations or memory", count_text);
-    limit("held_bytes", "memory of messages that are held whole", bytes_text);
+    for (const Figure& each : kLimits.figures) limit(each);
     out_ += "</tbody></table></div><p class=\"note\">Looked at once a second.</p>";
   }
 
-  void limit(const char* member, std::string_view what, std::string (*text_of)(Number)) {
-    const JsonView figures = document_["limits"][member];
-    const Number most = figures["limit"].number();
-    const double current = figures["current"].number().value_or(0);
-    const State state = !most || current < *most * 0.8 ? State::none
-                        : current < *most              ? State::warn
-                                                       : State::bad;
-    out_ += "<tr><td>" + escaped(what) + "</td><td class=\"number " + std::string(class_of(state)) +
-            "\">";
-    out_ += escaped(text_of(current)) + "</td>";
+  void limit(const Figure& figure) {
+    static const boost::json::value kNone{{"current", 0}};  // before the proxy serves
+    const JsonView known = document_["limits"][figure.key];
+    const Entry limit{known.is_object() ? known : JsonView(kNone), now_};
+    out_ += "<tr><td>" + escaped(figure.page.title) + "</td><td class=\"number " +
+            std::string(class_of(tone_of(figure, limit))) + "\">" +
+            escaped(figure.unit.page(limit, "current")) + "</td>";
     for (const char* each : {"most_lately", "most", "limit"}) {
-      out_ += "<td class=\"number\">" + escaped(text_of(figures[each].number())) + "</td>";
+      out_ += "<td class=\"number\">" + escaped(figure.unit.page(limit, each)) + "</td>";
     }
     out_ += "</tr>";
   }
@@ -691,7 +393,7 @@ class Page {
     if (known.empty()) return;
     section("proxies", "Proxies of this id store");
     out_ += table(
-        "proxies", proxy_columns(), known,
+        kProxies, known,
         [](const JsonView& row) {
           const Rows listeners = row["listeners"].items();
           return "proxy-" + row["host"].text() +
@@ -706,8 +408,8 @@ class Page {
     std::ranges::reverse(lines);
     std::size_t place = lines.size();
     out_ += table(
-        "events", event_columns(), lines,
-        [&place](const JsonView&) { return "event-" + std::to_string(place--); }, now_);
+        kEvents, lines, [&place](const JsonView&) { return "event-" + std::to_string(place--); },
+        now_);
   }
 
   void about() {

@@ -70,23 +70,15 @@ std::string limits_text(const JsonView& status, const Terminal& terminal) {
                    {"MOST", Align::right},
                    {"IN 10 MIN", Align::right},
                    {"LIMIT", Align::right}});
-  const auto add = [&](const char* name, const char* key,
-                       std::string (*text_of)(std::optional<double>)) {
-    const JsonView limit = status["limits"][key];
-    const auto current = limit["current"].number();
-    const auto most = limit["limit"].number();
-    const bool is_reached = current && most && *most > 0 && *current >= *most;
-    const auto text = [&](const char* part) { return text_of(limit[part].number()); };
-    table.add({{name},
-               {text_of(current), is_reached ? Tone::bad : Tone::plain},
+  for (const Figure& each : kLimits.figures) {
+    const Entry limit{status["limits"][each.key], std::nullopt};
+    const auto text = [&](const char* part) { return each.unit.terminal(limit, part); };
+    table.add({{std::string(each.line.header)},
+               {text("current"), tone_of(each, limit)},
                {text("most")},
                {text("most_lately")},
                {text("limit")}});
-  };
-  add("clients", "clients", count_text);
-  add("in flight", "in_flight", count_text);
-  add("waiting", "waiting", count_text);
-  add("held memory", "held_bytes", bytes_text);
+  }
   return terminal.heading("Limits") + table.text(terminal);
 }
 

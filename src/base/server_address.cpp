@@ -23,20 +23,24 @@ bool is_name_of_host(std::string_view host) {
   return is_printable(host) && (ascii.empty() || consists_of(ascii, ".-_"));
 }
 
-bool is_host(std::string_view host) {
-  if (host.empty() || host.size() > kLongestHost) return false;
-  const bool has_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (!has_brackets) return is_name_of_host(host);
-  return consists_of(host.substr(1, host.size() - 2), ":.%-_");
-}
-
 }  // namespace
 
-bool is_server_address(std::string_view text) {
+std::optional<HostPort> split_host_port(std::string_view text) {
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || !is_host(text.substr(0, colon))) return false;
+  if (colon == std::string_view::npos) return std::nullopt;
   const auto port = read_integer(text.substr(colon + 1));
-  return port.reading == Reading::ok && port.value >= 1 && port.value <= kLastPort;
+  if (port.reading != Reading::ok || port.value < 0 || port.value > kLastPort) return std::nullopt;
+  std::string_view host = text.substr(0, colon);
+  const bool bracketed = host.size() > 1 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  return HostPort{std::string(host), static_cast<std::uint16_t>(port.value), bracketed};
+}
+
+bool is_server_address(std::string_view text) {
+  const auto parts = split_host_port(text);
+  if (!parts || parts->port == 0 || parts->host.empty()) return false;
+  if (parts->host.size() + (parts->bracketed ? 2 : 0) > kLongestHost) return false;
+  return parts->bracketed ? consists_of(parts->host, ":.%-_") : is_name_of_host(parts->host);
 }
 
 }  // namespace idproxy

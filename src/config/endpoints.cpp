@@ -9,7 +9,7 @@
 #include "config/addresses.hpp"
 #include "config/connection_string.hpp"
 #include "config/tls_keys.hpp"
-#include "idproxy/base/scalars.hpp"
+#include "idproxy/base/server_address.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::config {
@@ -18,18 +18,11 @@ namespace {
 /// Splits "db2.internal:27017" or "[::1]:27017", as replica sets name their members. Nothing if the
 /// port is none, or if brackets are missing around an IPv6 address, or around anything else.
 std::optional<net::Endpoint> split_port(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return std::nullopt;
-  const auto port = read_integer(std::string_view(text).substr(colon + 1));
-  const bool fits = port.reading == Reading::ok && port.value >= 0 && port.value <= net::kMaxPort;
-  net::Endpoint endpoint;
-  endpoint.host = text.substr(0, colon);
-  endpoint.port = static_cast<std::uint16_t>(port.value);
-  const bool bracketed = endpoint.host.starts_with('[') && endpoint.host.ends_with(']');
-  if (bracketed) endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
-  const bool is_v6 = endpoint.host.find(':') != std::string::npos;
-  if (!fits || bracketed != is_v6) return std::nullopt;
-  return endpoint;
+  auto parts = split_host_port(text);
+  if (!parts || parts->bracketed != (parts->host.find(':') != std::string::npos)) {
+    return std::nullopt;
+  }
+  return net::Endpoint{std::move(parts->host), parts->port, {}};
 }
 
 std::optional<net::Endpoint> parse_server(const std::string& text) {

@@ -16,6 +16,7 @@
 #include "id_store/library.hpp"
 #include "idproxy/base/owned.hpp"
 #include "idproxy/base/printable.hpp"
+#include "idproxy/base/server_address.hpp"
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
@@ -158,13 +159,13 @@ bool answers_with_tls(std::string_view host, std::chrono::milliseconds limit) {
 
 /// True if a connection to "host:port" can be made within the time.
 bool accepts(const std::string& address, std::chrono::milliseconds limit) {
-  const std::size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const auto parts = split_host_port(address);
+  if (!parts) return false;
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &found) != 0) {
+  if (::getaddrinfo(parts->host.c_str(), std::to_string(parts->port).c_str(), &hints, &found) !=
+      0) {
     return false;
   }
   const Owned<addrinfo, ::freeaddrinfo> places(found);

@@ -1,6 +1,8 @@
 #include "net/member_ports.hpp"
 
-#include <charconv>
+#include <utility>
+
+#include "idproxy/base/server_address.hpp"
 
 namespace idproxy::net {
 namespace {
@@ -13,20 +15,13 @@ constexpr std::size_t kMostRemembered = 100;
 }  // namespace
 
 std::uint32_t port_of(std::string_view member) {
-  const std::string_view digits = member.substr(member.rfind(':') + 1);
-  std::uint32_t port = 0;
-  std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  return port;
+  const auto parts = split_host_port(member);
+  return parts ? parts->port : 0;
 }
 
 Endpoint endpoint_of(const std::string& member) {
-  Endpoint endpoint;
-  endpoint.host = member.substr(0, member.rfind(':'));
-  if (endpoint.host.starts_with('[') && endpoint.host.ends_with(']')) {
-    endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
-  }
-  endpoint.port = static_cast<std::uint16_t>(port_of(member));
-  return endpoint;
+  auto parts = split_host_port(member);
+  return parts ? Endpoint{std::move(parts->host), parts->port, {}} : Endpoint{member, 0, {}};
 }
 
 std::vector<std::uint16_t> MemberPorts::candidates(const std::string& member,

@@ -1,10 +1,10 @@
 #include "idproxy/rewrite/topology.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <tuple>
 #include <utility>
 
+#include "idproxy/base/server_address.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::rewrite {
@@ -35,21 +35,14 @@ bool more_recent(const ServerDescription& a, const ServerDescription& b) {
 /// log.
 bool is_address(const std::string& member) {
   constexpr std::size_t kLongest = 253 + 8;  // name (RFC 1035), brackets, colon, port
-  const std::size_t colon = member.rfind(':');
-  if (colon == std::string::npos || colon == 0 || member.size() > kLongest) return false;
-  std::uint16_t port = 0;
-  const char* end = member.data() + member.size();
-  const auto [rest, error] = std::from_chars(member.data() + colon + 1, end, port);
-  if (error != std::errc() || rest != end || port == 0) return false;
-  std::string_view host = std::string_view(member).substr(0, colon);
-  const bool bracketed = host.size() > 2 && host.starts_with('[') && host.ends_with(']');
-  if (bracketed) host = host.substr(1, host.size() - 2);
-  const std::string_view odd = bracketed ? "/@,[]" : "/@,[]:";
+  const auto parts = split_host_port(member);
+  if (!parts || parts->port == 0 || parts->host.empty() || member.size() > kLongest) return false;
+  const std::string_view odd = parts->bracketed ? "/@,[]" : "/@,[]:";
   const auto is_odd = [odd](char c) {
     return static_cast<unsigned char>(c) <= ' ' || c == 0x7f || odd.find(c) != odd.npos;
   };
-  return std::ranges::none_of(host, is_odd) &&
-         (!bracketed || host.find(':') != std::string_view::npos);
+  return std::ranges::none_of(parts->host, is_odd) &&
+         (!parts->bracketed || parts->host.find(':') != std::string::npos);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "app/config_file.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/scalars.hpp"
+#include "idproxy/base/server_address.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::app::commands {
@@ -164,15 +165,10 @@ ExitCode print_without_address(const std::string& file, const std::string& fault
 }  // namespace
 
 std::optional<net::Endpoint> read_admin_option(const std::string& text) {
-  const std::size_t colon = std::min(text.rfind(':'), text.size());
-  std::string host = text.substr(0, colon);
-  const auto port = read_integer(std::string_view(text).substr(std::min(colon + 1, text.size())));
-  if (port.reading != Reading::ok || port.value < 1 || port.value > 65535) return std::nullopt;
-  const bool has_brackets = host.starts_with('[') && host.ends_with(']');
-  if (!has_brackets && host.find(':') != std::string::npos) return std::nullopt;
-  if (has_brackets) host = host.substr(1, host.size() - 2);
-  if (host.empty()) return std::nullopt;
-  return reachable({host, static_cast<std::uint16_t>(port.value), {}});
+  auto parts = split_host_port(text);
+  if (!parts || parts->port == 0 || parts->host.empty()) return std::nullopt;
+  if (!parts->bracketed && parts->host.find(':') != std::string::npos) return std::nullopt;
+  return reachable({std::move(parts->host), parts->port, {}});
 }
 
 boost::system::result<net::Endpoint, ExitCode> find_admin(const AdminOptions& options) {

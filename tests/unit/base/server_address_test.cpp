@@ -58,5 +58,21 @@ TEST(ServerAddress, IsNothingElse) {
   }
 }
 
+TEST(HostPort, IsSplitAtTheLastColon) {
+  const auto split = [](std::string_view text) {
+    const auto parts = split_host_port(text);
+    return parts ? parts->host + (parts->bracketed ? " in brackets " : " ") +
+                       std::to_string(parts->port)
+                 : "none";
+  };
+  EXPECT_EQ(split("db1:27017"), "db1 27017");
+  EXPECT_EQ(split("[::1]:0"), "::1 in brackets 0");
+  EXPECT_EQ(split("::1:65535"), "::1 65535");
+  EXPECT_EQ(split("[]:1"), " in brackets 1");
+  for (const char* text : {"", "db1", "db1:", "db1:x", "db1:65536", "db1:-1", "[::1]"}) {
+    EXPECT_EQ(split(text), "none") << text;
+  }
+}
+
 }  // namespace server_address_test
 }  // namespace idproxy

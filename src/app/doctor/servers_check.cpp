@@ -13,6 +13,7 @@
 #include "app/state/readiness.hpp"
 #include "idproxy/base/owned.hpp"
 #include "idproxy/base/printable.hpp"
+#include "idproxy/base/server_address.hpp"
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
 
@@ -47,14 +48,9 @@ bool is_member(const ServerHello& server) {
   return answers(server) && !server.set_name.empty();
 }
 
-std::string host_of(std::string_view address) {
-  std::string host(address.substr(0, address.rfind(':')));
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return host;
-}
-
-std::string port_of(std::string_view address) {
-  return std::string(address.substr(address.rfind(':') + 1));
+/// Without a port, all of it is the host.
+HostPort parts_of(const std::string& address) {
+  return split_host_port(address).value_or(HostPort{.host = address});
 }
 
 /// The reason in libmongoc's "No suitable servers found (…): [connection refused calling hello on
@@ -118,7 +114,7 @@ class ServersCheck {
                         Commands().shell({"sudoedit", as_path(file_)}));
     }
     const auto has = [&](std::string_view part) { return reason.find(part) != std::string::npos; };
-    const std::string host = host_of(server.address);
+    const std::string host = parts_of(server.address).host;
     const bool is_host = is_host_name(host);
     Commands commands;
     if (has("Failed to resolve")) {
@@ -152,7 +148,7 @@ class ServersCheck {
           std::move(commands));
     }
     if (is_host) {
-      commands.shell({"nc", "-vz", "-w", "3", host, port_of(server.address)})
+      commands.shell({"nc", "-vz", "-w", "3", host, std::to_string(parts_of(server.address).port)})
           .shell({"ssh", "--", host, "systemctl", "status", "mongod"});
     }
     const bool is_closed = has("closed") || has("socket error");
@@ -277,7 +273,7 @@ class ServersCheck {
     if (std::ranges::none_of(config_.rules, needs_majority)) return;
     const auto alone = std::ranges::find(said_.upstream, "standalone", &ServerHello::state);
     if (alone == said_.upstream.end()) return;
-    const std::string host = host_of(alone->address);
+    const std::string host = parts_of(alone->address).host;
     const bool is_local = host == "localhost" || host.starts_with("127.");
     std::vector<std::string> look{"grep", "-A1", "replication:", "/etc/mongod.conf"};
     if (!is_local) look.insert(look.begin(), {"ssh", "--", host});
@@ -301,7 +297,7 @@ class ServersCheck {
       if (std::chrono::abs(skew) < (matters ? kLeastSkew : kLargeSkew)) return;
       Commands commands;
       commands.shell({"timedatectl", "status"}).shell({"sudo", "timedatectl", "set-ntp", "true"});
-      const std::string host = host_of(each.address);
+      const std::string host = parts_of(each.address).host;
       if (is_host_name(host)) commands.shell({"ssh", "--", host, "timedatectl", "status"});
       check_.add(finding::kClockSkew, each.address,
                  "its clock is " + seconds_text(std::chrono::abs(skew)) +

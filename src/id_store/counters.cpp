@@ -169,6 +169,7 @@ std::vector<NotReady> Counters::not_ready() const {
 }
 
 std::optional<Obstacle> Counters::why_not_ready(const Counter& counter) const {
+  constexpr const char* kButThose = "no numbers but those in memory: ";
   ids::CounterStatistics cache = counter.cache->statistics();
   if (cache.exhausted)
     return Obstacle{{ids::Errc::exhausted, std::move(cache.reason), std::move(cache.advice)}};
@@ -176,7 +177,12 @@ std::optional<Obstacle> Counters::why_not_ready(const Counter& counter) const {
     // Inserts still get these, but whoever can mend it learns it before they do not.
     if (!counter.obstacle || !counter.obstacle->by_server) return std::nullopt;
     Obstacle obstacle = *counter.obstacle;
-    obstacle.error.reason = "no numbers but those in memory: " + obstacle.error.reason;
+    obstacle.error.reason.insert(0, kButThose);
+    if (obstacle.error.advice) {
+      Reason advice = *obstacle.error.advice;
+      advice.text.insert(0, kButThose);
+      obstacle.error.advice = std::make_shared<const Reason>(std::move(advice));
+    }
     return obstacle;
   }
   if (looking_ && counter.announced) {

@@ -27,7 +27,7 @@ struct ColumnsTest : ::testing::Test {
     snapshot.rules->outcomes(0).resent = 13;
     snapshot.rules->outcomes(0).given_up = 14;
     snapshot.not_ready = {0};
-    snapshot.reasons = {""};
+    snapshot.reasons.resize(1);
     snapshot.numbers = {{0, "shop.orders", ids::CounterNumbers{1001, 99, 9000}}};
     net::ServerStatistics::Listener& server = snapshot.net.listeners.emplace_back();
     server.listener = "127.0.0.1:27117";

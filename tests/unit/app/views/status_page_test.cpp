@@ -125,7 +125,7 @@ TEST_F(StatusPageTest, ShowsClients) {
                           .port = 40112}}};
   const std::string shown = page();
   for (const char* text : {"10.0.0.7:50122", "<a href=\"/?clients=app:shop#clients\">shop</a>",
-                           "PyMongo 4.6", "<td>ada</td>", "40112", "1 min 1 s", "warn\">7.0 s"}) {
+                           "PyMongo 4.6", "<td>ada</td>", "40112", "1 min 1 s", "bad\">7.0 s"}) {
     EXPECT_THAT(shown, HasSubstr(text));
   }
 }
@@ -146,7 +146,7 @@ TEST_F(StatusPageTest, ShowsClientsByApplication) {
   const std::string shown = page();
   for (const char* text :
        {"id=\"application-import &amp; co\"", "/?clients=app:import%20%26%20co#clients", ">924<",
-        ">5,000<", "1, 1 min 1 s", "warn\">7.0 s", "id=\"application-\"", "<td>and 5 more</td>"}) {
+        ">5,000<", "1, 1 min 1 s", "bad\">7.0 s", "id=\"application-\"", "<td>and 5 more</td>"}) {
     EXPECT_THAT(shown, HasSubstr(text));
   }
   const json::value its = document().at("clients");

@@ -175,7 +175,7 @@ TEST(ListsText, HaveTheColourOfTheirState) {
   EXPECT_THAT(servers_text(JsonView(status), terminal, Detail::brief),
               HasSubstr("\x1b[32mPRIMARY"));
   first(status, "servers")["oldest"] = 7.9;
-  EXPECT_THAT(servers_text(JsonView(status), terminal, Detail::brief), HasSubstr("\x1b[33m7.9 s"));
+  EXPECT_THAT(servers_text(JsonView(status), terminal, Detail::brief), HasSubstr("\x1b[31m7.9 s"));
 }
 
 TEST(WatchLine, HasTheFiguresOfTheLastSecond) {

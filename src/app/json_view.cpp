@@ -1,7 +1,10 @@
 #include "app/json_view.hpp"
 
+#include <bson/bson.h>
+
 #include <boost/json/serialize.hpp>
 #include <cmath>
+#include <stdexcept>
 
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/utf8.hpp"
@@ -79,6 +82,19 @@ boost::json::array commands_json(const Commands& commands) {
                    {"words", boost::json::array(each.words.begin(), each.words.end())}});
   }
   return all;
+}
+
+Buffer bson_of(const boost::json::value& document) {
+  const std::string text = boost::json::serialize(document);
+  bson_t read = BSON_INITIALIZER;
+  bson_error_t error;
+  if (!bson_init_from_json(&read, text.data(), static_cast<ssize_t>(text.size()), &error)) {
+    throw std::runtime_error(static_cast<const char*>(error.message));
+  }
+  Buffer out;
+  out.append({bson_get_data(&read), read.len});
+  bson_destroy(&read);
+  return out;
 }
 
 std::string json_line(const boost::json::value& value) {

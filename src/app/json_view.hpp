@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/base/typed_command.hpp"
 
 namespace idproxy::app {
@@ -47,6 +48,8 @@ class JsonView {
 [[nodiscard]] boost::json::value text_or_null(std::string_view of);
 /// For programs: [{"in": "shell", "command": "ls -l 'a b'", "words": ["ls", "-l", "a b"]}].
 [[nodiscard]] boost::json::array commands_json(const Commands& commands);
+/// The document as BSON: integers are 32 bits wide if they fit, else 64.
+[[nodiscard]] Buffer bson_of(const boost::json::value& document);
 /// The value as a line of JSON, with its newline, that is printable() and means the same.
 [[nodiscard]] std::string json_line(const boost::json::value& value);
 

@@ -106,19 +106,12 @@ std::shared_ptr<const Upstream> Directory::at_port(std::uint16_t port) const {
   return found == published->servers.end() ? nullptr : *found;
 }
 
-void Directory::describe(rewrite::ServerId asked, rewrite::Status& status) const {
-  using Origin = rewrite::ServerDescription::Origin;
+std::string Directory::listener_of(rewrite::ServerId server) const {
   const auto published = this->published();
-  for (const rewrite::ServerDescription& server : published->members->servers()) {
-    const Upstream* upstream = published->find(server.id);
-    status.listeners.push_back({server.listener, server.name, server.said.me, server.set_name,
-                                rewrite::state_name(server.said.state),
-                                server.origin == Origin::uri ? "uri" : "member",
-                                upstream == nullptr ? 0 : upstream->connections.load()});
-    if (server.id != asked) continue;
-    status.listener = server.listener;
-    status.server = server.name;
+  for (const rewrite::ServerDescription& each : published->members->servers()) {
+    if (each.id == server) return each.listener;
   }
+  return {};
 }
 
 std::vector<ServerStatistics::Listener> Directory::listener_statistics(
@@ -138,7 +131,10 @@ std::vector<ServerStatistics::Listener> Directory::listener_statistics(
          .wire_version = server.said.wire_version,
          .release = server_release::name_of(server.said.wire_version, upstream->version.reason()),
          .logins = upstream->logins,
-         .me = server.said.me});
+         .me = server.said.me,
+         .told = server.listener,
+         .set_name = server.set_name,
+         .is_listed = server.origin == rewrite::ServerDescription::Origin::uri});
     add_state(*upstream, now, result.back());
     add_load(*upstream, now, result.back());
   }

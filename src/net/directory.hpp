@@ -7,7 +7,6 @@
 
 #include "idproxy/net/server_statistics.hpp"
 #include "idproxy/rewrite/members.hpp"
-#include "idproxy/rewrite/status.hpp"
 #include "net/sockets.hpp"
 #include "net/upstream.hpp"
 
@@ -27,8 +26,8 @@ class Directory {
   [[nodiscard]] bool is_own(const SocketAddress& address, error_code& error) const;
   /// The server whose listener has this port; null if there is none.
   [[nodiscard]] std::shared_ptr<const Upstream> at_port(std::uint16_t port) const;
-  /// Fills in the listeners, and which of them is that of the server `asked`.
-  void describe(rewrite::ServerId asked, rewrite::Status& status) const;
+  /// The address that clients are told of the server's listener; empty: the server has gone.
+  [[nodiscard]] std::string listener_of(rewrite::ServerId server) const;
   /// For pages and metrics. `now`: monotonic.
   [[nodiscard]] std::vector<ServerStatistics::Listener> listener_statistics(
       std::chrono::nanoseconds now) const;

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "idproxy/log/log.hpp"
-#include "idproxy/rewrite/status.hpp"
 #include "idproxy/threads/threads.hpp"
 #include "net/client_list.hpp"
 #include "net/connection_pair.hpp"
@@ -54,38 +53,6 @@ std::uint64_t sum(const Threads& threads, Counted kind) {
   return all;
 }
 
-/// Makes this process's answer to {idproxy: "status"}. Thread-safe.
-class ServerStatus {
- public:
-  /// `threads` outlives it.
-  ServerStatus(const Threads& threads, std::shared_ptr<const rewrite::RuleSet> rules)
-      : threads_(threads), rules_(std::move(rules)) {}
-
-  void set_rules(std::shared_ptr<const rewrite::RuleSet> rules) {
-    const std::lock_guard lock(mutex_);
-    rules_.swap(rules);
-  }
-
-  [[nodiscard]] rewrite::Status of(rewrite::ServerId asked) const {
-    const Shared& shared = threads_[0]->shared;
-    rewrite::Status status;
-    status.version = shared.options.version;
-    shared.directory.describe(asked, status);
-    status.connections = sum(threads_, Counted::connections_accepted);
-    status.inserts_assigned = sum(threads_, Counted::requests_insert);
-    status.documents_refused = sum(threads_, Counted::documents_refused);
-    status.commands_failed = sum(threads_, Counted::requests_refused);
-    const std::lock_guard lock(mutex_);
-    status.rules = rules_;
-    return status;
-  }
-
- private:
-  const Threads& threads_;
-  mutable std::mutex mutex_;  // guards:
-  std::shared_ptr<const rewrite::RuleSet> rules_;
-};
-
 }  // namespace
 
 struct Server::Impl {
@@ -93,14 +60,16 @@ struct Server::Impl {
       : shared(std::move(options), clock),
         threads(make_threads(shared, rules)),
         upstreams(threads),
-        status(threads, rules),
         start_again(first()),
         drain_limit(first()),
         drivers_know(first()) {
     shared.observer = &upstreams;
     shared.nobody_left = [this] { first().post([this] { end_if_drained(); }); };
     for (const auto& thread : threads) {
-      thread->context.status = [this](rewrite::ServerId asked) { return status.of(asked); };
+      if (!shared.options.status) continue;
+      thread->context.status = [this](rewrite::ServerId asked) {
+        return shared.options.status(shared.directory.listener_of(asked));
+      };
     }
   }
 
@@ -212,7 +181,6 @@ struct Server::Impl {
   Shared shared;
   const Threads threads;
   Upstreams upstreams;
-  ServerStatus status;
   std::function<void()> serving;  // called once all threads run
   std::vector<std::thread> others;
   std::size_t others_ended = 0;
@@ -271,7 +239,6 @@ std::string Server::fault_of_pins(const Pins& pins) const {
 }
 
 void Server::apply(Changes changes) {
-  impl_->status.set_rules(changes.rules);
   for (const auto& thread : impl_->threads) {
     thread->loop.post([&thread = *thread, rules = changes.rules, client_tls = changes.client_tls,
                        server_tls = changes.server_tls]() mutable {

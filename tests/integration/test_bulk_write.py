@@ -437,7 +437,7 @@ class TestUpserts:
         with place.proxy.client() as client:
             def forwarded() -> int:
                 rule = client.admin.command({"idproxy": "status"})["rules"][1]
-                return rule["upsertsForwarded"].get("filter_names_field", 0)
+                return rule["forwarded"].get("filter_names_field", 0)
             before = forwarded()
             assert counts(place.write(ops, f"made.{coll}")) == {"nUpserted": 3}
             assert forwarded() == before + 3

@@ -315,8 +315,8 @@ class TestTheEnd:
         assert admin.metrics()("idproxy_rule_numbers_left", rule="0") == 0
         said = status_of_rules(proxy)
         assert not any(each["ready"] for each in said)
-        assert [each["notReady"][0]["ns"] for each in said] == [*names[:2], f"shared-*.{coll}"]
-        assert "max, 5," in str(said[0]["notReady"])
+        assert [each["not_ready"][0]["ns"] for each in said] == [*names[:2], f"shared-*.{coll}"]
+        assert "max, 5," in str(said[0]["not_ready"])
 
     def test_downwards(self, server, proxy, coll):
         ns = f"down-to-1.{coll}"

@@ -157,8 +157,8 @@ def test_is_counted(start_proxy: Callable[..., Proxy], server: Mongod, ns: str) 
         next_of(client, ns, count=7)
         refusal(client, ns, "none")
         numbers, codes = client.admin.command("idproxy", "status")["rules"][:2]
-        assert (numbers["handedOut"], numbers["assigned"]) == (7, 0)
-        assert codes["handedOut"] == 0
+        assert (numbers["handed_out"], numbers["values"]) == (7, 0)
+        assert codes["handed_out"] == 0
     proxy.stop()
     assert proxy.wait_event("stopped")["values_handed_out"] == 7
 

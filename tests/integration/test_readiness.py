@@ -82,11 +82,11 @@ class TestBeforeTheFirstInsert:
         assert metrics("idproxy_rule_fill_ratio", rule="3") == 0
         with proxy.client() as client:
             old, new, _, codes = client.admin.command("idproxy", "status")["rules"]
-            assert old["numbers"] == [{"ns": f"{coll}.old", "next": 1001, "held": 0,
-                                       "left": 2**63 - 1 - 1000}]
-            assert new["numbers"] == [{"ns": f"{coll}.new", "next": 7, "held": 0, "left": 10}]
-            assert codes["numbers"] == [{"ns": f"{coll}.codes", "documents": 0, "fill": 0.0,
-                                         "maxFill": 0.9}]
+            of_counter = {"sequence": None, "held": 0, "reads_collection": False}
+            assert old["numbers"] == [{"ns": f"{coll}.old", "next": 1001, "left": 2**63 - 1 - 1000, **of_counter}]
+            assert new["numbers"] == [{"ns": f"{coll}.new", "next": 7, "left": 10, **of_counter}]
+            assert codes["numbers"] == [{"ns": f"{coll}.codes", "sequence": None, "documents": 0, "fill": 0.0,
+                                         "max_fill": 0.9}]
         stored = standalone.client[STORE].uniqueIdentifierCounter
         assert stored.find_one({"_id": f"{coll}.new.n"}) is None, "looking made the counter"
 
@@ -113,8 +113,8 @@ class TestBeforeTheFirstInsert:
         event = proxy.wait_event("not_ready", SOON, ns=f"{coll}.orders")
         assert "Authentication failed" in event["reason"] and event["field"] == "n"
         with proxy.client(username="root", password=PASSWORD, authSource="admin") as client:
-            (reason,) = client.admin.command("idproxy", "status")["rules"][0]["notReady"]
-            assert reason["code"] == 6 and "Authentication failed" in reason["errmsg"]
+            (reason,) = client.admin.command("idproxy", "status")["rules"][0]["not_ready"]
+            assert reason["code"] == 6 and "Authentication failed" in reason["reason"]
 
     def test_a_server_that_is_down(self, standalone, start_proxy, coll):
         uri = f"mongodb://127.0.0.1:{free_port()}"

@@ -622,7 +622,7 @@ class TestReplicaSetBypass:
         # Its own hello has been answered: it is known what the server is.
         with proxy.client() as client:
             states = lambda: [each["state"] for each in client.admin.command(
-                {"idproxy": "status"})["listeners"]]
+                {"idproxy": "status"})["servers"]]
             eventually(lambda: states() == ["STANDALONE"])
         proxy.stop()
         assert not proxy.find_events("replica_set_bypass")

@@ -78,8 +78,8 @@ class TestReadiness:
         event = proxy.wait_event("not_ready", SOON, ns=f"{coll}.orders")
         assert event["reason"].startswith(why) and event["field"] == "number"
         with proxy.client() as client:
-            (told,) = client.admin.command("idproxy", "status")["rules"][0]["notReady"]
-            assert told["code"] == 96 and told["errmsg"].startswith(why)
+            (told,) = client.admin.command("idproxy", "status")["rules"][0]["not_ready"]
+            assert told["code"] == 96 and told["reason"].startswith(why)
         standalone.client[coll].taken.drop()
         eventually(lambda: reason(admin) == "", SOON)
         proxy.wait_event("ready_again", SOON, ns=f"{coll}.orders")

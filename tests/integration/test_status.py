@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from pymongo.errors import OperationFailure
 
 from support import wire
+from support.admin import LISTEN, Admin
 from support.fake_server import FakeServer, reply_of_sections, reply_to
 from support.guarded import Guarded
 from support.mongod import Mongod
@@ -27,6 +29,8 @@ UNAUTHORIZED = 13
 OPERATION_FAILED = 96
 
 STATUS = {"idproxy": "status", "$db": "admin"}
+COUNTS = ["values", "resent", "cured", "given_up", "foreign", "transient", "surfaced", "unacknowledged", "handed_out"]
+COUNTS_OF_STORE = ["round_trips", "blocks", "blocks_dropped", "numbers_allocated", "numbers_returned", "heals"]
 # A rule that is not ready is looked at every 10 s.
 SOON = 40
 
@@ -55,20 +59,34 @@ def test_names_the_proxy_and_its_server(
     version = subprocess.run([binary(), "--version"], capture_output=True, text=True, check=True)
     assert said["version"] == version.stdout.split()[1]
     assert (said["listener"], said["server"]) == (proxy.address, server.address)
-    (listener,) = said["listeners"]
-    assert listener.pop("connections") >= 1
-    member = {"me": server.address, "setName": server.replica_set} if server.replica_set else {}
-    assert listener == {"address": proxy.address, "server": server.address, **member,
-                        "state": "PRIMARY" if member else "STANDALONE", "origin": "uri"}
-    assert said["rules"] == [{
-        "ns": f"{coll}.*", "field": "number", "strategy": "random-digits", "ready": True,
-        "assigned": 0, "resent": 0, "cured": 0, "givenUp": 0, "foreign": 0, "transient": 0,
-        "surfaced": 0, "unacknowledged": 0, "handedOut": 0, "upsertsForwarded": {}}]
-    assert said["counters"]["connections"] >= 1
-    assert set(said["store"].values()) == {0}
-    times = ["$clusterTime", "operationTime"] if member else []
-    assert list(said) == ["version", "listener", "server", "listeners", "rules", "counters",
-                          "store", "ok", *times]
+    (only,) = said["servers"]
+    assert only["clients"] >= 1
+    member = (server.address, server.replica_set, "PRIMARY") if server.replica_set else (None, None, "STANDALONE")
+    assert (only["me"], only["set"], only["state"]) == member
+    assert (only["advertised"], only["server"], only["origin"]) == (proxy.address, server.address, "uri")
+    (its,) = said["rules"]
+    assert (its["ns"], its["field"], its["strategy"]) == (f"{coll}.*", "number", "random-digits")
+    assert its["ready"] is True and its["not_ready"] == [] and its["forwarded"] == {}
+    assert {its[count] for count in COUNTS} == {0}
+    assert said["requests"]["connections"] >= 1
+    assert {said["store"][count] for count in COUNTS_OF_STORE} == {0}
+    times = ["$clusterTime", "operationTime"] if server.replica_set else []
+    assert list(said)[-1 - len(times):] == ["ok", *times]
+
+
+def test_says_what_status_json_says(server: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
+    """And more: which listener is asked, and the collections of rules."""
+    proxy = start_proxy(configuration(server, [rule(f"{coll}.*")], admin=LISTEN))
+    with proxy.client() as client:
+        client[coll].orders.insert_one({})
+        said = status(client)
+        page = json.loads(Admin(proxy).get("/status.json").text)
+    assert set(page) <= set(said)
+    assert set(said) - set(page) - {"$clusterTime", "operationTime"} == {"listener", "server", "ok"}
+    for part in ("servers", "rules", "store", "requests", "configuration"):
+        of_page, its = (each[part][0] if isinstance(each[part], list) else each[part] for each in (page, said))
+        assert set(its) - set(of_page) == ({"not_ready", "numbers"} if part == "rules" else set())
+    assert [each["ns"] for each in said["rules"][0]["numbers"]] == [f"{coll}.orders"]
 
 
 def test_without_anything_mapped(
@@ -77,7 +95,7 @@ def test_without_anything_mapped(
     with WireClient(proxy.address) as client:
         said = client.call(STATUS)
     assert (said["listener"], said["server"]) == (proxy.address, replica_set.address)
-    assert [each["server"] for each in said["listeners"]] == [replica_set.address]
+    assert [each["server"] for each in said["servers"]] == [replica_set.address]
 
 
 def test_each_listener_stands_for_a_server_of_its_own(start_proxy: Callable[..., Proxy]) -> None:
@@ -85,8 +103,8 @@ def test_each_listener_stands_for_a_server_of_its_own(start_proxy: Callable[...,
         # The first one alone is in the connection string.
         proxy = start_proxy(configuration(three.members[0], []))
         with proxy.client() as client:
-            known = eventually(lambda: (found := status(client)["listeners"])[2:] and found, SOON)
-        listeners = {each["server"]: each["address"] for each in known}
+            known = eventually(lambda: (found := status(client)["servers"])[2:] and found, SOON)
+        listeners = {each["server"]: each["advertised"] for each in known}
         assert set(listeners) == {each.address for each in three.members}
         states = {each.address: "PRIMARY" if each is three.primary else "SECONDARY"
                   for each in three.members[:2]} | {three.members[2].address: "ARBITER"}
@@ -96,12 +114,12 @@ def test_each_listener_stands_for_a_server_of_its_own(start_proxy: Callable[...,
                 said = client.call(STATUS)
                 assert said["ok"] == 1, "a secondary and an arbiter are asked like a primary"
                 assert (said["listener"], said["server"]) == (address, server)
-                assert {each["server"]: each["address"] for each in said["listeners"]} == listeners
-                (own,) = [each for each in said["listeners"] if each["address"] == address]
-                assert own["connections"] >= 1
-        assert {each["server"]: each["state"] for each in said["listeners"]} == states
-        assert {each["setName"] for each in said["listeners"]} == {three.name}
-        assert {each["server"]: each["origin"] for each in said["listeners"]} == {
+                assert {each["server"]: each["advertised"] for each in said["servers"]} == listeners
+                (own,) = [each for each in said["servers"] if each["advertised"] == address]
+                assert own["clients"] >= 1
+        assert {each["server"]: each["state"] for each in said["servers"]} == states
+        assert {each["set"] for each in said["servers"]} == {three.name}
+        assert {each["server"]: each["origin"] for each in said["servers"]} == {
             each.address: "member" if i else "uri" for i, each in enumerate(three.members)}
 
 
@@ -124,25 +142,25 @@ def test_rules_are_ready_or_it_says_why_not(
         said = rules_of(client)
         ready = [ns for ns, each in said.items() if each["ready"]]
         assert ready == [f"{coll}.warned", f"{coll}.guarded", "*"]
-        assert not any("notReady" in said[ns] for ns in ready)
+        assert not any(said[ns]["not_ready"] for ns in ready)
         for name in ["view", "readings"]:
-            assert said[f"{coll}.{name}"]["notReady"] == [{
-                "ns": f"{coll}.{name}",
-                "errmsg": "a view or a time-series collection: no rule applies to it"}]
+            assert said[f"{coll}.{name}"]["not_ready"] == [{
+                "ns": f"{coll}.{name}", "code": None,
+                "reason": "a view or a time-series collection: no rule applies to it"}]
 
         # What inserts get is what the status says.
         for name, expected in [("required", "createIndex"), ("full", "max_fill")]:
             with pytest.raises(OperationFailure) as refused:
                 client[coll][name].insert_one({})
-            (reason,) = rules_of(client)[f"{coll}.{name}"]["notReady"]
+            (reason,) = rules_of(client)[f"{coll}.{name}"]["not_ready"]
             assert (reason["ns"], reason["code"]) == (f"{coll}.{name}", OPERATION_FAILED)
-            assert expected in reason["errmsg"] and refused.value.code == OPERATION_FAILED
-            assert name == "full" or reason["errmsg"] in str(refused.value)
+            assert expected in reason["reason"] and refused.value.code == OPERATION_FAILED
+            assert name == "full" or reason["reason"] in str(refused.value)
 
         # Of a wildcard, what somebody has asked for.
         with pytest.raises(OperationFailure):
             client[coll].others.insert_one({})
-        (reason,) = rules_of(client)["*"]["notReady"]
+        (reason,) = rules_of(client)["*"]["not_ready"]
         assert reason["ns"] == f"{coll}.others"
         assert reason["code"] in (HOST_UNREACHABLE, OPERATION_FAILED)
 
@@ -159,9 +177,9 @@ def test_a_store_that_is_down_is_a_reason(
         id_store={"uri": f"mongodb://127.0.0.1:{free_port()}"}))
     with proxy.client() as client:
         def reason() -> dict[str, Any]:
-            (found,) = rules_of(client)[f"{coll}.required"]["notReady"]
+            (found,) = rules_of(client)[f"{coll}.required"]["not_ready"]
             return found
-        eventually(lambda: "the id store does not answer" in reason()["errmsg"], SOON)
+        eventually(lambda: "the id store does not answer" in reason()["reason"], SOON)
         assert reason()["code"] == HOST_UNREACHABLE
         assert rules_of(client)[f"{coll}.warned"]["ready"]
 
@@ -175,20 +193,17 @@ def test_counts_what_became_of_values(
         {"ns": f"{coll}.orders", "field": "email", "strategy": "uuid"}])
     ns = fresh(robbed, coll, "orders", "code")
     with robbed.proxy.client() as client:
-        before = status(client)
-        assert set(before["counters"].values()) <= {before["counters"]["connections"], 0}
         robbed.thief.steal(ns, times={1: 2})
         assert robbed.insert(ns, [{"k": i} for i in range(3)])["n"] == 3
         said = status(client)
     ids, numbers, texts = said["rules"]
-    changed = {name: count for name, count in ids.items() if isinstance(count, int) and count}
-    assert changed == {"ready": True, "assigned": 3, "resent": 2, "cured": 1}
-    assert numbers["assigned"] == texts["assigned"] == 3
+    assert {name: ids[name] for name in COUNTS if ids[name]} == {"values": 3, "resent": 2, "cured": 1}
+    assert numbers["values"] == texts["values"] == 3
     assert numbers["resent"] == texts["resent"] == 0
-    assert said["counters"]["insertsAssigned"] == 1
-    assert said["counters"]["documentsRefused"] == said["counters"]["commandsFailed"] == 0
-    assert said["store"]["blocks"] >= 1 and said["store"]["numbersAllocated"] >= 10
-    assert said["store"]["roundTrips"] >= said["store"]["blocks"]
+    assert said["requests"]["inserts"] == 1
+    assert said["requests"]["documents_refused"] == said["requests"]["refused"] == 0
+    assert said["store"]["blocks"] >= 1 and said["store"]["numbers_allocated"] >= 10
+    assert said["store"]["round_trips"] >= said["store"]["blocks"]
 
 
 # --- How it is asked ---
@@ -320,7 +335,7 @@ def test_is_for_who_may_look_at_the_server(guarded_proxy: Proxy) -> None:
     for user in ["monitor", "looker", "root"]:
         with client_of(user) as client:
             (only,) = status(client)["rules"]
-            assert only["assigned"] == 1
+            assert only["values"] == 1
 
 
 def test_a_login_is_of_its_connection(guarded_proxy: Proxy) -> None:

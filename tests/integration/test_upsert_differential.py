@@ -426,7 +426,7 @@ def test_the_same_as_without_the_proxy(
     # What was to be tested did happen.
     forwarded = Counter[str]()
     for rule in rules:
-        forwarded.update(rule["upsertsForwarded"])
+        forwarded.update(rule["forwarded"])
     assert tally["values"] > count / 40, tally
     assert stopped["duplicates_cured"] > count / 50, stopped
     assert stopped["duplicates_given_up"] == 0, stopped

@@ -203,7 +203,7 @@ def clients(replica_set: Mongod, replica_proxy: Proxy) -> Iterator[tuple[Any, An
 
 
 def forwarded(client: Any, rule: int) -> dict[str, int]:
-    return client.admin.command({"idproxy": "status"})["rules"][rule]["upsertsForwarded"]
+    return client.admin.command({"idproxy": "status"})["rules"][rule]["forwarded"]
 
 
 @pytest.mark.parametrize("kind", FIELDS)

@@ -2,12 +2,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "idproxy/net/tls.hpp"
+#include "idproxy/rewrite/context.hpp"
 #include "idproxy/wire/compression.hpp"
 
 namespace idproxy::net {
@@ -76,7 +78,9 @@ struct Options {
   std::shared_ptr<const tls::Context> server_tls;  ///< towards servers; null: plain
   Limits limits;
   std::uint32_t threads = 1;
-  std::string version;  ///< the program's, shown in {idproxy: "status"}
+  /// Has the answer to {idproxy: "status"} made for a client of this listener, without waiting for
+  /// it (rewrite::Context::status). Thread-safe. Empty: clients get the server's reply.
+  std::function<rewrite::StatusDocument(std::string listener)> status;
 };
 
 }  // namespace idproxy::net

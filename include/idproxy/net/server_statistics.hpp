@@ -28,6 +28,9 @@ struct ServerStatistics {
     std::string release{};          ///< "MongoDB 6.0.27", or what name_of() says; empty: unknown
     rewrite::Logins logins{};       ///< whether it enforces them
     std::string me{};               ///< its name in its replica set; empty: it is in none
+    std::string told{};             ///< the listener's address, as clients are told it
+    std::string set_name{};         ///< the server's replica set; empty: it is in none
+    bool is_listed = false;         ///< upstream.uri names it; else its set does
     std::string state{};            ///< "PRIMARY", … as MongoDB spells it; "down", "unknown"
     std::chrono::nanoseconds state_age{};  ///< since when
     std::string last_failure{};            ///< why connecting failed last; empty: it never did

@@ -2,15 +2,19 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
+#include "idproxy/base/bytes.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/base/random.hpp"
 #include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/members.hpp"
-#include "idproxy/rewrite/status.hpp"
 #include "idproxy/wire/compression.hpp"
 
 namespace idproxy::rewrite {
+
+/// A document that is being made: nothing yet, or the whole of it, once.
+using StatusDocument = std::function<std::optional<Buffer>()>;
 
 /// The parts of an io thread that an exchange uses while it handles an event. Each io thread has
 /// one Context; the objects that it refers to must outlive the thread's exchanges.
@@ -21,9 +25,10 @@ struct Context {
   bool maps_hello = true;  ///< replies to hello name the proxy's listeners
   /// Those that a client and its server may agree on.
   wire::Compressors compressors = wire::Compressors::all();
-  /// Makes the answer to {idproxy: "status"} on a connection to `asked`. If empty, the client gets
-  /// the server's reply to the command that checks its rights.
-  std::function<Status(ServerId asked)> status{};
+  /// Has the answer to {idproxy: "status"} on a connection to `asked` made elsewhere, a document.
+  /// What it returns has it as soon as it is there. If empty, the client gets the server's reply to
+  /// the command that checks its rights.
+  std::function<StatusDocument(ServerId asked)> status{};
   /// The current Members when a reply to hello arrives. If null, replies to hello pass unchanged.
   std::shared_ptr<const Members> members{};
 };

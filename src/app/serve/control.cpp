@@ -306,7 +306,8 @@ std::optional<state::Snapshot> Control::snapshot() const {
                          .server_side = certificates(reload_->server_tls())};
 }
 
-boost::json::value Control::status(const state::StatusQuery& query) {
+boost::json::value Control::status(const state::StatusQuery& query,
+                                   std::optional<std::string> asked) {
   const std::optional<state::Snapshot> state = snapshot();
   if (state) recent_.see(state->net, state->store);
   const Clock& clock = process_sources().clock;
@@ -320,7 +321,8 @@ boost::json::value Control::status(const state::StatusQuery& query) {
        .started = std::chrono::nanoseconds(
            static_cast<std::int64_t>(state::process_statistics().start_time_seconds * 1e9)),
        .monotonic = clock.monotonic(),
-       .lines = log::last_lines()},
+       .lines = log::last_lines(),
+       .asked = std::move(asked)},
       state ? &*state : nullptr, recent_,
       serves ? server_->clients(state::clients_for(query)) : net::ClientList{}, query);
 }
@@ -395,6 +397,17 @@ void Control::announce() {
     tell_status(true);
     if (std::exchange(reload_wanted_, false)) asio::post(io_, [this] { reload(); });
   });
+}
+
+rewrite::StatusDocument Control::have_status_made(std::string listener) {
+  const auto task = std::make_shared<std::packaged_task<Buffer()>>(
+      [this, listener = std::move(listener)] { return bson_of(status({}, listener)); });
+  const auto made = std::make_shared<std::future<Buffer>>(task->get_future());
+  asio::post(io_, [task] { (*task)(); });
+  return [made]() -> std::optional<Buffer> {
+    if (made->wait_for(0s) != std::future_status::ready) return std::nullopt;
+    return made->get();
+  };
 }
 
 void Control::finished() {

@@ -57,6 +57,9 @@ class Control {
   /// Has the log, systemd and /readyz told that the server is ready, unless a signal has stopped it
   /// meanwhile. Does not wait for that.
   void announce();
+  /// Has the control thread make the answer to {idproxy: "status"} for a client of this listener.
+  /// Any thread may call it, and what it returns.
+  [[nodiscard]] rewrite::StatusDocument have_status_made(std::string listener);
   /// The server has ended: from now on the pages show its last state, and the store is not used.
   void finished();
   /// Ends the thread.
@@ -80,7 +83,9 @@ class Control {
   void look_at_servers();
   void introduce();
   [[nodiscard]] std::optional<state::Snapshot> snapshot() const;
-  [[nodiscard]] boost::json::value status(const state::StatusQuery& query);
+  /// `asked`: the listener whose client asks with {idproxy: "status"}.
+  [[nodiscard]] boost::json::value status(const state::StatusQuery& query,
+                                          std::optional<std::string> asked = {});
   [[nodiscard]] admin::Pages pages();
 
   const std::string version_;

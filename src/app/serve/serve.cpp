@@ -79,9 +79,11 @@ void log_stopped(const net::ServerStatistics& statistics, const rewrite::RuleSet
 }
 
 /// The configured options, with those that only this process knows.
-net::Options options_of(const config::Config& config, const std::string& version) {
+net::Options options_of(const config::Config& config, Control& control) {
   net::Options options = config.net;
-  options.version = version;
+  options.status = [&control](std::string listener) {
+    return control.have_status_made(std::move(listener));
+  };
   options.max_connections = permitted_connections(options);
   return options;
 }
@@ -125,11 +127,11 @@ boost::system::result<std::vector<net::PassedSocket>, std::string> passed_socket
 }
 
 /// Serves until a signal ends it.
-ExitCode run(Reload::Start start, const std::string& version, Control& control) {
+ExitCode run(Reload::Start start, Control& control) {
   id_store::Store store(start.config.id_store, process_sources().clock);
   start.rules =
       state::make_rules(std::exchange(start.config.rules, {}), start.config.id_store.db, store);
-  auto opened = net::Server::open(options_of(start.config, version), start.rules.set,
+  auto opened = net::Server::open(options_of(start.config, control), start.rules.set,
                                   process_sources().clock);
   if (!opened) {
     log::event(log::Level::error, "cannot_listen", opened.error());
@@ -190,7 +192,7 @@ ExitCode serve(const std::string& file, const std::string& version) {
               .seed_list = std::move(seed_list),
               .files = std::move(loaded.files),
               .rules = {}},
-             version, control);
+             control);
 }
 
 }  // namespace idproxy::app::serve

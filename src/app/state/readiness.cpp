@@ -11,7 +11,7 @@ namespace {
 
 Reason reason_in(const ids::Readiness& readiness) {
   if (readiness.kind != ids::Readiness::Kind::not_ready) {
-    return {"a view or a time-series collection: no rule applies to it"};
+    return {std::string(kLeftAlone)};
   }
   const ids::Error& error = readiness.error;
   return error.advice ? *error.advice : Reason{error.reason};

@@ -14,6 +14,10 @@
 
 namespace idproxy::app::state {
 
+/// Why a rule gives no values in a collection to which none applies.
+inline constexpr std::string_view kLeftAlone =
+    "a view or a time-series collection: no rule applies to it";
+
 /// Why each rule gives no values in the collection that it names, in file order; no text for rules
 /// that are ready, and for those with wildcards, whose collections are checked with their first
 /// insert. The texts name no collections except those in the configuration.

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
+#include <variant>
 
 #include "app/json_view.hpp"
 #include "app/state/findings.hpp"
+#include "app/state/readiness.hpp"
 #include "app/state/rule_figures.hpp"
 #include "app/state/rules_in_force.hpp"
 #include "idproxy/base/words.hpp"
@@ -22,6 +25,7 @@ using Seconds = std::chrono::duration<double>;
 using Listener = net::ServerStatistics::Listener;
 
 constexpr std::size_t kMostRules = 100;
+constexpr std::size_t kMostCollections = 20;  // of a rule
 constexpr std::size_t kMostClients = 50;
 constexpr std::size_t kMostOfApplication = 1000;
 
@@ -32,6 +36,12 @@ double seconds(std::chrono::nanoseconds time) {
 template <class T>
 json::value or_null(const std::optional<T>& value) {
   return value ? json::value(*value) : json::value();
+}
+
+/// BSON has no larger one.
+json::value count_or_null(const std::optional<std::uint64_t>& count) {
+  if (!count) return {};
+  return std::min<std::uint64_t>(*count, std::numeric_limits<std::int64_t>::max());
 }
 
 json::value seconds_or_null(const std::optional<std::chrono::nanoseconds>& time) {
@@ -65,15 +75,25 @@ class StatusWriter {
  public:
   StatusWriter(const StatusSources& sources, const Snapshot& snapshot, const Recent& recent,
                const StatusQuery& query)
-      : sources_(sources), snapshot_(snapshot), recent_(recent), query_(query) {}
+      : sources_(sources), snapshot_(snapshot), recent_(recent), query_(query) {
+    const ids::Store* store = snapshot.rules->store();
+    if (sources.asked && store != nullptr) not_ready_ = store->not_ready(kMostCollections);
+  }
 
   void add_to(json::object& out, const net::ClientList& clients) const {
     const auto now =
         std::chrono::sys_seconds(std::chrono::floor<std::chrono::seconds>(sources_.now));
+    if (sources_.asked) {
+      const auto& all = snapshot_.net.listeners;
+      const auto found = std::ranges::find(all, *sources_.asked, &Listener::told);
+      out["listener"] = json_text(*sources_.asked);
+      out["server"] = text_or_null(found == all.end() ? std::string() : found->server);
+    }
     out["wrong"] = array_of(findings_of(sources_.phase, snapshot_, now), finding);
     out["configuration"] = configuration();
     out["limits"] = limits();
     out["store"] = store();
+    out["requests"] = requests();
     out["servers"] =
         array_of(snapshot_.net.listeners, [&](const Listener& each) { return server(each); });
     out["rules"] = rules();
@@ -135,14 +155,32 @@ class StatusWriter {
     return json::object{{"up", store.up},
                         {"reason", text_or_null(store.down_reason)},
                         {"round_trips", store.round_trips},
+                        {"blocks", store.blocks},
+                        {"blocks_dropped", store.blocks_dropped},
+                        {"numbers_allocated", store.numbers_allocated},
+                        {"numbers_returned", store.numbers_returned},
+                        {"heals", store.heals},
                         {"p50", or_null(quantile(store.round_trip, 0.5))},
                         {"p99", or_null(quantile(store.round_trip, 0.99))}};
+  }
+
+  /// Since the start.
+  json::value requests() const {
+    using net::Counted;
+    const auto& counted = snapshot_.net.counted;
+    return json::object{{"connections", counted[Counted::connections_accepted]},
+                        {"inserts", counted[Counted::requests_insert]},
+                        {"refused", counted[Counted::requests_refused]},
+                        {"documents_refused", counted[Counted::documents_refused]}};
   }
 
   json::value server(const Listener& server) const {
     json::object out{{"listener", json_text(server.listener)},
                      {"server", json_text(server.server)},
+                     {"advertised", json_text(server.told)},
                      {"me", text_or_null(server.me)},
+                     {"set", text_or_null(server.set_name)},
+                     {"origin", server.is_listed ? "uri" : "member"},
                      {"up", server.up},
                      {"state", server.state},
                      {"since", ago(server.state_age)},
@@ -239,13 +277,19 @@ class StatusWriter {
                      {"duplicates", outcomes.resent.load() + outcomes.given_up.load()},
                      {"resent", outcomes.resent.load()},
                      {"given_up", outcomes.given_up.load()},
+                     {"cured", outcomes.cured.load()},
+                     {"foreign", outcomes.foreign.load()},
+                     {"transient", outcomes.transient.load()},
+                     {"surfaced", outcomes.surfaced.load()},
+                     {"unacknowledged", outcomes.unacknowledged.load()},
+                     {"handed_out", outcomes.handed_out.load()},
                      {"refused", outcomes.refused.load()},
                      {"forwarded", reasons<rewrite::ForwardReason>(outcomes.forwarded)},
                      {"taken_away", reasons<rewrite::LossReason>(outcomes.taken_away)},
                      {"driver_made_ids", outcomes.driver_made_logged.load()},
                      {"next", or_null(figures.next)},
                      {"held", or_null(figures.held)},
-                     {"left", or_null(figures.left)},
+                     {"left", count_or_null(figures.left)},
                      {"fill", or_null(figures.fill)},
                      {"max_fill", or_null(figures.max_fill)},
                      {"full_at_hour_rate", nullptr},
@@ -259,6 +303,51 @@ class StatusWriter {
       if (outlook->at_day_rate) out["full_at_day_rate"] = ago(-*outlook->at_day_rate);
     }
     if (const RunOut::Warning* warning = warning_of(i)) out["warning"] = warning->text();
+    if (sources_.asked) add_collections(i, out);
+    return out;
+  }
+
+  /// At most kMostCollections of each.
+  void add_collections(std::size_t i, json::object& rule) const {
+    json::array reasons;
+    for (const ids::NotReady& each : not_ready_) {
+      if (each.rule_index == i) reasons.push_back(reason(each));
+    }
+    json::array all;
+    for (const ids::RuleNumbers& each : snapshot_.numbers) {
+      if (each.rule_index == i && all.size() < kMostCollections) all.push_back(numbers(each));
+    }
+    rule["not_ready"] = std::move(reasons);
+    rule["numbers"] = std::move(all);
+  }
+
+  static json::value reason(const ids::NotReady& not_ready) {
+    const ids::Error& error = not_ready.readiness.error;
+    const bool is_left_alone = not_ready.readiness.kind == ids::Readiness::Kind::left_alone;
+    return json::object{{"ns", json_text(not_ready.ns)},
+                        {"code", is_left_alone ? json::value() : number_of(error.code)},
+                        {"reason", json_text(is_left_alone ? kLeftAlone : error.reason)}};
+  }
+  static json::value number_of(ids::Errc code) {
+    return static_cast<std::int32_t>(rewrite::code_of(code));
+  }
+
+  static json::value numbers(const ids::RuleNumbers& numbers) {
+    json::object out{{"ns", json_text(numbers.ns)}, {"sequence", text_or_null(numbers.sequence)}};
+    if (const auto* counter = std::get_if<ids::CounterNumbers>(&numbers.numbers)) {
+      out["next"] = or_null(counter->next);
+      out["held"] = counter->held;
+      out["left"] = count_or_null(counter->left);
+      out["reads_collection"] = counter->reads_all;
+      if (counter->ranges) {
+        out["live_ranges"] = counter->ranges->live;
+        out["ranges"] = counter->ranges->all;
+      }
+    } else if (const auto* space = std::get_if<ids::SpaceUse>(&numbers.numbers)) {
+      out["documents"] = or_null(space->documents);
+      out["fill"] = space->fill;
+      out["max_fill"] = space->max_fill;
+    }
     return out;
   }
 
@@ -352,6 +441,7 @@ class StatusWriter {
   const Snapshot& snapshot_;
   const Recent& recent_;
   const StatusQuery& query_;
+  std::vector<ids::NotReady> not_ready_;
 };
 
 json::value event(const log::Line& line) {

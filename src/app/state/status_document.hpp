@@ -34,6 +34,9 @@ struct StatusSources {
   std::chrono::nanoseconds started{};  ///< the same
   std::chrono::nanoseconds monotonic{};
   std::vector<log::Line> lines{};
+  /// Of {idproxy: "status"}, where the server has checked the client's rights: the listener that it
+  /// is connected to. Then rules name their collections.
+  std::optional<std::string> asked{};
 };
 
 /// The document of /status.json, as docs/status.md describes it. Has no value of a document, no

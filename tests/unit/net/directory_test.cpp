@@ -63,15 +63,13 @@ TEST_F(DirectoryOf, TwoServersHasWhatWasPublishedLast) {
   EXPECT_TRUE(statistics[0].up);
   EXPECT_FALSE(statistics[1].up);
 
-  rewrite::Status status;
-  directory.describe(2, status);
-  EXPECT_EQ(status.listener, "127.0.0.1:27118");
-  EXPECT_EQ(status.server, "db2:27017");
-  EXPECT_EQ(status.listeners.size(), 2U);
+  EXPECT_EQ(statistics[1].told, "127.0.0.1:27118");
+  EXPECT_EQ(directory.listener_of(2), "127.0.0.1:27118");
 
   directory.publish(
       std::make_shared<const rewrite::Members>(std::vector{server(1, "127.0.0.1:27117")}), {one});
   EXPECT_EQ(directory.at_port(27118), nullptr);
+  EXPECT_EQ(directory.listener_of(2), "");
   EXPECT_EQ(directory.listener_statistics(std::chrono::nanoseconds(0)).size(), 1U);
 }
 

@@ -10,6 +10,7 @@ namespace status_exchange_test {
 using namespace test;
 
 constexpr std::uint32_t kChecksum = wire::flag::kChecksumPresent;
+const std::string kTimes = timestamp_field("operationTime", 4);
 const std::string kAdmin = string_field("$db", "admin");
 
 std::string ask(std::uint32_t flags = 0) {
@@ -25,12 +26,13 @@ class StatusExchange : public ::testing::Test {
   StatusExchange() {
     world.context.status = [this](ServerId asked) {
       asked_.push_back(asked);
-      Status status;
-      status.version = "1.2.3";
-      status.listener = "127.0.0.1:27117";
-      status.rules = rules;
-      return status;
+      return [this] { return std::exchange(looks_, looks_ - 1) > 0 ? std::nullopt : made(); };
     };
+  }
+  static std::optional<Buffer> made() {
+    Buffer document;
+    document.append(as_bytes(doc(string_field("version", "1.2.3"))));
+    return document;
   }
   /// The text of that field in the answer.
   std::string text(std::string_view field) {
@@ -43,6 +45,7 @@ class StatusExchange : public ::testing::Test {
   std::shared_ptr<const RuleSet> rules = rule_set();
   ExchangeWorld world{rules};
   std::vector<ServerId> asked_;
+  int looks_ = 0;  // for nothing, until it is made
 };
 
 TEST_F(StatusExchange, AsksTheServerAndAnswers) {
@@ -57,7 +60,6 @@ TEST_F(StatusExchange, AsksTheServerAndAnswers) {
       EXPECT_EQ(world.reply_with(doc_field("system", "") + ok()), ActionKind::reply);
       EXPECT_EQ(asked_, std::vector<ServerId>{0});
       EXPECT_EQ(text("version"), "1.2.3");
-      EXPECT_EQ(text("listener"), "127.0.0.1:27117");
       const auto answer = wire::OpMsgView::parse(as_bytes(world.bytes()));
       EXPECT_EQ(answer->header().response_to, 7);
       EXPECT_EQ(answer->has(kChecksum), flags == kChecksum);
@@ -65,6 +67,27 @@ TEST_F(StatusExchange, AsksTheServerAndAnswers) {
       world.exchange->release(world.workspace);
     }
   }
+}
+
+TEST_F(StatusExchange, WaitsUntilItIsMade) {
+  looks_ = 2;
+  world.request(ask());
+  EXPECT_EQ(world.reply_with(ok() + kTimes), ActionKind::wait);
+  EXPECT_EQ(world.resume(), ActionKind::wait);
+  EXPECT_EQ(world.resume(), ActionKind::reply);
+  EXPECT_EQ(text("version"), "1.2.3");
+  const auto answer = wire::OpMsgView::parse(as_bytes(world.bytes()));
+  EXPECT_TRUE(bson::find(answer->body(), "operationTime")) << "the server's reply is kept";
+  EXPECT_EQ(asked_.size(), 1U);
+}
+
+TEST_F(StatusExchange, GivesUpAfterTenSeconds) {
+  looks_ = 1000;
+  world.request(ask());
+  EXPECT_EQ(world.reply_with(ok()), ActionKind::wait);
+  world.clock.advance(std::chrono::seconds(10));
+  EXPECT_EQ(world.resume(), ActionKind::reply);
+  EXPECT_EQ(text("codeName"), "MaxTimeMSExpired");
 }
 
 TEST_F(StatusExchange, PassesAMissingRightOn) {

@@ -73,6 +73,15 @@ TEST_F(ColumnsTest, AreOfWhatTheDocumentHas) {
 TEST_F(ColumnsTest, ShowAllThatTheDocumentHas) {
   // These are in the cells of others, above the tables, or for programs.
   const std::set<std::string_view> others{"me",
+                                          "advertised",
+                                          "set",
+                                          "origin",
+                                          "cured",
+                                          "foreign",
+                                          "transient",
+                                          "surfaced",
+                                          "unacknowledged",
+                                          "handed_out",
                                           "up",
                                           "fault",
                                           "reason",

@@ -16,6 +16,7 @@
 #include "id_store/library.hpp"
 #include "idproxy/base/owned.hpp"
 #include "idproxy/base/printable.hpp"
+#include "idproxy/base/scalars.hpp"
 #include "idproxy/base/server_address.hpp"
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
@@ -157,19 +158,25 @@ bool answers_with_tls(std::string_view host, std::chrono::milliseconds limit) {
   return found != nullptr;
 }
 
-/// True if a connection to "host:port" can be made within the time.
-bool accepts(const std::string& address, std::chrono::milliseconds limit) {
+using Places = Owned<addrinfo, ::freeaddrinfo>;
+
+/// "host:port", or a host alone. Blocks for as long as the name service takes.
+Places places_of(const std::string& address) {
   const auto parts = split_host_port(address);
-  if (!parts) return false;
+  const std::string host = parts ? parts->host : address;
+  const std::string port = parts ? std::to_string(parts->port) : std::string();
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(parts->host.c_str(), std::to_string(parts->port).c_str(), &hints, &found) !=
-      0) {
-    return false;
-  }
-  const Owned<addrinfo, ::freeaddrinfo> places(found);
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+  const int fault =
+      ::getaddrinfo(host.c_str(), parts ? port.c_str() : nullptr, &hints, &found);
+  return Places(fault == 0 ? found : nullptr);
+}
+
+/// True if a connection to "host:port" can be made within the time.
+bool accepts(const std::string& address, std::chrono::milliseconds limit) {
+  const Places places = places_of(address);
+  for (const addrinfo* each = places.get(); each != nullptr; each = each->ai_next) {
     const Owned<mongoc_socket_t, mongoc_socket_destroy> socket(
         mongoc_socket_new(each->ai_family, SOCK_STREAM, 0));
     const std::int64_t until = bson_get_monotonic_time() + limit.count() * 1000;
@@ -227,6 +234,21 @@ ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::mi
   server.version = version_of(client.get());
   return server;
 }
+
+/// What the threads share that look up the names of some servers; some may outlive whoever waits.
+struct LookUps {
+  std::mutex mutex;  // guards the others
+  std::condition_variable changed;
+  std::vector<std::string> waiting;  // the hosts of which nothing has been told yet
+  bool told_one = false;
+
+  void end(const std::string& host, bool is_told) {
+    const std::scoped_lock lock(mutex);
+    std::erase(waiting, host);
+    told_one = told_one || is_told;
+    changed.notify_one();
+  }
+};
 
 /// What the threads of one question share; some may outlive whoever waits.
 struct Asked {
@@ -297,6 +319,27 @@ std::vector<ServerHello> ask_each_and_members(const std::string& uri,
   }
   std::ranges::move(ask_all(parts, of_members), std::back_inserter(said));
   return said;
+}
+
+std::string names_not_told(const std::string& uri, std::chrono::milliseconds limit) {
+  const auto look_ups = std::make_shared<LookUps>();
+  const std::vector<std::string> hosts = parts_of(uri).hosts;
+  look_ups->waiting = hosts;
+  for (const std::string& host : hosts) {
+    const auto look_up = [look_ups, host] { look_ups->end(host, places_of(host) != nullptr); };
+    std::thread thread;
+    if (threads::start(thread, look_up)) {
+      thread.detach();
+    } else {
+      look_ups->end(host, true);  // nothing is known of the name
+    }
+  }
+  std::unique_lock lock(look_ups->mutex);
+  const auto has_ended = [&] { return look_ups->told_one || look_ups->waiting.empty(); };
+  if (look_ups->changed.wait_for(lock, limit, has_ended)) return {};
+  const std::vector<std::string_view> silent(look_ups->waiting.begin(), look_ups->waiting.end());
+  return "the name service has not told the address of " + listed(silent, " or ") + " within " +
+         duration_text(limit);
 }
 
 std::string replica_set_of(const std::string& uri) {

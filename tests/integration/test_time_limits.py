@@ -64,6 +64,22 @@ def test_of_a_proxy_whose_name_nobody_tells(tmp_path: pathlib.Path, command: lis
     assert seconds < most + SLACK
 
 
+@needs_names
+@pytest.mark.parametrize("command", ["counters list", "ids --ns shop.orders --field number",
+                                     "verify --ns shop.orders --field number",
+                                     "backfill --ns shop.orders --field number"])
+def test_servers_whose_names_nobody_tells(tmp_path: pathlib.Path, command: str):
+    file = tmp_path / "config.yaml"
+    file.write_text(json.dumps({
+        "upstream": {"uri": "mongodb://a.example.test,b.example.test/?replicaSet=rs0"},
+        "rules": [{"ns": "shop.orders", "field": "number", "strategy": "counter"}]}))
+    with silent_name_service(tmp_path) as within:
+        done, seconds = timed(*command.split(), "--config", file, within=within)
+    assert done.returncode == 69 and not done.stdout
+    assert "upstream.uri" in done.stderr and "a.example.test or b.example.test" in done.stderr, done.stderr
+    assert seconds < 10 + SLACK
+
+
 @pytest.mark.parametrize("silent", [False, pytest.param(True, marks=needs_names)], ids=["unknown", "silent"])
 @pytest.mark.parametrize("command", [["check", "--connect"], ["--check-config", "--connect"]], ids=" ".join)
 def test_members_that_cannot_be_resolved(tmp_path: pathlib.Path, command: list[str], silent: bool):

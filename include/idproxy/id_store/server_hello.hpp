@@ -42,6 +42,11 @@ struct ServerHello {
                                                             std::chrono::milliseconds limit,
                                                             std::chrono::milliseconds of_members);
 
+/// Waits until the name service has told an address of one of the servers of `uri`, or that there
+/// is none. Returns whose it has not told within `limit`, for people, if it has told nothing; else
+/// "". The threads that wait for it are left behind then.
+[[nodiscard]] std::string names_not_told(const std::string& uri, std::chrono::milliseconds limit);
+
 /// The replica set that the string names; empty: none.
 [[nodiscard]] std::string replica_set_of(const std::string& uri);
 

@@ -9,6 +9,7 @@
 
 #include "app/config_file.hpp"
 #include "app/jobs/counter_text.hpp"
+#include "app/jobs/rule_session.hpp"
 #include "app/json_view.hpp"
 #include "app/system_clock.hpp"
 #include "app/views/terminal.hpp"
@@ -186,8 +187,7 @@ class CountersCommand {
 ExitCode counters(const CountersRequest& request) {
   auto file = ConfigFile::open(request.file, ConfigFile::Print::faults);
   if (!file) return file.error();
-  const auto servers = file->find_servers(std::cerr);
-  if (!servers) return servers.error();
+  if (const ExitCode code = jobs::find_store(*file); code != ExitCode::ok) return code;
   const ExitCode code = CountersCommand(request, file->loaded.config).run();
   std::cout << std::flush;
   return code;

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <boost/system/result.hpp>
 #include <cstdint>
-#include <cstdlib>
 #include <iostream>
 #include <span>
 #include <string>
@@ -10,7 +9,7 @@
 
 #include "app/config_file.hpp"
 #include "app/jobs/backfill_rule.hpp"
-#include "app/jobs/find_rule.hpp"
+#include "app/jobs/rule_session.hpp"
 #include "app/jobs/value_text.hpp"
 #include "app/system_clock.hpp"
 #include "idproxy/app/commands/run.hpp"
@@ -179,19 +178,13 @@ ExitCode print_next(const IdsRequest& request, config::Config config, std::size_
   asked.mode = BackfillRequest::Mode::dry_run;
   const jobs::StopSignals stop;
   jobs::BackfillRule rule(std::move(config), index, asked);
-  ExitCode code = ExitCode::ok;
   ids::Values values;
   std::string why = rule.await_ready(stop);
   if (why.empty()) why = rule.next_values(request.count, values);
-  if (why.empty()) {
-    print(request, rule.rule(), values);
-    say_whose();
-  } else {
-    code = refuse(request, why);
-  }
-  std::cout.flush();
-  if (!rule.stop()) std::_Exit(static_cast<int>(code));  // a thread still waits for a server
-  return code;
+  if (!why.empty()) return rule.end(refuse(request, why));
+  print(request, rule.rule(), values);
+  say_whose();
+  return rule.end(ExitCode::ok);
 }
 
 }  // namespace
@@ -214,8 +207,7 @@ ExitCode print_ids(const IdsRequest& request) {
   } else if (about.sequences.by_document()) {
     append_of_sample(about, request.count, values);
   } else {
-    const auto servers = file->find_servers(std::cerr);
-    if (!servers) return servers.error();
+    if (const ExitCode code = jobs::find_store(*file); code != ExitCode::ok) return code;
     if (about.gapless || about.ranges) return print_next(request, std::move(loaded.config), *index);
     return print_counter(request, loaded.config, rule);
   }

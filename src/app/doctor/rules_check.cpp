@@ -5,18 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <utility>
 
+#include "app/jobs/rule_session.hpp"
 #include "app/state/findings.hpp"
 #include "app/state/readiness.hpp"
-#include "app/state/rules_in_force.hpp"
 #include "app/state/run_out.hpp"
 #include "app/system_clock.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/namespaces.hpp"
-#include "idproxy/id_store/store.hpp"
 
 namespace idproxy::app::doctor {
 namespace {
@@ -27,7 +25,6 @@ using id_store::mongo::Document;
 using ids::UniqueIndex;
 
 constexpr std::chrono::seconds kRulesWithin = 8s;
-constexpr std::chrono::seconds kStopWithin = 2s;
 // Reading documents for duplicates: for one rule, and for all.
 constexpr std::int32_t kOneMs = 2000;
 constexpr std::chrono::seconds kDuplicatesWithin = 4s;
@@ -60,20 +57,20 @@ Document duplicates_of(const rewrite::Rule& rule, const std::string& collection)
 class RulesCheck {
  public:
   RulesCheck(config::Config config, const std::string& file)
-      : config_(state::only_looking(std::move(config))),
-        file_(file),
-        store_(std::make_unique<id_store::Store>(config_.id_store, process_sources().clock)),
-        rules_(state::make_rules(config_.rules, config_.id_store.db, *store_)) {}
+      : file_(file),
+        options_(config.id_store),
+        session_(state::only_looking(std::move(config))),
+        rules_(session_.set().rules()) {}
 
   RulesSaid run() {
-    rules_.watch->await_first_look(kRulesWithin);
-    const auto reasons = state::reasons_of(*rules_.set);
-    const auto lacks = rules_.watch->lack_index();
-    const auto why_down = rules_.watch->why_down();
-    for (std::size_t i = 0; i < config_.rules.size() && !why_down; ++i) {
+    session_.await_first_look(kRulesWithin);
+    const auto reasons = state::reasons_of(session_.set());
+    const auto lacks = session_.watch().lack_index();
+    const auto why_down = session_.watch().why_down();
+    for (std::size_t i = 0; i < rules_.size() && !why_down; ++i) {
       const bool is_ready = reasons[i].text.empty();
       if (!is_ready) {
-        check_.add(state::rule_not_ready(config_.rules[i], i, reasons[i]),
+        check_.add(state::rule_not_ready(rules_[i], i, reasons[i]),
                    reasons[i].commands.empty() ? check_connect(file_) : Commands());
       }
       if (const auto found = lacks.find(i); found != lacks.end()) {
@@ -81,21 +78,19 @@ class RulesCheck {
       }
     }
     runs_out();
-    check_.what = std::to_string(config_.rules.size()) +
-                  (config_.rules.size() == 1 ? " rule" : " rules") +
+    check_.what = std::to_string(rules_.size()) + (rules_.size() == 1 ? " rule" : " rules") +
                   (unread_ ? "; not all documents were read for duplicates" : "");
     if (why_down) {
       check_.what = "the id store " + *why_down;
       check_.skipped = true;
     }
-    if (store_->stop(kStopWithin)) return {std::move(check_), false};
-    store_.release();  // NOLINT(bugprone-unused-return-value): its thread goes on
-    return {std::move(check_), true};
+    const bool hangs = !session_.stop();
+    return {std::move(check_), hangs};
   }
 
  private:
   void lacks_index(std::size_t index, const id_store::MissingIndex& lacks, bool is_ready) {
-    const rewrite::Rule& rule = config_.rules[index];
+    const rewrite::Rule& rule = rules_[index];
     if (rule.unique_index == UniqueIndex::warn && is_ready) {
       check_.add(state::index_missing(rule, index, lacks), {});
     }
@@ -113,7 +108,7 @@ class RulesCheck {
     const auto begun = std::chrono::steady_clock::now();
     const id_store::Namespace ns = id_store::split_namespace(text);
     if (!client_) {
-      pool_.emplace(config_.id_store.uri, config_.id_store.wtimeout, config_.id_store.uri_key);
+      pool_.emplace(options_.uri, options_.wtimeout, options_.uri_key);
       client_.emplace(pool_->client());
     }
     bool found = false;
@@ -127,20 +122,20 @@ class RulesCheck {
 
   void runs_out() {
     state::RunOut run_out;
-    run_out.update(config_.rules, rules_.watch->numbers(std::numeric_limits<std::size_t>::max()),
+    run_out.update(rules_, session_.watch().numbers(std::numeric_limits<std::size_t>::max()),
                    process_sources().clock.monotonic());
     for (const state::RunOut::Warning& each : run_out.current()) {
-      const rewrite::Rule& rule = config_.rules[each.rule_index];
+      const rewrite::Rule& rule = rules_[each.rule_index];
       state::Finding found = state::numbers_run_out(rule, each);
       found.subject = rule_subject(each.ns, rule.field);
       check_.add(std::move(found), edit_and_reload(file_));
     }
   }
 
-  const config::Config config_;
   const std::string& file_;
-  std::unique_ptr<id_store::Store> store_;
-  const state::RulesInForce rules_;
+  const id_store::Options options_;
+  jobs::RuleSession session_;
+  const std::vector<rewrite::Rule>& rules_;  // of session_
   std::optional<id_store::mongo::Pool> pool_;
   std::optional<id_store::mongo::Client> client_;
   std::chrono::nanoseconds spent_{};

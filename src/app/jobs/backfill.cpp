@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <utility>
@@ -295,17 +294,12 @@ ExitCode backfill(const BackfillRequest& request) {
   auto file = ConfigFile::open(request.file, ConfigFile::Print::findings);
   if (!file) return file.error();
   config::Loaded& loaded = file->loaded;
-  const auto servers = file->find_servers(std::cerr);
-  if (!servers) return servers.error();
+  if (const ExitCode code = find_store(*file); code != ExitCode::ok) return code;
   const auto index = rule_for(request, loaded.config.rules);
   if (!index) return end_with(ExitCode::usage, index.error());
   const id_store::Options store = loaded.config.id_store;
   BackfillRule rule(std::move(loaded.config), *index, request);
-  const ExitCode code = carry_out(request, store, rule, stop);
-  if (rule.stop()) return code;
-  // A thread still waits for a server, and the store must not be destroyed.
-  std::cout.flush();
-  std::_Exit(static_cast<int>(code));
+  return rule.end(carry_out(request, store, rule, stop));
 }
 
 }  // namespace idproxy::app::jobs

@@ -6,7 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "app/jobs/find_rule.hpp"
 #include "app/jobs/value_text.hpp"
 #include "app/state/readiness.hpp"
 #include "app/system_clock.hpp"
@@ -20,7 +19,6 @@ using Mode = BackfillRequest::Mode;
 // How long the id store may take to check the rule.
 constexpr std::chrono::seconds kReadyWithin{10};
 constexpr std::chrono::milliseconds kReadyAgain{50};
-constexpr std::chrono::seconds kGiveBackWithin{10};
 
 /// Returns why the options do not fit this rule, for people; empty: they do.
 std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule) {
@@ -50,10 +48,11 @@ bool needs_more(const rewrite::Rule& rule) {
   return rule.strategy->about().fills_up && rule.unique_index == ids::UniqueIndex::warn;
 }
 
-/// Returns the rules with the changes that a backfill of the one at `index` needs.
-std::vector<rewrite::Rule> prepared(std::vector<rewrite::Rule> rules, std::size_t index,
-                                    const BackfillRequest& request) {
+/// Returns the configuration with the changes that a backfill of the rule at `index` needs.
+config::Config prepared(config::Config config, std::size_t index, const BackfillRequest& request) {
   using ids::UniqueIndex;
+  std::vector<rewrite::Rule>& rules = config.rules;
+  config.id_store.scans = request.mode == Mode::write;
   add_rule_of(request.ns, rules, index);
   if (needs_more(rules[index])) rules[index].unique_index = UniqueIndex::require;
   for (std::size_t i = 0; i < rules.size(); ++i) {
@@ -62,12 +61,7 @@ std::vector<rewrite::Rule> prepared(std::vector<rewrite::Rule> rules, std::size_
     if (i != index) unique_index = UniqueIndex::warn;
     if (i == index && request.mode == Mode::dry_run) unique_index = UniqueIndex::offer;
   }
-  return rules;
-}
-
-id_store::Options store_options(id_store::Options options, Mode mode) {
-  options.scans = mode == Mode::write;
-  return options;
+  return config;
 }
 
 }  // namespace
@@ -109,22 +103,19 @@ BackfillOrder order_of(const BackfillRequest& request) {
 }
 
 BackfillRule::BackfillRule(config::Config config, std::size_t index, const BackfillRequest& request)
-    : uri_key_(config.id_store.uri_key),
-      ns_(request.ns),
+    : ns_(request.ns),
       index_(index),
       needs_more_(needs_more(config.rules[index])),
-      store_(store_options(config.id_store, request.mode), process_sources().clock),
-      rules_(state::make_rules(prepared(std::move(config.rules), index, request),
-                               config.id_store.db, store_)) {}
+      session_(prepared(std::move(config), index, request)) {}
 
 std::string BackfillRule::await_ready(const StopSignals& stop) {
-  rules_.watch->await_first_look(kReadyWithin);
   const auto end = std::chrono::steady_clock::now() + kReadyWithin;
+  session_.await_first_look(kReadyWithin);
   const id_store::Namespace ns = id_store::split_namespace(ns_);
   while (true) {
     std::vector<rewrite::Assignment> its;
     std::ranges::copy_if(
-        rules_.set->plan(ns.db, ns.collection), std::back_inserter(its),
+        session_.set().plan(ns.db, ns.collection), std::back_inserter(its),
         [this](const rewrite::Assignment& each) { return each.rule_index == index_; });
     plan_ = rewrite::Plan(std::move(its));
     if (plan_.empty()) {
@@ -158,10 +149,8 @@ std::string BackfillRule::reason_of(const std::string& reason) const {
 
 /// Returns why the rule's counters give no values, which RuleSet::plan() does not check.
 std::string BackfillRule::why_no_values() const {
-  if (const auto why = rules_.watch->why_down()) {
-    return "the id store (" + uri_key_ + ") " + *why;
-  }
-  const auto all = rules_.watch->not_ready(std::numeric_limits<std::size_t>::max());
+  if (std::string why = session_.why_down(); !why.empty()) return why;
+  const auto all = session_.watch().not_ready(std::numeric_limits<std::size_t>::max());
   for (const ids::NotReady& each : all) {
     const bool is_this = each.rule_index == index_ && (each.ns == ns_ || each.ns == rule().ns);
     const bool is_refused = each.readiness.kind == ids::Readiness::Kind::not_ready &&
@@ -172,23 +161,18 @@ std::string BackfillRule::why_no_values() const {
 }
 
 std::string BackfillRule::note() const {
-  const auto lack_index = rules_.watch->lack_index();
-  const auto lacks = lack_index.find(index_);
-  return lacks == lack_index.end() ? "" : state::note_on_index(rule(), lacks->second.commands);
+  const auto lacks = session_.lacks_index(index_);
+  return lacks ? state::note_on_index(rule(), lacks->commands) : "";
 }
 
 std::string BackfillRule::samples(std::uint64_t count) const {
-  const auto numbers = rules_.watch->numbers(std::numeric_limits<std::size_t>::max());
+  const auto numbers = session_.watch().numbers(std::numeric_limits<std::size_t>::max());
   return samples_of(rule(), index_, ns_, numbers, count);
 }
 
 std::string BackfillRule::next_values(std::size_t count, ids::Values& out) const {
-  const auto numbers = rules_.watch->numbers(std::numeric_limits<std::size_t>::max());
+  const auto numbers = session_.watch().numbers(std::numeric_limits<std::size_t>::max());
   return append_next(rule(), index_, ns_, numbers, count, out);
-}
-
-bool BackfillRule::stop() {
-  return store_.stop(kGiveBackWithin);
 }
 
 }  // namespace idproxy::app::jobs

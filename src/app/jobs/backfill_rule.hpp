@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "app/jobs/backfill_commands.hpp"
+#include "app/jobs/rule_session.hpp"
 #include "app/jobs/stop_signals.hpp"
-#include "app/state/rules_in_force.hpp"
 #include "idproxy/app/command_line.hpp"
 #include "idproxy/config/config.hpp"
-#include "idproxy/id_store/store.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::app::jobs {
@@ -40,7 +39,7 @@ class BackfillRule {
   [[nodiscard]] std::string await_ready(const StopSignals& stop);
   /// The one assignment, after await_ready(). Valid as long as this object.
   [[nodiscard]] const rewrite::Plan& plan() const { return plan_; }
-  [[nodiscard]] const rewrite::Rule& rule() const { return rules_.set->rules()[index_]; }
+  [[nodiscard]] const rewrite::Rule& rule() const { return session_.rule(index_); }
   /// A warning about a rule that is ready, after await_ready(): no unique index guards the field,
   /// with the command that creates one. Empty: there is none.
   [[nodiscard]] std::string note() const;
@@ -50,20 +49,20 @@ class BackfillRule {
   /// Appends them all, or as many as are left. Returns why they are not known; empty: they are.
   [[nodiscard]] std::string next_values(std::size_t count, ids::Values& out) const;
 
-  /// Gives back unused numbers. False: the process must end without destroying this object.
-  [[nodiscard]] bool stop();
+  /// As RuleSession::end().
+  [[nodiscard]] ExitCode end(ExitCode code) { return session_.end(code, kGiveBackWithin); }
 
  private:
   [[nodiscard]] std::optional<ids::Error> why_not_ready();
   [[nodiscard]] std::string why_no_values() const;
   [[nodiscard]] std::string reason_of(const std::string& reason) const;
 
-  const std::string uri_key_;
+  static constexpr std::chrono::seconds kGiveBackWithin{10};
+
   const std::string ns_;
   const std::size_t index_;
   const bool needs_more_;  // a unique index, without which a proxy only warns
-  id_store::Store store_;
-  state::RulesInForce rules_;
+  RuleSession session_;
   rewrite::Plan plan_;
   std::optional<ids::Ticket> asks_;  // for the index, as a write that waits does
 };

@@ -4,15 +4,13 @@
 #include <boost/json/array.hpp>
 #include <boost/json/value_from.hpp>
 #include <cstdint>
-#include <cstdlib>
 #include <utility>
 
+#include "app/jobs/rule_session.hpp"
 #include "app/jobs/store_fault.hpp"
 #include "app/jobs/value_text.hpp"
 #include "app/json_view.hpp"
 #include "app/state/readiness.hpp"
-#include "app/state/rules_in_force.hpp"
-#include "app/system_clock.hpp"
 #include "app/views/text_table.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
@@ -20,7 +18,6 @@
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/closed_schema.hpp"
 #include "idproxy/id_store/server_hello.hpp"
-#include "idproxy/id_store/store.hpp"
 
 namespace idproxy::app::jobs {
 namespace {
@@ -131,15 +128,14 @@ void print(const ServersChecked& checked, std::ostream& out) {
 }
 
 /// Why each rule is not ready; also, if that is all, for what its collection's validator refuses.
-std::vector<std::string> all_reasons(const state::RulesInForce& rules,
-                                     const id_store::Options& store) {
+std::vector<std::string> all_reasons(const RuleSession& session, const id_store::Options& store) {
   std::vector<std::string> reasons;
-  for (const Reason& each : state::reasons_of(*rules.set)) reasons.push_back(each.whole());
-  if (rules.watch->why_down()) return reasons;
+  for (const Reason& each : state::reasons_of(session.set())) reasons.push_back(each.whole());
+  if (session.watch().why_down()) return reasons;
   const id_store::mongo::Pool pool(store.uri, store.wtimeout, store.uri_key);
   id_store::mongo::Client client = pool.client();
   for (std::size_t i = 0; i < reasons.size(); ++i) {
-    const rewrite::Rule& rule = rules.set->rules()[i];
+    const rewrite::Rule& rule = session.rule(i);
     if (!reasons[i].empty() || has_wildcards(rule.ns)) continue;
     reasons[i] =
         id_store::closed_schema_fault(client, id_store::split_namespace(rule.ns), rule.field);
@@ -147,13 +143,13 @@ std::vector<std::string> all_reasons(const state::RulesInForce& rules,
   return reasons;
 }
 
-RulesChecked checked_of(const state::RulesInForce& rules, const std::vector<std::string>& reasons,
+RulesChecked checked_of(const RuleSession& session, const std::vector<std::string>& reasons,
                         std::int32_t wire_version) {
   RulesChecked checked;
-  const auto numbers = rules.watch->numbers(1);
-  const auto lack_index = rules.watch->lack_index();
+  const auto numbers = session.watch().numbers(1);
+  const auto lack_index = session.watch().lack_index();
   for (std::size_t i = 0; i < reasons.size(); ++i) {
-    const rewrite::Rule& rule = rules.set->rules()[i];
+    const rewrite::Rule& rule = session.rule(i);
     RuleChecked& row = checked.rules.emplace_back(
         RuleChecked{i + rule.nones_before, rule.ns, rule.field, rule.strategy_name, reasons[i]});
     if (!row.reason.empty()) continue;
@@ -225,13 +221,6 @@ void add_to(boost::json::object& out, const RulesChecked& checked) {
   out["store_wrong"] = text_or_null(checked.store_fault);
 }
 
-/// What is said is the end of it: a thread may still wait for a server or the name service, and
-/// keep the store from being destroyed.
-[[noreturn]] void leave(std::ostream& out, ExitCode code) {
-  out.flush();
-  std::_Exit(static_cast<int>(code));
-}
-
 }  // namespace
 
 ExitCode check_connected(config::Config config, const std::string& upstream_uri,
@@ -248,23 +237,20 @@ ExitCode check_connected(config::Config config, const std::string& upstream_uri,
   };
   if (config.rules.empty()) {
     const ExitCode code = end(0);
-    if (!servers.in_time) leave(out, code);
+    if (!servers.in_time) leave(code);
     return code;
   }
-  config = state::only_looking(std::move(config));
-  id_store::Store store(config.id_store, process_sources().clock);
-  state::RulesInForce rules = state::make_rules(std::move(config.rules), config.id_store.db, store);
-  rules.watch->await_first_look(
-      std::max<std::chrono::milliseconds>(left_until(until), kLookAtLeast));
-  RulesChecked checked = checked_of(rules, all_reasons(rules, config.id_store), servers.oldest);
-  if (const auto why = rules.watch->why_down()) {
-    checked.store_fault = "The id store (" + config.id_store.uri_key + ") " + *why;
-  }
+  const id_store::Options store = config.id_store;
+  RuleSession session(state::only_looking(std::move(config)));
+  session.await_first_look(std::max<std::chrono::milliseconds>(left_until(until), kLookAtLeast));
+  RulesChecked checked = checked_of(session, all_reasons(session, store), servers.oldest);
+  checked.store_fault = session.why_down();
+  if (!checked.store_fault.empty()) checked.store_fault.front() = 'T';
   if (json != nullptr) add_to(*json, checked);
   if (json == nullptr) print(checked, out);
   const ExitCode code = end(checked.not_ready());
-  if (!store.stop(kStoreStopWithin) || !servers.in_time || !all_well) leave(out, code);
-  return code;
+  if (!servers.in_time || !all_well) leave(code);
+  return session.end(code, kStoreStopWithin);
 }
 
 }  // namespace idproxy::app::jobs

@@ -3,21 +3,19 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <utility>
 
 #include "app/config_file.hpp"
 #include "app/jobs/backfill_commands.hpp"
-#include "app/jobs/find_rule.hpp"
 #include "app/jobs/progress.hpp"
+#include "app/jobs/rule_session.hpp"
 #include "app/jobs/stop_signals.hpp"
 #include "app/jobs/verify_commands.hpp"
 #include "app/jobs/verify_judge.hpp"
 #include "app/jobs/verify_report.hpp"
 #include "app/state/readiness.hpp"
-#include "app/state/rules_in_force.hpp"
 #include "app/system_clock.hpp"
 #include "idproxy/app/jobs/jobs.hpp"
 #include "idproxy/id_store/counter_position.hpp"
@@ -35,57 +33,29 @@ using id_store::mongo::Reply;
 // The server may have to sort the whole collection before it answers.
 constexpr std::chrono::hours kVerifyTimeout{1};
 constexpr std::chrono::seconds kLookWithin{10};
-constexpr std::chrono::seconds kEndLookWithin{2};
 constexpr std::uint64_t kDocumentsBetweenLooks = 1024;  // at signals and the clock
 // A lost cursor begins again from the front.
 constexpr int kMostReads = 3;
 
-/// The rule of a verification, and what an id store says of it.
-class VerifyRule {
- public:
-  /// `index`: of the rule in `config`, which only_looking() has returned.
-  VerifyRule(config::Config config, std::size_t index, std::string ns)
-      : ns_(std::move(ns)),
-        index_(index),
-        uri_key_(config.id_store.uri_key),
-        store_(config.id_store, process_sources().clock),
-        rules_(state::make_rules(std::move(config.rules), config.id_store.db, store_)) {
-    rules_.watch->await_first_look(kLookWithin);
-  }
+/// Why the rule cannot be verified, for people; empty: it can.
+std::string fault_in(const RuleSession& session, const std::string& ns, std::size_t index) {
+  if (std::string why = session.why_down(); !why.empty()) return why;
+  const auto [db, collection] = id_store::split_namespace(ns);
+  const auto state = session.watch().readiness(index, db, collection);
+  if (state.kind != ids::Readiness::Kind::left_alone) return {};
+  return "no rule applies to " + ns + ": it is a view or a time-series collection";
+}
 
-  [[nodiscard]] const rewrite::Rule& rule() const { return rules_.set->rules()[index_]; }
-
-  /// Why no rule can be verified, for people; empty: it can.
-  [[nodiscard]] std::string fault() const {
-    if (const auto why = rules_.watch->why_down()) return "the id store (" + uri_key_ + ") " + *why;
-    const auto [db, collection] = id_store::split_namespace(ns_);
-    const auto state = rules_.watch->readiness(index_, db, collection);
-    if (state.kind != ids::Readiness::Kind::left_alone) return {};
-    return "no rule applies to " + ns_ + ": it is a view or a time-series collection";
-  }
-
-  /// Why no unique index guards the field; empty: one does.
-  [[nodiscard]] std::string unguarded() const {
-    const std::string reason = state::reasons_of(*rules_.set)[index_].whole();
-    if (!reason.empty()) return reason;
-    const auto lack_index = rules_.watch->lack_index();
-    const auto lacks = lack_index.find(index_);
-    if (lacks == lack_index.end()) return {};
-    const bool is_offered = rule().unique_index == ids::UniqueIndex::offer;
-    return is_offered ? "none yet: the proxy makes it when it starts"
-                      : Reason{"none", ": ", lacks->second.commands}.whole();
-  }
-
-  /// False: the process must end without destroying this object.
-  [[nodiscard]] bool stop() { return store_.stop(kEndLookWithin); }
-
- private:
-  const std::string ns_;
-  const std::size_t index_;
-  const std::string uri_key_;
-  id_store::Store store_;
-  state::RulesInForce rules_;
-};
+/// Why no unique index guards the field; empty: one does.
+std::string unguarded(const RuleSession& session, std::size_t index) {
+  std::string reason = state::reasons_of(session.set())[index].whole();
+  if (!reason.empty()) return reason;
+  const auto lacks = session.lacks_index(index);
+  if (!lacks) return {};
+  const bool is_offered = session.rule(index).unique_index == ids::UniqueIndex::offer;
+  return is_offered ? "none yet: the proxy makes it when it starts"
+                    : Reason{"none", ": ", lacks->commands}.whole();
+}
 
 /// What is asked of the servers beside the documents themselves.
 class VerifyQuestions final : public VerifyAnswers {
@@ -321,19 +291,20 @@ VerifyTarget verify_target(const VerifyRequest& request, const ids::RuleSource& 
   return target;
 }
 
-ExitCode verify_rule(const VerifyRequest& request, const VerifyRule& rule, Document among,
-                     const id_store::Options& store, const StopSignals& stop,
+ExitCode verify_rule(const VerifyRequest& request, const RuleSession& session, std::size_t index,
+                     Document among, const id_store::Options& store, const StopSignals& stop,
                      const VerifyAllowed* allowed) {
-  if (const std::string fault = rule.fault(); !fault.empty()) {
+  if (const std::string fault = fault_in(session, request.ns, index); !fault.empty()) {
     return end_with(ExitCode::unavailable, fault);
   }
-  VerifyRun run{request.ns, request.field, rule.rule().strategy_name, request.scope};
+  const rewrite::Rule& rule = session.rule(index);
+  VerifyRun run{request.ns, request.field, rule.strategy_name, request.scope};
   run.allow = request.allow;
-  run.unguarded = rule.unguarded();
+  run.unguarded = unguarded(session, index);
   run.begin = std::chrono::system_clock::now();
   const auto begun = std::chrono::steady_clock::now();
-  Verification verification(verify_target(request, *rule.rule().strategy, std::move(among)),
-                            rule.rule(), store, stop, allowed);
+  Verification verification(verify_target(request, *rule.strategy, std::move(among)), rule, store,
+                            stop, allowed);
   if (const std::string why = verification.begin(); !why.empty()) {
     return end_with(ExitCode::unavailable, why);
   }
@@ -360,8 +331,7 @@ ExitCode verify(const VerifyRequest& request) {
   auto file = ConfigFile::open(request.file, ConfigFile::Print::findings);
   if (!file) return file.error();
   config::Loaded& loaded = file->loaded;
-  const auto servers = file->find_servers(std::cerr);
-  if (!servers) return servers.error();
+  if (const ExitCode code = find_store(*file); code != ExitCode::ok) return code;
   const auto index = find_rule(request.file, request.ns, request.field, loaded.config.rules);
   if (!index) return end_with(ExitCode::usage, index.error());
   auto among =
@@ -369,13 +339,10 @@ ExitCode verify(const VerifyRequest& request) {
   if (!among) return end_with(ExitCode::usage, among.error());
   const id_store::Options store = loaded.config.id_store;
   add_rule_of(request.ns, loaded.config.rules, *index);
-  VerifyRule rule(state::only_looking(std::move(loaded.config)), *index, request.ns);
-  const ExitCode code = verify_rule(request, rule, *std::move(among), store, stop,
-                                    request.allow.empty() ? nullptr : &*allowed);
-  if (rule.stop()) return code;
-  // A thread still waits for a server, and the store must not be destroyed.
-  std::cout.flush();
-  std::_Exit(static_cast<int>(code));
+  RuleSession session(state::only_looking(std::move(loaded.config)));
+  session.await_first_look(kLookWithin);
+  return session.end(verify_rule(request, session, *index, *std::move(among), store, stop,
+                                 request.allow.empty() ? nullptr : &*allowed));
 }
 
 }  // namespace idproxy::app::jobs

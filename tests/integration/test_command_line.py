@@ -686,7 +686,7 @@ class TestARealProxy:
 class TestCompletion:
     def completed(self, *words: str) -> list[str]:
         """By bash, of the last of these words."""
-        line = " ".join(f"'{word}'" for word in words)
+        line = " ".join(f"'{word}'" for word in (binary(), *words[1:]))
         script = (f"source <({binary()} completion bash); COMP_WORDS=({line}); "
                   f"COMP_CWORD={len(words) - 1}; compopt() {{ :; }}; _mongo_idproxy; "
                   'printf "%s\\n" "${COMPREPLY[@]}"')
@@ -707,10 +707,43 @@ class TestCompletion:
         assert self.completed("mongo-idproxy", "check", "--config", f"{tmp_path}/so") == [
             f"{tmp_path}/some.yaml"]
 
-    @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-    def test_has_every_option(self, shell):
-        script = run("completion", shell).stdout
+    def offered(self, *words: str) -> dict[str, str]:
+        """What the program tells the shells, with its descriptions."""
+        return dict(line.split("\t") for line in run("__complete", *words).stdout.splitlines())
+
+    def test_has_every_option(self):
         for command in COMMANDS[:-1]:
-            for option in re.findall(r"(?m)^  (?:-\w,)?--([\w-]+)", run(command, "--help").stdout):
-                assert re.search(rf"(--|-l ){option}\b", script), option
-        assert "completion bash" not in script
+            offered = self.offered(command, "-")
+            for option in re.findall(r"(?m)^  (?:-\w,)?(--[\w-]+)", run(command, "--help").stdout):
+                assert offered[option], option
+        assert self.offered("")["status"].startswith("Show servers")
+        assert "completion" not in self.offered("")
+
+    @pytest.mark.parametrize("shell", ["zsh", "fish"])
+    def test_in_other_shells(self, shell: str, tmp_path: pathlib.Path):
+        if not shutil.which(shell):
+            pytest.skip(f"needs {shell}")
+        script = tmp_path / "script"
+        script.write_text(run("completion", shell).stdout)
+        (tmp_path / "some.yaml").touch()
+        program = tmp_path / "mongo-idproxy"
+        program.symlink_to(binary())
+
+        def completed(line: str) -> str:
+            if shell == "fish":
+                program = f"source {script}; complete -C '{line}'"
+            else:
+                words = line.removesuffix(" ") + (' ""' if line.endswith(" ") else "")
+                program = ("compdef() { :; }; _files() { print a file }; "
+                           "_describe() { print -l -- ${(P)2} }; "
+                           f"words=({words}); CURRENT=$#words; source {script}")
+            done = subprocess.run([shell, "-c", program], capture_output=True, text=True, timeout=20, cwd=tmp_path,
+                                  env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+            assert done.returncode == 0 and not done.stderr, done
+            return done.stdout.replace("\t", ":")
+
+        assert completed("mongo-idproxy stat") == "status:Show servers, rules, clients and what is wrong\n"
+        assert completed("mongo-idproxy status --wa") == "--watch:Go on, each second, until SIGINT\n"
+        assert {line.partition(":")[0] for line in completed("mongo-idproxy ").splitlines()} >= {"check", "--config"}
+        assert not completed("mongo-idproxy wait --max ").strip()
+        assert ("some.yaml" if shell == "fish" else "a file") in completed("mongo-idproxy check --config so")

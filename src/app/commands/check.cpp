@@ -1,13 +1,15 @@
+#include "app/commands/check.hpp"
+
 #include <boost/json/object.hpp>
 #include <chrono>
 #include <cstddef>
 #include <iostream>
 #include <sstream>
 
+#include "app/commands/command.hpp"
 #include "app/config_file.hpp"
 #include "app/jobs/connected_check.hpp"
 #include "app/json_view.hpp"
-#include "idproxy/app/commands/run.hpp"
 #include "idproxy/base/printable.hpp"
 
 namespace idproxy::app::commands {
@@ -51,7 +53,7 @@ ExitCode check_config(const CheckRequest& request) {
   json["ok"] = loaded.ok();
   if (!loaded.ok()) return end(ExitCode::config);
   out << printable(request.file) << ": ok, " << count << (count == 1 ? " rule\n" : " rules\n");
-  if (request.with == CheckWith::file) return end(ExitCode::ok);
+  if (request.with == CheckRequest::With::file) return end(ExitCode::ok);
   const auto until = std::chrono::steady_clock::now() + kCheckWithin;
   const auto upstream_uri = opened->find_servers(out, kLookUpWithin);
   if (!upstream_uri) return end(upstream_uri.error());
@@ -59,5 +61,27 @@ ExitCode check_config(const CheckRequest& request) {
   return jobs::check_connected(std::move(loaded.config), *upstream_uri, until, std::cout,
                                request.as_json ? &json : nullptr);
 }
+
+const Command kCheck{
+    "check", "Check the configuration",
+    "Usage: mongo-idproxy check [--connect] [--json] [--config FILE]\n",
+    "The same as --check-config. It prints all errors and warnings with their lines,\n"
+    "opens no listener and writes nothing. --connect takes ten seconds at most.\n"
+    "\n"
+    "Examples:   mongo-idproxy check\n"
+    "            mongo-idproxy check --connect --config proxy.yaml\n"
+    "\n"
+    "Exit codes: 0 no error, 64 command line, 70 internal error, 77 file unreadable,\n"
+    "            78 configuration; with --connect 69: a server does not answer, or a\n"
+    "            rule is not ready\n",
+    [](CLI::App& options, std::string& config) -> Run {
+      const auto request = std::make_shared<CheckRequest>();
+      options.add_flag_callback(
+          "--connect", [request] { request->with = CheckRequest::With::servers; },
+          "Also ask the servers whether each rule is ready");
+      options.add_flag("--json", request->as_json, "Print JSON");
+      add_config(options, config);
+      return on_file(request, check_config);
+    }};
 
 }  // namespace idproxy::app::commands

@@ -1,16 +1,20 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "idproxy/app/command_line.hpp"
 
+/// Completion of the command line in shells: their scripts ask this program.
 namespace idproxy::app::commands {
 
-/// Scripts by which a shell completes commands and options. The first of `commands` is the program
-/// itself. A value is completed only if its argument is a FILE.
-[[nodiscard]] std::string bash_completion(const std::vector<CommandSyntax>& commands);
-[[nodiscard]] std::string zsh_completion(const std::vector<CommandSyntax>& commands);
-[[nodiscard]] std::string fish_completion(const std::vector<CommandSyntax>& commands);
+/// What the last of `words`, which are typed behind the program's name, may become: one a line,
+/// with its description behind a tab; or "FILE": the name of any file.
+[[nodiscard]] std::string completions(const CLI::App& program,
+                                      const std::vector<std::string>& words);
+
+/// Prints them.
+[[nodiscard]] ExitCode complete(const CLI::App& program, const std::vector<std::string>& words);
 
 }  // namespace idproxy::app::commands

@@ -5,18 +5,23 @@
 #include <string>
 #include <vector>
 
+#include "app/commands/command.hpp"
 #include "app/config_file.hpp"
 #include "app/json_view.hpp"
 #include "app/system_clock.hpp"
 #include "app/views/terminal.hpp"
 #include "app/views/text_table.hpp"
-#include "idproxy/app/commands/run.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/config/keys.hpp"
 
 namespace idproxy::app::commands {
 namespace {
+
+struct ConfigRequest {
+  std::string file{};
+  enum class Show { keys, keys_as_json, schema } show = Show::keys;
+};
 
 namespace json = boost::json;
 using config::KeyInUse;
@@ -87,13 +92,12 @@ void print_json(const std::string& file, const std::vector<KeyInUse>& keys) {
   std::cout << json_line(json::object{{"file", file}, {"keys", std::move(all)}});
 }
 
-}  // namespace
+ExitCode print_schema() {
+  std::cout << json_line(config::json_schema(process_sources())) << std::flush;
+  return ExitCode::ok;
+}
 
 ExitCode print_config(const ConfigRequest& request) {
-  if (request.show == ConfigRequest::Show::schema) {
-    std::cout << json_line(config::json_schema(process_sources())) << std::flush;
-    return ExitCode::ok;
-  }
   const auto file = ConfigFile::open(request.file, ConfigFile::Print::faults);
   if (!file) return file.error();
   const std::vector<KeyInUse> keys = config::keys_of(file->text, process_sources());
@@ -102,5 +106,41 @@ ExitCode print_config(const ConfigRequest& request) {
   std::cout << std::flush;
   return ExitCode::ok;
 }
+
+}  // namespace
+
+const Command kConfig{
+    "config", "Show each key, its value and where it is from",
+    "Usage: mongo-idproxy config [--json] [--config FILE]\n"
+    "       mongo-idproxy config --schema\n",
+    "Prints each key with its value, its default if that is another one, and where\n"
+    "the value comes from. Connection strings are shown without user and password.\n"
+    "--schema needs no file.\n"
+    "\n"
+    "Examples:   mongo-idproxy config --config proxy.yaml\n"
+    "            mongo-idproxy config --schema > mongo-idproxy.schema.json\n"
+    "\n"
+    "Exit codes: 0 printed, 64 command line, 70 internal error, 77 file unreadable,\n"
+    "            78 configuration\n",
+    [](CLI::App& options, std::string& config) -> Run {
+      using Show = ConfigRequest::Show;
+      const auto request = std::make_shared<ConfigRequest>();
+      CLI::Option* json =
+          options
+              .add_flag_callback(
+                  "--json", [request] { request->show = Show::keys_as_json; }, "Print JSON")
+              ->option_text(" ");
+      options
+          .add_flag_callback(
+              "--schema", [request] { request->show = Show::schema; },
+              "Print the JSON Schema of the file, for editors")
+          ->excludes(json)
+          ->option_text(" ");
+      add_config(options, config);
+      return [request](const std::string& named) {
+        return request->show == Show::schema ? print_schema()
+                                             : on_file(request, print_config)(named);
+      };
+    }};
 
 }  // namespace idproxy::app::commands

@@ -1,24 +1,69 @@
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <iostream>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "app/commands/command.hpp"
 #include "app/config_file.hpp"
 #include "app/jobs/counter_text.hpp"
 #include "app/jobs/rule_session.hpp"
 #include "app/json_view.hpp"
 #include "app/system_clock.hpp"
 #include "app/views/terminal.hpp"
-#include "idproxy/app/commands/run.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/id_store/stored_counters.hpp"
 
 namespace idproxy::app::commands {
 namespace {
+
+/// What to do with the counters of the configuration's rules.
+struct CountersRequest {
+  std::string file{};
+  enum class Act { list, get, set, sync } act = Act::list;
+  std::string name{};                   ///< as `list` prints it; not of list
+  std::optional<std::int64_t> value{};  ///< set: the next number
+  bool force = false;                   ///< set: although numbers beyond it are stored
+  bool as_json = false;
+};
+
+/// What each action is given behind its name.
+struct Action {
+  std::string_view name;
+  CountersRequest::Act act;
+  bool takes_name;
+  bool takes_value;
+};
+constexpr Action kActions[] = {
+    {"list", CountersRequest::Act::list, false, false},
+    {"get", CountersRequest::Act::get, true, false},
+    {"set", CountersRequest::Act::set, true, true},
+    {"sync", CountersRequest::Act::sync, true, false},
+};
+
+/// Throws CLI::ParseError if the arguments do not suit the action.
+void choose(const std::string& name, CountersRequest& request) {
+  const auto action = std::ranges::find(kActions, name, &Action::name);
+  if (action == std::end(kActions)) throw CLI::RequiredError("list, get, set or sync");
+  if (request.name.empty() == action->takes_name) {
+    if (action->takes_name) throw CLI::RequiredError("NAME");
+    throw CLI::ExtrasError({request.name});
+  }
+  if (!request.value && action->takes_value) throw CLI::RequiredError("VALUE");
+  if (request.value && !action->takes_value) {
+    throw CLI::ExtrasError({std::to_string(*request.value)});
+  }
+  if (request.force && !action->takes_value) throw CLI::ExcludesError("--force", "set");
+  request.act = action->act;
+}
 
 using Act = CountersRequest::Act;
 using id_store::StoredCounter;
@@ -116,12 +161,13 @@ class CountersCommand {
   [[nodiscard]] ExitCode set(StoredCounter& counter, const jobs::CounterView& view) {
     const jobs::Force force = request_.force ? jobs::Force::yes : jobs::Force::no;
     for (int i = 0; i < kMostTries; ++i) {
-      if (const std::string why = jobs::refusal_to_set(view, request_.value, force); !why.empty()) {
+      if (const std::string why = jobs::refusal_to_set(view, *request_.value, force);
+          !why.empty()) {
         return end_with(ExitCode::findings, why);
       }
-      const auto dangers = jobs::dangers_of(view, request_.value);
+      const auto dangers = jobs::dangers_of(view, *request_.value);
       const auto was = counter.next;
-      const auto done = store_.set_next(counter, request_.value);
+      const auto done = store_.set_next(counter, *request_.value);
       if (!done) return end_with(ExitCode::unavailable, done.error().reason);
       if (!*done) continue;
       for (const std::string& danger : dangers) tell("warning: " + danger);
@@ -182,8 +228,6 @@ class CountersCommand {
   std::vector<std::string> names_;  // of counters_
 };
 
-}  // namespace
-
 ExitCode counters(const CountersRequest& request) {
   auto file = ConfigFile::open(request.file, ConfigFile::Print::faults);
   if (!file) return file.error();
@@ -192,5 +236,47 @@ ExitCode counters(const CountersRequest& request) {
   std::cout << std::flush;
   return code;
 }
+
+}  // namespace
+
+const Command kCounters{
+    "counters", "List, show and set counters",
+    "Usage: mongo-idproxy counters list [--json] [--config FILE]\n"
+    "       mongo-idproxy counters get NAME [--json] [--config FILE]\n"
+    "       mongo-idproxy counters set NAME VALUE [--force] [--json] [--config FILE]\n"
+    "       mongo-idproxy counters sync NAME [--json] [--config FILE]\n",
+    "`list` shows the counters and the sequences without gaps that the rules use: the\n"
+    "next number of each, and the largest that is stored. `set` has a counter's next\n"
+    "number be VALUE, which must be beyond what is stored. `sync` sets a counter that\n"
+    "is behind the data past it. Running proxies follow. NAME is as `list` prints it.\n"
+    "\n"
+    "Examples:   mongo-idproxy counters list\n"
+    "            mongo-idproxy counters set shop.orders.number 5000\n"
+    "\n"
+    "Exit codes: 0 done, 1 there is no such counter, or it must not be set so,\n"
+    "            64 command line, 69 a server does not answer or refuses,\n"
+    "            70 internal error, 77 file unreadable, 78 configuration\n",
+    [](CLI::App& options, std::string& config) -> Run {
+      const auto request = std::make_shared<CountersRequest>();
+      const auto action = std::make_shared<std::string>();
+      add_value(options, "action", *action, "", "list, get, set or sync");
+      add_value(options, "name", request->name, "", "As `list` prints it");
+      const auto read = [request](const std::string& text) {
+        std::int64_t value = 0;
+        const auto done = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (done.ec != std::errc{} || done.ptr != text.data() + text.size()) {
+          throw CLI::ValidationError("VALUE", "must be an integer of at most 64 bits");
+        }
+        request->value = value;
+      };
+      options.add_option_function<std::string>("value", read, "set: the next number")
+          ->option_text("");
+      options.add_flag("--force", request->force,
+                       "set: although numbers that are stored would be\ngiven out a second time");
+      options.add_flag("--json", request->as_json, "Print JSON");
+      add_config(options, config);
+      options.final_callback([request, action] { choose(*action, *request); });
+      return on_file(request, counters);
+    }};
 
 }  // namespace idproxy::app::commands

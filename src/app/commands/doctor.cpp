@@ -13,6 +13,7 @@
 
 #include "app/apart.hpp"
 #include "app/commands/admin_process.hpp"
+#include "app/commands/command.hpp"
 #include "app/commands/status_client.hpp"
 #include "app/config_file.hpp"
 #include "app/doctor/certificates_check.hpp"
@@ -23,12 +24,16 @@
 #include "app/doctor/servers_check.hpp"
 #include "app/doctor/store_check.hpp"
 #include "app/state/rules_in_force.hpp"
-#include "idproxy/app/commands/run.hpp"
 #include "idproxy/app/version.hpp"
 #include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::app::commands {
 namespace {
+
+struct DoctorRequest {
+  std::string file{};
+  bool as_json = false;
+};
 
 using namespace std::chrono_literals;
 using SteadyClock = std::chrono::steady_clock;
@@ -51,7 +56,7 @@ struct RunningProxy {
 
 RunningProxy ask_proxy(const std::string& file, const config::Config& config) {
   if (!config.admin || config.admin->port == 0) return {{}, "admin.listen names no port to ask at"};
-  const auto admin = find_admin({file, {}});
+  const auto admin = find_admin({.file = file});
   if (!admin) return {{}, "admin.listen cannot be used"};
   FetchLimits limits;
   limits.time = kProxyWithin;
@@ -223,9 +228,7 @@ bool is_no_configuration(const config::Loaded& loaded) {
   return !loaded.ok() && !loaded.is_mapping;
 }
 
-}  // namespace
-
-ExitCode doctor(const DoctorRequest& request) {
+ExitCode examine(const DoctorRequest& request) {
   auto opened = ConfigFile::open(request.file);
   if (!opened) return opened.error();
   if (is_no_configuration(opened->loaded)) {
@@ -247,5 +250,28 @@ ExitCode doctor(const DoctorRequest& request) {
   if (examination.hangs()) std::_Exit(static_cast<int>(code));
   return code;
 }
+
+}  // namespace
+
+const Command kDoctor{
+    "doctor", "Find what is wrong, with the commands that mend it",
+    "Usage: mongo-idproxy doctor [--json] [--config FILE]\n",
+    "Looks at the file, its secrets and certificates, this host's ports and\n"
+    "descriptors, the servers, the store's user, rules, indexes, counters, and the\n"
+    "proxies that run. Each finding has a name that docs/troubleshooting.md explains,\n"
+    "and the commands to type. It only reads, and ends within 30 seconds.\n"
+    "\n"
+    "Examples:   sudo mongo-idproxy doctor\n"
+    "            mongo-idproxy doctor --json --config proxy.yaml\n"
+    "\n"
+    "Exit codes: 0 nothing is wrong, but for notes; 1 errors or warnings,\n"
+    "            64 command line, 70 internal error, 77 file unreadable,\n"
+    "            78 the file is no configuration\n",
+    [](CLI::App& options, std::string& config) -> Run {
+      const auto request = std::make_shared<DoctorRequest>();
+      options.add_flag("--json", request->as_json, "Print the findings as JSON");
+      add_config(options, config);
+      return on_file(request, examine);
+    }};
 
 }  // namespace idproxy::app::commands

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "app/commands/command.hpp"
 #include "app/config_file.hpp"
 #include "app/jobs/backfill_rule.hpp"
 #include "app/jobs/rule_session.hpp"
 #include "app/jobs/value_text.hpp"
 #include "app/system_clock.hpp"
-#include "idproxy/app/commands/run.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/stored_counters.hpp"
@@ -23,6 +23,12 @@
 
 namespace idproxy::app::commands {
 namespace {
+
+/// Which values to show.
+struct IdsRequest : jobs::RuleOptions {
+  std::uint32_t count = 5;
+  bool as_json = false;
+};
 
 using id_store::mongo::Array;
 using id_store::mongo::Document;
@@ -172,10 +178,8 @@ ExitCode print_counter(const IdsRequest& request, const config::Config& config,
 
 /// Of ranges and of sequences without gaps: has the id store look, as for a start.
 ExitCode print_next(const IdsRequest& request, config::Config config, std::size_t index) {
-  BackfillRequest asked;
-  asked.ns = request.ns;
-  asked.field = request.field;
-  asked.mode = BackfillRequest::Mode::dry_run;
+  jobs::BackfillRequest asked{jobs::RuleOptions(request)};
+  asked.mode = jobs::BackfillRequest::Mode::dry_run;
   const jobs::StopSignals stop;
   jobs::BackfillRule rule(std::move(config), index, asked);
   ids::Values values;
@@ -186,8 +190,6 @@ ExitCode print_next(const IdsRequest& request, config::Config config, std::size_
   say_whose();
   return rule.end(ExitCode::ok);
 }
-
-}  // namespace
 
 ExitCode print_ids(const IdsRequest& request) {
   if (const std::string fault = jobs::fault_of_ns(request.ns); !fault.empty()) {
@@ -215,5 +217,30 @@ ExitCode print_ids(const IdsRequest& request) {
   std::cout << std::flush;
   return ExitCode::ok;
 }
+
+}  // namespace
+
+const Command kIds{
+    "ids", "Print values that a rule would give",
+    "Usage: mongo-idproxy ids --ns DB.COLLECTION --field FIELD [-n N] [--json]\n"
+    "                         [--config FILE]\n",
+    "Prints values that the rule would give, one a line, as mongosh writes them. None\n"
+    "is used up: the next numbers of a counter may go to others meanwhile.\n"
+    "\n"
+    "Examples:   mongo-idproxy ids --ns shop.orders --field number\n"
+    "            mongo-idproxy ids --ns shop.orders --field code -n 3 --json\n"
+    "\n"
+    "Exit codes: 0 printed, 64 command line, 69 a server does not answer or the rule\n"
+    "            is not ready, 70 internal error, 77 file unreadable,\n"
+    "            78 configuration\n",
+    [](CLI::App& options, std::string& config) -> Run {
+      const auto request = std::make_shared<IdsRequest>();
+      add_rule(options, *request, "The field, as its rule names it");
+      add_value(options, "-n", request->count, "N", "How many values; 5 if not given")
+          ->check(CLI::Range(1, 10'000));
+      options.add_flag("--json", request->as_json, "Print a document of extended JSON");
+      add_config(options, config);
+      return on_file(request, print_ids);
+    }};
 
 }  // namespace idproxy::app::commands

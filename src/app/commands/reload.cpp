@@ -7,14 +7,18 @@
 #include <thread>
 
 #include "app/commands/admin_process.hpp"
+#include "app/commands/command.hpp"
 #include "app/commands/status_client.hpp"
 #include "app/config_file.hpp"
 #include "app/json_view.hpp"
-#include "idproxy/app/commands/run.hpp"
 #include "idproxy/base/printable.hpp"
 
 namespace idproxy::app::commands {
 namespace {
+
+struct ReloadRequest : AdminOptions {
+  bool as_json = false;
+};
 
 using namespace std::chrono_literals;
 using SteadyClock = std::chrono::steady_clock;
@@ -98,10 +102,8 @@ ExitCode print_refusal(const NotSignalled& refusal) {
   return end_with(refusal.code, refusal.why + ", so that it gets no signal: " + refusal.instead);
 }
 
-}  // namespace
-
 ExitCode reload(const ReloadRequest& request) {
-  const auto admin = find_admin(request.proxy);
+  const auto admin = find_admin(request);
   if (!admin) return admin.error();
   const auto document = fetch_status(*admin);
   if (!document) {
@@ -111,11 +113,32 @@ ExitCode reload(const ReloadRequest& request) {
   }
   const auto process = ProxyProcess::find(pid_of(*document), document->from);
   if (!process) return print_refusal(process.error());
-  const ExitCode code = look_at_file(request.proxy.file, *document);
+  const ExitCode code = look_at_file(request.file, *document);
   if (code != ExitCode::ok) return code;
   const auto sent = process->signal_reload();
   if (!sent) return print_refusal(sent.error());
   return await_reload(*admin, *document, request.as_json);
 }
+
+}  // namespace
+
+const Command kReload{
+    "reload", "Have the proxy read its configuration again",
+    "Usage: mongo-idproxy reload [--json] [--config FILE] [--admin HOST:PORT]\n",
+    "It sends the proxy SIGHUP, waits up to 10 s, and prints what has changed, or the\n"
+    "mistakes in the file. Variables in the file are those of the proxy.\n"
+    "\n"
+    "Examples:   sudo mongo-idproxy reload\n"
+    "            mongo-idproxy reload --config proxy.yaml && echo done\n"
+    "\n"
+    "Exit codes: 0 reloaded, 64 command line, 69 the proxy does not answer, or its\n"
+    "            process is not to be seen from here, 70 internal error, 77 it is\n"
+    "            another user's, or file unreadable, 78 configuration\n",
+    [](CLI::App& options, std::string& config) -> Run {
+      const auto request = std::make_shared<ReloadRequest>();
+      options.add_flag("--json", request->as_json, "Print JSON");
+      add_config(options, config);
+      return at_proxy(options, request, reload);
+    }};
 
 }  // namespace idproxy::app::commands

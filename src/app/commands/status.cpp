@@ -8,17 +8,27 @@
 #include <string_view>
 #include <utility>
 
+#include "app/commands/command.hpp"
 #include "app/commands/status_client.hpp"
 #include "app/json_view.hpp"
 #include "app/views/status_lists.hpp"
 #include "app/views/status_text.hpp"
 #include "app/views/terminal.hpp"
-#include "idproxy/app/commands/run.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::app::commands {
 namespace {
+
+/// What to show of a running proxy; without any of the tables a summary.
+struct StatusRequest : AdminOptions {
+  bool clients = false;
+  bool servers = false;
+  bool rules = false;
+  std::string application{};  ///< only its clients; empty: all
+  bool as_json = false;
+  enum class Repeat { once, each_second } repeat = Repeat::once;
+};
 
 constexpr std::size_t kHeadersEvery = 20;  // lines
 constexpr timespec kOneSecond{1, 0};
@@ -142,10 +152,8 @@ class StatusWatch {
   std::string fault_;  // "": it has answered
 };
 
-}  // namespace
-
 ExitCode status(const StatusRequest& request) {
-  const auto admin = find_admin(request.proxy);
+  const auto admin = find_admin(request);
   if (!admin) return admin.error();
   const auto document = fetch_status(*admin, query_of(request));
   if (!document) return print_no_answer(*admin, document.error());
@@ -155,5 +163,39 @@ ExitCode status(const StatusRequest& request) {
   std::cout << text_of(request, *document, views::Terminal::at(STDOUT_FILENO)) << std::flush;
   return views::has_errors(document->view()) ? ExitCode::findings : ExitCode::ok;
 }
+
+}  // namespace
+
+const Command kStatus{
+    "status", "Show servers, rules, clients and what is wrong",
+    "Usage: mongo-idproxy status [--servers] [--rules] [--clients [--app NAME]]\n"
+    "                            [--watch] [--json]\n"
+    "                            [--config FILE | --admin HOST:PORT]\n",
+    "Without --servers, --rules and --clients it prints a summary, with what is wrong\n"
+    "first. With --watch, where standard output is no terminal, a summary is one line\n"
+    "a second, with figures of that second.\n"
+    "\n"
+    "Examples:   mongo-idproxy status --watch\n"
+    "            mongo-idproxy status --clients --app shop --admin 127.0.0.1:27216\n"
+    "\n"
+    "Exit codes: 0 nothing is wrong, or --watch; 1 an error is among what is wrong,\n"
+    "            64 command line, 69 the proxy does not answer, 70 internal error,\n"
+    "            77 file unreadable, 78 the file does not say where to ask\n",
+    [](CLI::App& options, std::string& config) -> Run {
+      const auto request = std::make_shared<StatusRequest>();
+      options.add_flag("--servers", request->servers, "All figures of the servers");
+      options.add_flag("--rules", request->rules, "All figures of the rules");
+      CLI::Option* clients =
+          options.add_flag("--clients", request->clients, "The clients, the busiest first");
+      add_value(options, "--app", request->application, "NAME",
+                "With --clients: only those of this application")
+          ->needs(clients);
+      options.add_flag_callback(
+          "--watch", [request] { request->repeat = StatusRequest::Repeat::each_second; },
+          "Go on, each second, until SIGINT");
+      options.add_flag("--json", request->as_json, "Print /status.json as it is");
+      add_config(options, config);
+      return at_proxy(options, request, status);
+    }};
 
 }  // namespace idproxy::app::commands

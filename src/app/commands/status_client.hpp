@@ -16,6 +16,12 @@
 /// Asks a running proxy for /status.json.
 namespace idproxy::app::commands {
 
+/// Which running proxy a command asks.
+struct AdminOptions {
+  std::string file{};   ///< the configuration, for its admin.listen
+  std::string admin{};  ///< "HOST:PORT" in place of that; empty: not given
+};
+
 /// Bounds on what is asked of whatever listens at admin.listen.
 struct FetchLimits {
   std::chrono::milliseconds time{5000};  ///< from the look-up of the name to the last byte

@@ -4,15 +4,20 @@
 #include <iostream>
 #include <thread>
 
+#include "app/commands/command.hpp"
 #include "app/commands/status_client.hpp"
 #include "app/json_view.hpp"
 #include "app/views/wait_reason.hpp"
-#include "idproxy/app/commands/run.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/scalars.hpp"
 
 namespace idproxy::app::commands {
 namespace {
+
+struct WaitRequest : AdminOptions {
+  std::chrono::milliseconds most{30'000};
+  bool as_json = false;
+};
 
 using namespace std::chrono_literals;
 using SteadyClock = std::chrono::steady_clock;
@@ -30,10 +35,8 @@ std::string ask(const net::Endpoint& admin, SteadyClock::time_point until) {
   return "no answer at " + admin.text() + ": " + document.error().reason;
 }
 
-}  // namespace
-
 ExitCode wait(const WaitRequest& request) {
-  const auto admin = find_admin(request.proxy);
+  const auto admin = find_admin(request);
   if (!admin) return admin.error();
   const auto begun = SteadyClock::now();
   const auto until = begun + request.most;
@@ -64,5 +67,36 @@ ExitCode wait(const WaitRequest& request) {
     std::this_thread::sleep_for(kAskEvery);
   }
 }
+
+}  // namespace
+
+const Command kWait{
+    "wait", "Wait until the proxy is ready",
+    "Usage: mongo-idproxy wait [--max DURATION] [--json]\n"
+    "                          [--config FILE | --admin HOST:PORT]\n",
+    "A proxy is ready once it serves, and each rule without wildcards gives values.\n"
+    "Standard error says what it waits for.\n"
+    "\n"
+    "Examples:   mongo-idproxy wait && ./start-the-application\n"
+    "            mongo-idproxy wait --max 2m --admin 127.0.0.1:27216\n"
+    "\n"
+    "Exit codes: 0 it is ready, 69 it was not within --max, 64 command line,\n"
+    "            70 internal error, 77 file unreadable, 78 the file does not say\n"
+    "            where to ask\n",
+    [](CLI::App& options, std::string& config) -> Run {
+      const auto request = std::make_shared<WaitRequest>();
+      const auto read = [request](const std::string& text) {
+        const auto most = read_duration(text);
+        if (most.reading != Reading::ok || most.value.count() < 0) {
+          throw CLI::ValidationError("--max", "must be a duration such as 30s or 2m");
+        }
+        request->most = most.value;
+      };
+      options.add_option_function<std::string>("--max", read, "How long to wait; 30s if not given")
+          ->option_text("DURATION");
+      options.add_flag("--json", request->as_json, "Print JSON");
+      add_config(options, config);
+      return at_proxy(options, request, wait);
+    }};
 
 }  // namespace idproxy::app::commands

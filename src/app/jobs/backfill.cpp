@@ -1,4 +1,4 @@
-#include "idproxy/app/jobs/jobs.hpp"
+#include "app/jobs/jobs.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "app/jobs/backfill_commands.hpp"
+#include "app/jobs/jobs.hpp"
 #include "app/jobs/rule_session.hpp"
 #include "app/jobs/stop_signals.hpp"
-#include "idproxy/app/command_line.hpp"
 #include "idproxy/config/config.hpp"
 #include "idproxy/rewrite/rules.hpp"
 

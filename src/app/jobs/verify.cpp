@@ -1,3 +1,5 @@
+#include "app/jobs/jobs.hpp"
+
 #include <bson/bson.h>
 
 #include <algorithm>
@@ -17,7 +19,6 @@
 #include "app/jobs/verify_report.hpp"
 #include "app/state/readiness.hpp"
 #include "app/system_clock.hpp"
-#include "idproxy/app/jobs/jobs.hpp"
 #include "idproxy/id_store/counter_position.hpp"
 #include "idproxy/id_store/login_advice.hpp"
 #include "idproxy/id_store/stored_counters.hpp"

@@ -8,8 +8,7 @@ namespace idproxy::app::jobs {
 namespace backfill_rule_test {
 
 BackfillRequest request(std::string ns, std::string field, std::string sort = "_id") {
-  return {
-      .file = "f.yaml", .ns = std::move(ns), .field = std::move(field), .sort = std::move(sort)};
+  return {{"f.yaml", std::move(ns), std::move(field)}, std::move(sort)};
 }
 
 TEST(BackfillRequestTest, FaultsAreNamed) {

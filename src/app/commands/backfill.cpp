@@ -1,0 +1,47 @@
+#include "app/commands/command.hpp"
+#include "app/jobs/jobs.hpp"
+
+namespace idproxy::app::commands {
+
+const Command kBackfill{
+    "backfill", "Give values to documents from before their rule",
+    "Usage: mongo-idproxy backfill --ns DB.COLLECTION --field FIELD\n"
+    "                              [--sort FIELD | --sort -FIELD] [--rate N]\n"
+    "                              [--dry-run] [--config FILE]\n",
+    "Make the unique index, backfill, start or reload the proxy with the rule, and\n"
+    "backfill again for what was stored in between: so old documents have the lower\n"
+    "numbers.\n"
+    "\n"
+    "Documents that have a value keep it, so that an interrupted backfill can be\n"
+    "started again and goes on. Applications may write meanwhile. The user in\n"
+    "id_store.uri needs find and update on the collection.\n"
+    "\n"
+    "Examples:   mongo-idproxy backfill --ns shop.orders --field number --dry-run\n"
+    "            mongo-idproxy backfill --ns shop.orders --field number \\\n"
+    "              --sort created --rate 2000 --config proxy.yaml\n"
+    "\n"
+    "Exit codes: 0 no document is left without a value, 1 some are (the report says\n"
+    "            why), 64 command line, 69 a server does not answer or the rule is\n"
+    "            not ready, 70 internal error, 77 file unreadable, 78 configuration\n"
+    "Signals:    SIGTERM and SIGINT end it behind the batch under way, a second one\n"
+    "            at once\n",
+    [](CLI::App& options, std::string& config) -> Run {
+      const auto request = std::make_shared<jobs::BackfillRequest>();
+      add_config(options, config);
+      add_rule(options, *request, "The field to fill, as its rule names it");
+      add_value(
+          options, "--sort", request->sort, "FIELD",
+          "Give values in the order of this field, by\ndefault _id; -FIELD: in descending order");
+      add_value(options, "--rate", request->rate, "N", "Change at most N documents a second")
+          ->check(CLI::Range(1, 1'000'000));
+      options.add_flag_callback(
+          "--dry-run", [request] { request->mode = jobs::BackfillRequest::Mode::dry_run; },
+          "Change nothing; print how many documents would\nget which values");
+      add_value(
+          options, "--period-from", request->period_from, "FIELD",
+          "For rules with `reset`, or with a date in the\n`template`: a document's date is in "
+          "this field");
+      return on_file(request, jobs::backfill);
+    }};
+
+}  // namespace idproxy::app::commands

@@ -1,0 +1,178 @@
+#include "idproxy/app/commands/run.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <string_view>
+#include <utility>
+
+#include "app/commands/check.hpp"
+#include "app/commands/command.hpp"
+#include "app/commands/completion.hpp"
+#include "idproxy/app/version.hpp"
+#include "idproxy/base/words.hpp"
+
+namespace idproxy::app::commands {
+namespace {
+
+/// In the order of the help; the last one is not in it.
+constexpr const Command* kCommands[] = {&kStatus,   &kWait,   &kReload,    &kCheck,
+                                        &kConfig,   &kDoctor, &kBackfill,  &kVerify,
+                                        &kCounters, &kIds,    &kCompletion};
+
+constexpr const char* kUsage =
+    "Usage: mongo-idproxy [--config FILE] [--check-config [--connect]]\n"
+    "       mongo-idproxy COMMAND [OPTIONS]\n";
+
+constexpr const char* kFooter =
+    "Without a command it serves: applications point their connection string at the\n"
+    "proxy; inserts get their ids from the rules of the configuration, everything\n"
+    "else is relayed unchanged. The configuration is by default that in\n"
+    "/etc/mongo-idproxy, or where this is installed. Help: mongo-idproxy COMMAND -h\n"
+    "\n"
+    "Examples:   mongo-idproxy check --connect --config proxy.yaml\n"
+    "            mongo-idproxy --config proxy.yaml\n"
+    "\n"
+    "Exit codes: 0 done, 64 command line, 69 cannot listen, 70 internal error,\n"
+    "            69 with --connect: a server does not answer, or a rule is not ready,\n"
+    "            77 file unreadable or port not permitted, 78 configuration\n"
+    "Signals:    SIGTERM and SIGINT stop the proxy once requests under way are\n"
+    "            answered, a second one and SIGQUIT stop it at once; SIGHUP reloads\n"
+    "            the configuration\n";
+
+/// Shows what a command line needs, for which CLI11 shows only "[OPTIONS]".
+class Help : public CLI::Formatter {
+ public:
+  explicit Help(std::string usage) : usage_(std::move(usage)) {}
+  [[nodiscard]] std::string make_usage(const CLI::App*, std::string) const override {
+    return usage_;
+  }
+
+ private:
+  const std::string usage_;
+};
+
+/// SIGHUP that a process sends means proxies (pkill -HUP mongo-idproxy); a terminal's that it is
+/// gone.
+void hang_up(int signal, siginfo_t* sent, void* /*context*/) {
+  if (sent->si_code != SI_KERNEL) return;
+  (void)std::signal(signal, SIG_DFL);
+  (void)std::raise(signal);
+}
+
+/// For commands. nohup's is kept.
+void outlive_reloads() {
+  struct sigaction action{};
+  if (::sigaction(SIGHUP, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action.sa_sigaction = hang_up;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  (void)::sigaction(SIGHUP, &action, nullptr);
+}
+
+/// The program's own options, and each command with its own.
+class CommandLine {
+ public:
+  CommandLine() {
+    app_.formatter(std::make_shared<Help>(kUsage));
+    app_.footer(kFooter);
+    app_.failure_message([this](const CLI::App*, const CLI::Error& error) {
+      return "mongo-idproxy: " + message_of(error) + "; see --help\n";
+    });
+    app_.set_version_flag("-V,--version", version_text);
+    add_own_options();
+    app_.require_subcommand(0, 1);
+    app_.parse_complete_callback([this] {  // before those of the command
+      if (checks_ && !app_.get_subcommands().empty()) {
+        throw CLI::ExcludesError("--check-config", "a command");
+      }
+    });
+    for (const Command* command : kCommands) add(*command);
+    all_.back().options->group("");  // hidden
+  }
+
+  /// Throws CLI::ParseError.
+  ExitCode run(int argc, char** argv, Serve serve) {
+    if (argc > 1 && std::string_view(argv[1]) == "__complete") {
+      return complete(app_, {argv + 2, argv + argc});
+    }
+    app_.parse(argc, argv);
+    const auto found =
+        std::ranges::find_if(all_, [](const Added& each) { return each.options->parsed(); });
+    const bool has_command = found != all_.end();
+    if (has_command || checks_) outlive_reloads();
+    if (has_command) return found->run(config_);
+    if (checks_) return on_file(check_, check_config)(config_);
+    const auto file = config_file(config_);
+    return file ? serve(*file) : file.error();
+  }
+
+  /// Prints the help, the version or the error.
+  [[nodiscard]] ExitCode end(const CLI::ParseError& error) const {
+    return app_.exit(error) == 0 ? ExitCode::ok : ExitCode::usage;
+  }
+
+ private:
+  struct Added {
+    CLI::App* options;
+    Run run;
+  };
+
+  void add_own_options() {
+    add_config(app_, config_);
+    CLI::Option* check = app_.add_flag("--check-config", checks_,
+                                       "Check the configuration, print all errors and\n"
+                                       "warnings, and exit");
+    app_.add_flag_callback(
+            "--connect", [this] { check_->with = CheckRequest::With::servers; },
+            "With --check-config: also ask the servers\nwhether each rule is ready")
+        ->needs(check)
+        ->option_text(" ");
+  }
+
+  void add(const Command& command) {
+    CLI::App* options = app_.add_subcommand(command.name, command.text);
+    options->formatter(std::make_shared<Help>(command.usage));
+    options->footer(command.footer);
+    all_.push_back({options, command.add(*options, config_)});
+  }
+
+  /// With what was probably meant by an argument that nobody knows.
+  [[nodiscard]] std::string message_of(const CLI::Error& error) const {
+    const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    const std::vector<std::string> unknown = app_.remaining(true);
+    if (!is_unknown || unknown.empty()) return error.what();
+    const std::string& first = unknown.front();
+    const auto parsed = app_.get_subcommands();
+    const bool is_option = first.starts_with('-');
+    std::vector<std::string> words;
+    if (is_option) {
+      words = names_of(parsed.empty() ? app_ : *parsed.front());
+    } else if (parsed.empty()) {
+      for (const Command* each : kCommands) words.emplace_back(each->name);
+    }
+    const std::string what = is_option        ? "unknown option "
+                             : parsed.empty() ? "unknown command "
+                                              : "unexpected argument ";
+    const std::string name = first.substr(0, first.find('='));
+    return what + shown(name) +
+           suggestion(name, std::vector<std::string_view>(words.begin(), words.end()));
+  }
+
+  CLI::App app_{"mongo-idproxy: a MongoDB proxy that gives inserted documents their ids"};
+  std::string config_;
+  bool checks_ = false;
+  const std::shared_ptr<CheckRequest> check_ = std::make_shared<CheckRequest>();
+  std::vector<Added> all_;
+};
+
+}  // namespace
+
+ExitCode run(int argc, char** argv, Serve serve) {
+  CommandLine line;
+  try {
+    return line.run(argc, argv, serve);
+  } catch (const CLI::ParseError& error) {
+    return line.end(error);
+  }
+}
+
+}  // namespace idproxy::app::commands

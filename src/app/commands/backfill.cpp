@@ -5,26 +5,26 @@ namespace idproxy::app::commands {
 
 const Command kBackfill{
     "backfill", "Give values to documents from before their rule",
-    "Usage: mongo-idproxy backfill --ns DB.COLLECTION --field FIELD\n"
-    "                              [--sort FIELD | --sort -FIELD] [--rate N]\n"
-    "                              [--dry-run] [--config FILE]\n",
-    "Make the unique index, backfill, start or reload the proxy with the rule, and\n"
-    "backfill again for what was stored in between: so old documents have the lower\n"
-    "numbers.\n"
-    "\n"
-    "Documents that have a value keep it, so that an interrupted backfill can be\n"
-    "started again and goes on. Applications may write meanwhile. The user in\n"
-    "id_store.uri needs find and update on the collection.\n"
-    "\n"
-    "Examples:   mongo-idproxy backfill --ns shop.orders --field number --dry-run\n"
-    "            mongo-idproxy backfill --ns shop.orders --field number \\\n"
-    "              --sort created --rate 2000 --config proxy.yaml\n"
-    "\n"
-    "Exit codes: 0 no document is left without a value, 1 some are (the report says\n"
-    "            why), 64 command line, 69 a server does not answer or the rule is\n"
-    "            not ready, 70 internal error, 77 file unreadable, 78 configuration\n"
-    "Signals:    SIGTERM and SIGINT end it behind the batch under way, a second one\n"
-    "            at once\n",
+    R"(Usage: mongo-idproxy backfill --ns DB.COLLECTION --field FIELD
+                              [--sort FIELD | --sort -FIELD] [--rate N]
+                              [--dry-run] [--config FILE])",
+    R"(Make the unique index, backfill, start or reload the proxy with the rule, and
+backfill again for what was stored in between: so old documents have the lower
+numbers.
+
+Documents that have a value keep it, so that an interrupted backfill can be
+started again and goes on. Applications may write meanwhile. The user in
+id_store.uri needs find and update on the collection.
+
+Examples:   mongo-idproxy backfill --ns shop.orders --field number --dry-run
+            mongo-idproxy backfill --ns shop.orders --field number \
+              --sort created --rate 2000 --config proxy.yaml
+
+Exit codes: 0 no document is left without a value, 1 some are (the report says
+            why), 64 command line, 69 a server does not answer or the rule is
+            not ready, 70 internal error, 77 file unreadable, 78 configuration
+Signals:    SIGTERM and SIGINT end it behind the batch under way, a second one
+            at once)",
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<jobs::BackfillRequest>();
       add_config(options, config);

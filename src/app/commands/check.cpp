@@ -64,16 +64,16 @@ ExitCode check_config(const CheckRequest& request) {
 
 const Command kCheck{
     "check", "Check the configuration",
-    "Usage: mongo-idproxy check [--connect] [--json] [--config FILE]\n",
-    "The same as --check-config. It prints all errors and warnings with their lines,\n"
-    "opens no listener and writes nothing. --connect takes ten seconds at most.\n"
-    "\n"
-    "Examples:   mongo-idproxy check\n"
-    "            mongo-idproxy check --connect --config proxy.yaml\n"
-    "\n"
-    "Exit codes: 0 no error, 64 command line, 70 internal error, 77 file unreadable,\n"
-    "            78 configuration; with --connect 69: a server does not answer, or a\n"
-    "            rule is not ready\n",
+    "Usage: mongo-idproxy check [--connect] [--json] [--config FILE]",
+    R"(The same as --check-config. It prints all errors and warnings with their lines,
+opens no listener and writes nothing. --connect takes ten seconds at most.
+
+Examples:   mongo-idproxy check
+            mongo-idproxy check --connect --config proxy.yaml
+
+Exit codes: 0 no error, 64 command line, 70 internal error, 77 file unreadable,
+            78 configuration; with --connect 69: a server does not answer, or a
+            rule is not ready)",
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<CheckRequest>();
       options.add_flag_callback(

@@ -39,10 +39,11 @@ void add_config(CLI::App& options, std::string& config) {
 void add_rule(CLI::App& options, jobs::RuleOptions& rule, const char* field_text) {
   add_value(options, "--ns", rule.ns, "DB.COLLECTION", "The collection");
   add_value(options, "--field", rule.field, "FIELD", field_text);
-  options.final_callback([&rule] {
-    if (rule.ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
-    if (rule.field.empty()) throw CLI::RequiredError("--field FIELD");
-  });
+}
+
+void require(const jobs::RuleOptions& rule) {
+  if (rule.ns.empty()) throw CLI::RequiredError("--ns DB.COLLECTION");
+  if (rule.field.empty()) throw CLI::RequiredError("--field FIELD");
 }
 
 std::vector<std::string> names_of(const CLI::App& options) {

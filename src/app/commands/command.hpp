@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "app/commands/status_client.hpp"
@@ -14,7 +15,9 @@
 /// What the commands of the program have in common. Each has a file of its own.
 namespace idproxy::app::commands {
 
-/// Carries out a command. `config`: what --config names; empty: it was not given.
+/// Carries out a command. `config`: what --config names; empty: it was not given. Throws
+/// CLI::ParseError if something is missing: with required() CLI11 would report that instead of an
+/// unknown option.
 using Run = std::function<ExitCode(const std::string& config)>;
 
 /// A command, which an object defines in its own file; run.cpp lists them.
@@ -23,9 +26,7 @@ struct Command {
   const char* text;    ///< one line
   const char* usage;   ///< CLI11 would show "[OPTIONS]"
   const char* footer;  ///< of its help
-  /// Adds the options, and returns what to do with them once they are parsed. What is missing is
-  /// found by final_callback(): with required() CLI11 would report that instead of an unknown
-  /// option. `config`: for add_config().
+  /// Adds the options, and returns what to do once they are parsed. `config`: for add_config().
   Run (*add)(CLI::App& options, std::string& config);
 };
 
@@ -45,13 +46,16 @@ CLI::Option* add_value(CLI::App& options, const char* name, Value& value, const 
 
 /// Adds --config.
 void add_config(CLI::App& options, std::string& config);
-/// Adds --ns and --field, which must be given. Borrows `rule`.
+/// Adds --ns and --field. Borrows `rule`.
 void add_rule(CLI::App& options, jobs::RuleOptions& rule, const char* field_text);
+/// Throws CLI::RequiredError if they are not both given.
+void require(const jobs::RuleOptions& rule);
 
 /// Runs the request with its configuration.
 template <class Request>
 Run on_file(std::shared_ptr<Request> request, ExitCode (*run)(const Request&)) {
   return [=](const std::string& config) {
+    if constexpr (std::is_base_of_v<jobs::RuleOptions, Request>) require(*request);
     auto file = config_file(config);
     if (!file) return file.error();
     request->file = *std::move(file);

@@ -65,6 +65,7 @@ const CLI::App& command_in(const CLI::App& program, const std::vector<std::strin
 }
 
 ExitCode print_completion(const std::string& shell) {
+  if (shell.empty()) throw CLI::RequiredError("bash, zsh or fish");
   const auto* const script = std::ranges::find(kScripts, shell, &Shell::name);
   if (script != std::end(kScripts)) {
     std::cout << script->script;
@@ -98,24 +99,16 @@ std::string completions(const CLI::App& program, const std::vector<std::string>&
   return found;
 }
 
-ExitCode complete(const CLI::App& program, const std::vector<std::string>& words) {
-  std::cout << completions(program, words);
-  return ExitCode::ok;
-}
-
 const Command kCompletion{
-    "completion", "Print a script for a shell", "Usage: mongo-idproxy completion bash|zsh|fish\n",
-    "Prints a script that completes commands and options. An installation has them\n"
-    "where the shells look for them.\n"
-    "\n"
-    "Examples:   source <(mongo-idproxy completion bash)\n"
-    "            mongo-idproxy completion fish | source\n",
+    "completion", "Print a script for a shell", "Usage: mongo-idproxy completion bash|zsh|fish",
+    R"(Prints a script that completes commands and options. An installation has them
+where the shells look for them.
+
+Examples:   source <(mongo-idproxy completion bash)
+            mongo-idproxy completion fish | source)",
     [](CLI::App& options, std::string& /*config*/) -> Run {
       const auto shell = std::make_shared<std::string>();
       add_value(options, "shell", *shell, "", "bash, zsh or fish");
-      options.final_callback([shell] {
-        if (shell->empty()) throw CLI::RequiredError("bash, zsh or fish");
-      });
       return [shell](const std::string& /*config*/) { return print_completion(*shell); };
     }};
 

@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/app/command_line.hpp"
-
 /// Completion of the command line in shells: their scripts ask this program.
 namespace idproxy::app::commands {
 
@@ -13,8 +11,5 @@ namespace idproxy::app::commands {
 /// with its description behind a tab; or "FILE": the name of any file.
 [[nodiscard]] std::string completions(const CLI::App& program,
                                       const std::vector<std::string>& words);
-
-/// Prints them.
-[[nodiscard]] ExitCode complete(const CLI::App& program, const std::vector<std::string>& words);
 
 }  // namespace idproxy::app::commands

@@ -111,17 +111,17 @@ ExitCode print_config(const ConfigRequest& request) {
 
 const Command kConfig{
     "config", "Show each key, its value and where it is from",
-    "Usage: mongo-idproxy config [--json] [--config FILE]\n"
-    "       mongo-idproxy config --schema\n",
-    "Prints each key with its value, its default if that is another one, and where\n"
-    "the value comes from. Connection strings are shown without user and password.\n"
-    "--schema needs no file.\n"
-    "\n"
-    "Examples:   mongo-idproxy config --config proxy.yaml\n"
-    "            mongo-idproxy config --schema > mongo-idproxy.schema.json\n"
-    "\n"
-    "Exit codes: 0 printed, 64 command line, 70 internal error, 77 file unreadable,\n"
-    "            78 configuration\n",
+    R"(Usage: mongo-idproxy config [--json] [--config FILE]
+       mongo-idproxy config --schema)",
+    R"(Prints each key with its value, its default if that is another one, and where
+the value comes from. Connection strings are shown without user and password.
+--schema needs no file.
+
+Examples:   mongo-idproxy config --config proxy.yaml
+            mongo-idproxy config --schema > mongo-idproxy.schema.json
+
+Exit codes: 0 printed, 64 command line, 70 internal error, 77 file unreadable,
+            78 configuration)",
     [](CLI::App& options, std::string& config) -> Run {
       using Show = ConfigRequest::Show;
       const auto request = std::make_shared<ConfigRequest>();

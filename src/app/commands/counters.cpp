@@ -92,9 +92,7 @@ class CountersCommand {
     if (!index) return ExitCode::findings;
     const auto view = look_at(*index);
     if (!view) return ExitCode::unavailable;
-    if (request_.act == Act::get) return get(*view);
-    return request_.act == Act::set ? set(counters_[*index], *view)
-                                    : sync(counters_[*index], *view);
+    return request_.act == Act::get ? get(*view) : change(counters_[*index], *view);
   }
 
  private:
@@ -158,48 +156,36 @@ class CountersCommand {
     return ExitCode::ok;
   }
 
-  [[nodiscard]] ExitCode set(StoredCounter& counter, const jobs::CounterView& view) {
+  /// Where the request wants the counter to be.
+  [[nodiscard]] jobs::SyncTarget target(const jobs::CounterView& view) const {
+    if (request_.act == Act::sync) return jobs::sync_target(view);
     const jobs::Force force = request_.force ? jobs::Force::yes : jobs::Force::no;
+    return {request_.value, jobs::refusal_to_set(view, *request_.value, force)};
+  }
+
+  [[nodiscard]] ExitCode change(StoredCounter& counter, const jobs::CounterView& view) {
+    const bool is_sync = request_.act == Act::sync;
     for (int i = 0; i < kMostTries; ++i) {
-      if (const std::string why = jobs::refusal_to_set(view, *request_.value, force);
-          !why.empty()) {
-        return end_with(ExitCode::findings, why);
-      }
-      const auto dangers = jobs::dangers_of(view, *request_.value);
+      const jobs::SyncTarget to = target(view);
+      if (!to.refusal.empty()) return end_with(ExitCode::findings, to.refusal);
       const auto was = counter.next;
-      const auto done = store_.set_next(counter, *request_.value);
+      if (!to.next) return report(view, was, "");
+      std::vector<std::string> dangers;
+      if (!is_sync) dangers = jobs::dangers_of(view, *to.next);
+      const auto done = store_.set_next(counter, *to.next);
       if (!done) return end_with(ExitCode::unavailable, done.error().reason);
       if (!*done) continue;
       for (const std::string& danger : dangers) tell("warning: " + danger);
       if (dangers.empty()) tell_when(counter);
-      return report(view, was, "");
+      return report(view, was, is_sync ? ", past the largest number that is stored" : "");
     }
-    return changed_all_the_time(view);
-  }
-
-  [[nodiscard]] ExitCode sync(StoredCounter& counter, const jobs::CounterView& view) {
-    for (int i = 0; i < kMostTries; ++i) {
-      const jobs::SyncTarget target = jobs::sync_target(view);
-      if (!target.refusal.empty()) return end_with(ExitCode::findings, target.refusal);
-      const auto was = counter.next;
-      if (!target.next) return report(view, was, "");
-      const auto done = store_.set_next(counter, *target.next);
-      if (!done) return end_with(ExitCode::unavailable, done.error().reason);
-      if (!*done) continue;
-      tell_when(counter);
-      return report(view, was, ", past the largest number that is stored");
-    }
-    return changed_all_the_time(view);
+    return end_with(ExitCode::unavailable, view.name + " is being changed all the time: try again");
   }
 
   static void tell_when(const StoredCounter& counter) {
     const bool is_auto = !counter.spec.block.size;
     tell(is_auto ? "running proxies go on from there within about 20 seconds"
                  : "running proxies go on from there with their next block");
-  }
-
-  [[nodiscard]] static ExitCode changed_all_the_time(const jobs::CounterView& view) {
-    return end_with(ExitCode::unavailable, view.name + " is being changed all the time: try again");
   }
 
   /// "shop.orders.number: the next number is 5000 (it was 1100)"
@@ -241,21 +227,21 @@ ExitCode counters(const CountersRequest& request) {
 
 const Command kCounters{
     "counters", "List, show and set counters",
-    "Usage: mongo-idproxy counters list [--json] [--config FILE]\n"
-    "       mongo-idproxy counters get NAME [--json] [--config FILE]\n"
-    "       mongo-idproxy counters set NAME VALUE [--force] [--json] [--config FILE]\n"
-    "       mongo-idproxy counters sync NAME [--json] [--config FILE]\n",
-    "`list` shows the counters and the sequences without gaps that the rules use: the\n"
-    "next number of each, and the largest that is stored. `set` has a counter's next\n"
-    "number be VALUE, which must be beyond what is stored. `sync` sets a counter that\n"
-    "is behind the data past it. Running proxies follow. NAME is as `list` prints it.\n"
-    "\n"
-    "Examples:   mongo-idproxy counters list\n"
-    "            mongo-idproxy counters set shop.orders.number 5000\n"
-    "\n"
-    "Exit codes: 0 done, 1 there is no such counter, or it must not be set so,\n"
-    "            64 command line, 69 a server does not answer or refuses,\n"
-    "            70 internal error, 77 file unreadable, 78 configuration\n",
+    R"(Usage: mongo-idproxy counters list [--json] [--config FILE]
+       mongo-idproxy counters get NAME [--json] [--config FILE]
+       mongo-idproxy counters set NAME VALUE [--force] [--json] [--config FILE]
+       mongo-idproxy counters sync NAME [--json] [--config FILE])",
+    R"(`list` shows the counters and the sequences without gaps that the rules use: the
+next number of each, and the largest that is stored. `set` has a counter's next
+number be VALUE, which must be beyond what is stored. `sync` sets a counter that
+is behind the data past it. Running proxies follow. NAME is as `list` prints it.
+
+Examples:   mongo-idproxy counters list
+            mongo-idproxy counters set shop.orders.number 5000
+
+Exit codes: 0 done, 1 there is no such counter, or it must not be set so,
+            64 command line, 69 a server does not answer or refuses,
+            70 internal error, 77 file unreadable, 78 configuration)",
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<CountersRequest>();
       const auto action = std::make_shared<std::string>();
@@ -275,8 +261,10 @@ const Command kCounters{
                        "set: although numbers that are stored would be\ngiven out a second time");
       options.add_flag("--json", request->as_json, "Print JSON");
       add_config(options, config);
-      options.final_callback([request, action] { choose(*action, *request); });
-      return on_file(request, counters);
+      return [=](const std::string& named) {
+        choose(*action, *request);
+        return on_file(request, counters)(named);
+      };
     }};
 
 }  // namespace idproxy::app::commands

@@ -253,25 +253,24 @@ ExitCode examine(const DoctorRequest& request) {
 
 }  // namespace
 
-const Command kDoctor{
-    "doctor", "Find what is wrong, with the commands that mend it",
-    "Usage: mongo-idproxy doctor [--json] [--config FILE]\n",
-    "Looks at the file, its secrets and certificates, this host's ports and\n"
-    "descriptors, the servers, the store's user, rules, indexes, counters, and the\n"
-    "proxies that run. Each finding has a name that docs/troubleshooting.md explains,\n"
-    "and the commands to type. It only reads, and ends within 30 seconds.\n"
-    "\n"
-    "Examples:   sudo mongo-idproxy doctor\n"
-    "            mongo-idproxy doctor --json --config proxy.yaml\n"
-    "\n"
-    "Exit codes: 0 nothing is wrong, but for notes; 1 errors or warnings,\n"
-    "            64 command line, 70 internal error, 77 file unreadable,\n"
-    "            78 the file is no configuration\n",
-    [](CLI::App& options, std::string& config) -> Run {
-      const auto request = std::make_shared<DoctorRequest>();
-      options.add_flag("--json", request->as_json, "Print the findings as JSON");
-      add_config(options, config);
-      return on_file(request, examine);
-    }};
+const Command kDoctor{"doctor", "Find what is wrong, with the commands that mend it",
+                      "Usage: mongo-idproxy doctor [--json] [--config FILE]",
+                      R"(Looks at the file, its secrets and certificates, this host's ports and
+descriptors, the servers, the store's user, rules, indexes, counters, and the
+proxies that run. Each finding has a name that docs/troubleshooting.md explains,
+and the commands to type. It only reads, and ends within 30 seconds.
+
+Examples:   sudo mongo-idproxy doctor
+            mongo-idproxy doctor --json --config proxy.yaml
+
+Exit codes: 0 nothing is wrong, but for notes; 1 errors or warnings,
+            64 command line, 70 internal error, 77 file unreadable,
+            78 the file is no configuration)",
+                      [](CLI::App& options, std::string& config) -> Run {
+                        const auto request = std::make_shared<DoctorRequest>();
+                        options.add_flag("--json", request->as_json, "Print the findings as JSON");
+                        add_config(options, config);
+                        return on_file(request, examine);
+                      }};
 
 }  // namespace idproxy::app::commands

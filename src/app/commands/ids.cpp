@@ -2,7 +2,6 @@
 #include <boost/system/result.hpp>
 #include <cstdint>
 #include <iostream>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,31 +37,6 @@ bool is_numbered(const About& about) {
   return about.counter || about.gapless;
 }
 
-/// A document for which a rule chooses a sequence: each field holds its own name.
-class SampleDocument {
- public:
-  explicit SampleDocument(const std::vector<std::string>& fields) {
-    for (const std::string& field : fields) {
-      const std::string name = field.substr(field.rfind('.') + 1);
-      document_.add(field, name);
-      text_ += (text_.empty() ? "" : ", ") + field + ": " + in_quotes(name);
-    }
-    bson::Elements elements(document_.bytes());
-    while (const auto element = elements.next()) {
-      values_.push_back({ids::FieldValue::Is::there, *element});
-    }
-  }
-  SampleDocument(const SampleDocument&) = delete;
-
-  [[nodiscard]] const std::string& text() const { return text_; }
-  [[nodiscard]] std::span<const ids::FieldValue> values() const { return values_; }
-
- private:
-  Document document_;
-  std::vector<ids::FieldValue> values_;  // of document_
-  std::string text_;
-};
-
 /// Appends `count` numbers, or as many as there are up to `max`.
 void append_from(ids::Int128 first, std::int64_t step, std::int64_t max,
                  const ids::NumberFormat& format, std::size_t count, ids::Values& out) {
@@ -72,19 +46,30 @@ void append_from(ids::Int128 first, std::int64_t step, std::int64_t max,
   }
 }
 
-/// The first values of a sequence that documents choose.
+/// The first values of a sequence that documents choose: of one whose fields hold their own names.
 void append_of_sample(const About& about, std::size_t count, ids::Values& out) {
   const Clock& clock = process_sources().clock;
   const ids::Sequences sequences(about.sequences, "", about.field.format, clock, {});
-  const SampleDocument sample(sequences.fields());
-  const ids::NumberFormat format = sequences.choose(sample.values(), clock.wall()).format;
+  Document sample;
+  std::string text;
+  for (const std::string& field : sequences.fields()) {
+    const std::string name = field.substr(field.rfind('.') + 1);
+    sample.add(field, name);
+    text += (text.empty() ? "" : ", ") + field + ": " + in_quotes(name);
+  }
+  std::vector<ids::FieldValue> values;
+  bson::Elements elements(sample.bytes());
+  while (const auto element = elements.next()) {
+    values.push_back({ids::FieldValue::Is::there, *element});
+  }
+  const ids::NumberFormat format = sequences.choose(values, clock.wall()).format;
   if (about.gapless) {
     append_from(about.gapless->start, 1, about.gapless->max, format, count, out);
   } else {
     const ids::CounterSpec& spec = *about.counter;
     append_from(spec.start, spec.step, spec.max, format, count, out);
   }
-  tell("the first values for a document with " + sample.text() +
+  tell("the first values for a document with " + text +
        ": other documents have sequences, or texts, of their own");
 }
 
@@ -222,17 +207,17 @@ ExitCode print_ids(const IdsRequest& request) {
 
 const Command kIds{
     "ids", "Print values that a rule would give",
-    "Usage: mongo-idproxy ids --ns DB.COLLECTION --field FIELD [-n N] [--json]\n"
-    "                         [--config FILE]\n",
-    "Prints values that the rule would give, one a line, as mongosh writes them. None\n"
-    "is used up: the next numbers of a counter may go to others meanwhile.\n"
-    "\n"
-    "Examples:   mongo-idproxy ids --ns shop.orders --field number\n"
-    "            mongo-idproxy ids --ns shop.orders --field code -n 3 --json\n"
-    "\n"
-    "Exit codes: 0 printed, 64 command line, 69 a server does not answer or the rule\n"
-    "            is not ready, 70 internal error, 77 file unreadable,\n"
-    "            78 configuration\n",
+    R"(Usage: mongo-idproxy ids --ns DB.COLLECTION --field FIELD [-n N] [--json]
+                         [--config FILE])",
+    R"(Prints values that the rule would give, one a line, as mongosh writes them. None
+is used up: the next numbers of a counter may go to others meanwhile.
+
+Examples:   mongo-idproxy ids --ns shop.orders --field number
+            mongo-idproxy ids --ns shop.orders --field code -n 3 --json
+
+Exit codes: 0 printed, 64 command line, 69 a server does not answer or the rule
+            is not ready, 70 internal error, 77 file unreadable,
+            78 configuration)",
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<IdsRequest>();
       add_rule(options, *request, "The field, as its rule names it");

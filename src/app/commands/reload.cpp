@@ -124,16 +124,16 @@ ExitCode reload(const ReloadRequest& request) {
 
 const Command kReload{
     "reload", "Have the proxy read its configuration again",
-    "Usage: mongo-idproxy reload [--json] [--config FILE] [--admin HOST:PORT]\n",
-    "It sends the proxy SIGHUP, waits up to 10 s, and prints what has changed, or the\n"
-    "mistakes in the file. Variables in the file are those of the proxy.\n"
-    "\n"
-    "Examples:   sudo mongo-idproxy reload\n"
-    "            mongo-idproxy reload --config proxy.yaml && echo done\n"
-    "\n"
-    "Exit codes: 0 reloaded, 64 command line, 69 the proxy does not answer, or its\n"
-    "            process is not to be seen from here, 70 internal error, 77 it is\n"
-    "            another user's, or file unreadable, 78 configuration\n",
+    "Usage: mongo-idproxy reload [--json] [--config FILE] [--admin HOST:PORT]",
+    R"(It sends the proxy SIGHUP, waits up to 10 s, and prints what has changed, or the
+mistakes in the file. Variables in the file are those of the proxy.
+
+Examples:   sudo mongo-idproxy reload
+            mongo-idproxy reload --config proxy.yaml && echo done
+
+Exit codes: 0 reloaded, 64 command line, 69 the proxy does not answer, or its
+            process is not to be seen from here, 70 internal error, 77 it is
+            another user's, or file unreadable, 78 configuration)",
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<ReloadRequest>();
       options.add_flag("--json", request->as_json, "Print JSON");

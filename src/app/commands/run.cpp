@@ -1,9 +1,9 @@
 #include "idproxy/app/commands/run.hpp"
 
-#include <algorithm>
 #include <csignal>
+#include <iostream>
+#include <optional>
 #include <string_view>
-#include <utility>
 
 #include "app/commands/check.hpp"
 #include "app/commands/command.hpp"
@@ -14,41 +14,37 @@
 namespace idproxy::app::commands {
 namespace {
 
-/// In the order of the help; the last one is not in it.
-constexpr const Command* kCommands[] = {&kStatus,   &kWait,   &kReload,    &kCheck,
-                                        &kConfig,   &kDoctor, &kBackfill,  &kVerify,
-                                        &kCounters, &kIds,    &kCompletion};
+/// In the order of the help.
+constexpr const Command* kCommands[] = {&kStatus, &kWait,     &kReload, &kCheck,    &kConfig,
+                                        &kDoctor, &kBackfill, &kVerify, &kCounters, &kIds};
 
 constexpr const char* kUsage =
-    "Usage: mongo-idproxy [--config FILE] [--check-config [--connect]]\n"
-    "       mongo-idproxy COMMAND [OPTIONS]\n";
+    R"(Usage: mongo-idproxy [--config FILE] [--check-config [--connect]]
+       mongo-idproxy COMMAND [OPTIONS])";
 
 constexpr const char* kFooter =
-    "Without a command it serves: applications point their connection string at the\n"
-    "proxy; inserts get their ids from the rules of the configuration, everything\n"
-    "else is relayed unchanged. The configuration is by default that in\n"
-    "/etc/mongo-idproxy, or where this is installed. Help: mongo-idproxy COMMAND -h\n"
-    "\n"
-    "Examples:   mongo-idproxy check --connect --config proxy.yaml\n"
-    "            mongo-idproxy --config proxy.yaml\n"
-    "\n"
-    "Exit codes: 0 done, 64 command line, 69 cannot listen, 70 internal error,\n"
-    "            69 with --connect: a server does not answer, or a rule is not ready,\n"
-    "            77 file unreadable or port not permitted, 78 configuration\n"
-    "Signals:    SIGTERM and SIGINT stop the proxy once requests under way are\n"
-    "            answered, a second one and SIGQUIT stop it at once; SIGHUP reloads\n"
-    "            the configuration\n";
+    R"(Without a command it serves: applications point their connection string at the
+proxy; inserts get their ids from the rules of the configuration, everything
+else is relayed unchanged. The configuration is by default that in
+/etc/mongo-idproxy, or where this is installed. Help: mongo-idproxy COMMAND -h
+
+Examples:   mongo-idproxy check --connect --config proxy.yaml
+            mongo-idproxy --config proxy.yaml
+
+Exit codes: 0 done, 64 command line, 69 cannot listen, 70 internal error,
+            69 with --connect: a server does not answer, or a rule is not ready,
+            77 file unreadable or port not permitted, 78 configuration
+Signals:    SIGTERM and SIGINT stop the proxy once requests under way are
+            answered, a second one and SIGQUIT stop it at once; SIGHUP reloads
+            the configuration)";
 
 /// Shows what a command line needs, for which CLI11 shows only "[OPTIONS]".
-class Help : public CLI::Formatter {
- public:
-  explicit Help(std::string usage) : usage_(std::move(usage)) {}
+struct Help : CLI::Formatter {
+  explicit Help(const char* its) : usage(its) {}
   [[nodiscard]] std::string make_usage(const CLI::App*, std::string) const override {
-    return usage_;
+    return std::string(usage) + '\n';
   }
-
- private:
-  const std::string usage_;
+  const char* usage;
 };
 
 /// SIGHUP that a process sends means proxies (pkill -HUP mongo-idproxy); a terminal's that it is
@@ -73,7 +69,7 @@ class CommandLine {
  public:
   CommandLine() {
     app_.formatter(std::make_shared<Help>(kUsage));
-    app_.footer(kFooter);
+    app_.footer(std::string(kFooter) + '\n');
     app_.failure_message([this](const CLI::App*, const CLI::Error& error) {
       return "mongo-idproxy: " + message_of(error) + "; see --help\n";
     });
@@ -86,21 +82,21 @@ class CommandLine {
       }
     });
     for (const Command* command : kCommands) add(*command);
-    all_.back().options->group("");  // hidden
+    add(kCompletion)->group("");  // hidden
   }
 
   /// Throws CLI::ParseError.
   ExitCode run(int argc, char** argv, Serve serve) {
     if (argc > 1 && std::string_view(argv[1]) == "__complete") {
-      return complete(app_, {argv + 2, argv + argc});
+      std::cout << completions(app_, {argv + 2, argv + argc});
+      return ExitCode::ok;
     }
     app_.parse(argc, argv);
-    const auto found =
-        std::ranges::find_if(all_, [](const Added& each) { return each.options->parsed(); });
-    const bool has_command = found != all_.end();
-    if (has_command || checks_) outlive_reloads();
-    if (has_command) return found->run(config_);
-    if (checks_) return on_file(check_, check_config)(config_);
+    if (code_) return *code_;
+    if (checks_) {
+      outlive_reloads();
+      return on_file(check_, check_config)(config_);
+    }
     const auto file = config_file(config_);
     return file ? serve(*file) : file.error();
   }
@@ -111,11 +107,6 @@ class CommandLine {
   }
 
  private:
-  struct Added {
-    CLI::App* options;
-    Run run;
-  };
-
   void add_own_options() {
     add_config(app_, config_);
     CLI::Option* check = app_.add_flag("--check-config", checks_,
@@ -128,11 +119,15 @@ class CommandLine {
         ->option_text(" ");
   }
 
-  void add(const Command& command) {
+  CLI::App* add(const Command& command) {
     CLI::App* options = app_.add_subcommand(command.name, command.text);
     options->formatter(std::make_shared<Help>(command.usage));
-    options->footer(command.footer);
-    all_.push_back({options, command.add(*options, config_)});
+    options->footer(std::string(command.footer) + '\n');
+    options->final_callback([this, run = command.add(*options, config_)] {
+      outlive_reloads();
+      code_ = run(config_);
+    });
+    return options;
   }
 
   /// With what was probably meant by an argument that nobody knows.
@@ -147,7 +142,7 @@ class CommandLine {
     if (is_option) {
       words = names_of(parsed.empty() ? app_ : *parsed.front());
     } else if (parsed.empty()) {
-      for (const Command* each : kCommands) words.emplace_back(each->name);
+      for (const CLI::App* each : app_.get_subcommands({})) words.push_back(each->get_name());
     }
     const std::string what = is_option        ? "unknown option "
                              : parsed.empty() ? "unknown command "
@@ -161,7 +156,7 @@ class CommandLine {
   std::string config_;
   bool checks_ = false;
   const std::shared_ptr<CheckRequest> check_ = std::make_shared<CheckRequest>();
-  std::vector<Added> all_;
+  std::optional<ExitCode> code_;  // of a command
 };
 
 }  // namespace

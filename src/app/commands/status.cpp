@@ -168,19 +168,19 @@ ExitCode status(const StatusRequest& request) {
 
 const Command kStatus{
     "status", "Show servers, rules, clients and what is wrong",
-    "Usage: mongo-idproxy status [--servers] [--rules] [--clients [--app NAME]]\n"
-    "                            [--watch] [--json]\n"
-    "                            [--config FILE | --admin HOST:PORT]\n",
-    "Without --servers, --rules and --clients it prints a summary, with what is wrong\n"
-    "first. With --watch, where standard output is no terminal, a summary is one line\n"
-    "a second, with figures of that second.\n"
-    "\n"
-    "Examples:   mongo-idproxy status --watch\n"
-    "            mongo-idproxy status --clients --app shop --admin 127.0.0.1:27216\n"
-    "\n"
-    "Exit codes: 0 nothing is wrong, or --watch; 1 an error is among what is wrong,\n"
-    "            64 command line, 69 the proxy does not answer, 70 internal error,\n"
-    "            77 file unreadable, 78 the file does not say where to ask\n",
+    R"(Usage: mongo-idproxy status [--servers] [--rules] [--clients [--app NAME]]
+                            [--watch] [--json]
+                            [--config FILE | --admin HOST:PORT])",
+    R"(Without --servers, --rules and --clients it prints a summary, with what is wrong
+first. With --watch, where standard output is no terminal, a summary is one line
+a second, with figures of that second.
+
+Examples:   mongo-idproxy status --watch
+            mongo-idproxy status --clients --app shop --admin 127.0.0.1:27216
+
+Exit codes: 0 nothing is wrong, or --watch; 1 an error is among what is wrong,
+            64 command line, 69 the proxy does not answer, 70 internal error,
+            77 file unreadable, 78 the file does not say where to ask)",
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<StatusRequest>();
       options.add_flag("--servers", request->servers, "All figures of the servers");

@@ -5,23 +5,23 @@ namespace idproxy::app::commands {
 
 const Command kVerify{
     "verify", "Prove what a collection has in a rule's field",
-    "Usage: mongo-idproxy verify --ns DB.COLLECTION --field FIELD [--scope JSON]\n"
-    "                            [--allow REGEX] [--json] [--config FILE]\n",
-    "It reads each document's _id, the field and the fields of the rule's scope, and\n"
-    "changes nothing. It reports documents without a value, duplicates, other types,\n"
-    "texts and check digits that do not fit, gaps, and numbers beyond the counter or\n"
-    "its max. Applications may write meanwhile. The user in id_store.uri needs find\n"
-    "on the collection.\n"
-    "\n"
-    "Examples:   mongo-idproxy verify --ns shop.orders --field number\n"
-    "            mongo-idproxy verify --ns shop.invoices --field number \\\n"
-    "              --scope '{\"tenant\": \"a\"}' --json --config proxy.yaml\n"
-    "\n"
-    "Exit codes: 0 nothing is wrong, 1 something is, or not all was read, 64 command\n"
-    "            line, 69 a server does not answer, 70 internal error, 77 file\n"
-    "            unreadable, 78 configuration\n"
-    "Signals:    SIGTERM and SIGINT end it with a report of what was read, a second\n"
-    "            one at once\n",
+    R"(Usage: mongo-idproxy verify --ns DB.COLLECTION --field FIELD [--scope JSON]
+                            [--allow REGEX] [--json] [--config FILE])",
+    R"(It reads each document's _id, the field and the fields of the rule's scope, and
+changes nothing. It reports documents without a value, duplicates, other types,
+texts and check digits that do not fit, gaps, and numbers beyond the counter or
+its max. Applications may write meanwhile. The user in id_store.uri needs find
+on the collection.
+
+Examples:   mongo-idproxy verify --ns shop.orders --field number
+            mongo-idproxy verify --ns shop.invoices --field number \
+              --scope '{"tenant": "a"}' --json --config proxy.yaml
+
+Exit codes: 0 nothing is wrong, 1 something is, or not all was read, 64 command
+            line, 69 a server does not answer, 70 internal error, 77 file
+            unreadable, 78 configuration
+Signals:    SIGTERM and SIGINT end it with a report of what was read, a second
+            one at once)",
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<jobs::VerifyRequest>();
       add_config(options, config);

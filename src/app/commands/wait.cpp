@@ -72,17 +72,17 @@ ExitCode wait(const WaitRequest& request) {
 
 const Command kWait{
     "wait", "Wait until the proxy is ready",
-    "Usage: mongo-idproxy wait [--max DURATION] [--json]\n"
-    "                          [--config FILE | --admin HOST:PORT]\n",
-    "A proxy is ready once it serves, and each rule without wildcards gives values.\n"
-    "Standard error says what it waits for.\n"
-    "\n"
-    "Examples:   mongo-idproxy wait && ./start-the-application\n"
-    "            mongo-idproxy wait --max 2m --admin 127.0.0.1:27216\n"
-    "\n"
-    "Exit codes: 0 it is ready, 69 it was not within --max, 64 command line,\n"
-    "            70 internal error, 77 file unreadable, 78 the file does not say\n"
-    "            where to ask\n",
+    R"(Usage: mongo-idproxy wait [--max DURATION] [--json]
+                          [--config FILE | --admin HOST:PORT])",
+    R"(A proxy is ready once it serves, and each rule without wildcards gives values.
+Standard error says what it waits for.
+
+Examples:   mongo-idproxy wait && ./start-the-application
+            mongo-idproxy wait --max 2m --admin 127.0.0.1:27216
+
+Exit codes: 0 it is ready, 69 it was not within --max, 64 command line,
+            70 internal error, 77 file unreadable, 78 the file does not say
+            where to ask)",
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<WaitRequest>();
       const auto read = [request](const std::string& text) {

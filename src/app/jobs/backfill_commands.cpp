@@ -16,44 +16,29 @@ using id_store::mongo::Document;
 using id_store::mongo::Reply;
 using Failure = UpdateOutcome::Failure;
 
-/// {key: value}
-Document of_one(std::string_view key, bson::Type type, Bytes value) {
-  Buffer bytes;
-  bson::Scope document(bytes);
-  bson::append_head(bytes, type, key);
-  bytes.append(value);
-  document.close();
-  return Document(bytes.view());
-}
-
 /// {key: _id} of a document.
 Document of_id(std::string_view key, const BackfillId& id) {
   const auto element = bson::find(as_bytes(id), "_id");
-  return element ? of_one(key, element->type, element->value) : Document();
+  return element ? Document().add(key, element->type, element->value) : Document();
 }
 
-void append_uuid_of_zeros(Buffer& out, std::string_view key, std::uint8_t subtype) {
-  constexpr std::array<std::uint8_t, 16> kZeros{};
-  bson::append_head(out, bson::Type::binary, key);
-  out.append(std::array<std::uint8_t, 5>{kZeros.size(), 0, 0, 0, subtype});
-  out.append(kZeros);
+/// A UUID of zeros as binary of this subtype.
+std::array<std::uint8_t, 21> zero_uuid(std::uint8_t subtype) {
+  return {16, 0, 0, 0, subtype};
 }
 
 /// {$in: […]} of all that rewrite::is_zero() says of. 0 matches numbers of each type. Not "", but a
 /// regular expression: some collations take other texts for equal to an empty one.
 Document among_zeros() {
-  Buffer zeros;
-  bson::Scope array(zeros);
-  bson::append_head(zeros, bson::Type::null, "0");
-  bson::append_int32(zeros, "1", 0);
-  bson::append_head(zeros, bson::Type::regex, "2");
-  zeros.append(as_bytes(std::string_view("^\\z\0\0", 5)));  // the text, and no options
-  bson::append_head(zeros, bson::Type::object_id, "3");
-  zeros.append(std::array<std::uint8_t, 12>{});
-  append_uuid_of_zeros(zeros, "4", 4);
-  append_uuid_of_zeros(zeros, "5", 3);
-  array.close();
-  return of_one("$in", bson::Type::array, zeros.view());
+  using bson::Type;
+  constexpr std::string_view kEmptyText("^\\z\0\0", 5);  // and no options
+  return Document().add("$in", Array()
+                                   .push(Type::null, Bytes())
+                                   .push(0)
+                                   .push(Type::regex, as_bytes(kEmptyText))
+                                   .push(Type::object_id, std::array<std::uint8_t, 12>{})
+                                   .push(Type::binary, zero_uuid(4))
+                                   .push(Type::binary, zero_uuid(3)));
 }
 
 bool has_parents(const BackfillTarget& target) {
@@ -77,21 +62,6 @@ Array open_path(const std::string& path) {
 
 bool lies_within(const std::string& path, const std::string& parent) {
   return path == parent || path.starts_with(parent + ".");
-}
-
-/// The _id and the fields beside it. A server refuses a path and one within it.
-Document projection_of(const BackfillTarget& target) {
-  std::vector<std::string> shown{"_id"};
-  for (const std::string& path : target.beside) {
-    if (std::ranges::any_of(shown, [&](const auto& each) { return lies_within(path, each); })) {
-      continue;
-    }
-    std::erase_if(shown, [&](const auto& each) { return lies_within(each, path); });
-    shown.push_back(path);
-  }
-  Document projection;
-  for (const std::string& path : shown) projection.add(path, 1);
-  return projection;
 }
 
 // Server error codes.
@@ -132,7 +102,22 @@ Failure failure_of(Bytes error, std::int32_t code, std::string_view ns, const re
 
 BackfillId id_of(Bytes document) {
   const auto id = bson::find(document, "_id");
-  return id ? BackfillId(as_text(of_one("_id", id->type, id->value).bytes())) : BackfillId();
+  return id ? BackfillId(as_text(Document().add("_id", id->type, id->value).bytes()))
+            : BackfillId();
+}
+
+Document projection_of(const std::vector<std::string>& paths) {
+  std::vector<std::string> shown{"_id"};
+  for (const std::string& path : paths) {
+    if (std::ranges::any_of(shown, [&](const auto& each) { return lies_within(path, each); })) {
+      continue;
+    }
+    std::erase_if(shown, [&](const auto& each) { return lies_within(each, path); });
+    shown.push_back(path);
+  }
+  Document projection;
+  for (const std::string& path : shown) projection.add(path, 1);
+  return projection;
 }
 
 Document without_value(const BackfillTarget& target) {
@@ -142,7 +127,7 @@ Document without_value(const BackfillTarget& target) {
   const Document no_array = Document().add("$type", "array");  // an array with a null is a value
   Document none = target.assign == rewrite::Assign::missing_or_zero
                       ? among_zeros()
-                      : of_one("$eq", bson::Type::null, {});
+                      : Document().add("$eq", bson::Type::null, {});
   return Document().add(target.field, none.add("$not", no_array));
 }
 
@@ -168,7 +153,7 @@ Document find_ids(const BackfillTarget& target, const Document& filter, const Ba
       .add("find", target.ns.collection)
       .add("filter", filter)
       .add("sort", Document().add(order.field, order.direction))
-      .add("projection", projection_of(target))
+      .add("projection", projection_of(target.beside))
       .add("batchSize", batch)
       .add("allowDiskUse", true);
 }
@@ -179,7 +164,8 @@ Document update_of(const BackfillTarget& target, std::span<const BackfillId> ids
   Array updates;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const Document query = Document().add("_id", of_id("$eq", ids[i])).append(lacks);
-    const Document change = Document().add("$set", of_one(target.field, values.type(), values[i]));
+    const Document change =
+        Document().add("$set", Document().add(target.field, values.type(), values[i]));
     updates.push(Document().add("q", query).add("u", change));
   }
   return Document().add("update", target.ns.collection).add("updates", updates);

@@ -38,6 +38,9 @@ struct BackfillOrder {
 using BackfillId = std::string;
 [[nodiscard]] BackfillId id_of(Bytes document);
 
+/// The _id and these fields: a server refuses a path and one within it.
+[[nodiscard]] id_store::mongo::Document projection_of(const std::vector<std::string>& paths);
+
 /// Matches documents without a value.
 [[nodiscard]] id_store::mongo::Document without_value(const BackfillTarget& target);
 /// Those of them that can get one: each part of a dotted path is absent or an object.

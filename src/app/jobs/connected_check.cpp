@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/json/array.hpp>
-#include <boost/json/value_from.hpp>
 #include <cstdint>
 #include <utility>
 
@@ -15,13 +14,13 @@
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/server_release.hpp"
-#include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/closed_schema.hpp"
 #include "idproxy/id_store/server_hello.hpp"
 
 namespace idproxy::app::jobs {
 namespace {
 
+namespace json = boost::json;
 using id_store::ServerHello;
 
 using SteadyClock = std::chrono::steady_clock;
@@ -34,50 +33,32 @@ constexpr auto kStoreAtLeast = 250ms;
 constexpr auto kLookAtLeast = 1000ms;
 constexpr auto kStoreStopWithin = 400ms;
 
-/// What the servers of the connection string, further members of their sets and the store's servers
-/// say.
-struct ServersChecked {
-  struct Server {
-    std::string address;
-    std::string state;    ///< "primary", "does not answer", or which set it is a member of
-    std::string version;  ///< "MongoDB 6.0.5", or "MongoDB 6.0" if it says no more; or empty
-    std::string fault;    ///< why it does not answer
-  };
-  std::vector<Server> servers;
-  std::vector<std::string> faults;  ///< empty: one can be used, and the store is there
-  std::int32_t oldest = 0;          ///< the wire version of the oldest that answers
+/// What has been found, as it is printed as JSON.
+struct Checked {
+  json::object said{};
+  bool is_well = true;
+};
+
+struct ServersChecked : Checked {
+  std::int32_t oldest = 0;  ///< the wire version of the oldest that answers
   bool in_time = true;
 };
 
-struct RuleChecked {
-  std::size_t index;
-  std::string ns, field, strategy;
-  std::string reason;  ///< why it is not ready; empty: it is, as far as is known
-  bool with_first_insert = false;
-  std::string sample{};
-  std::vector<std::string> notes{};
-};
-
-struct RulesChecked {
-  std::vector<RuleChecked> rules;
-  std::string store_fault;
-  [[nodiscard]] std::size_t not_ready() const {
-    return static_cast<std::size_t>(
-        std::ranges::count_if(rules, [](const RuleChecked& each) { return !each.reason.empty(); }));
-  }
-};
-
-ServersChecked::Server row_of(const ServerHello& server, const std::string& set_fault) {
-  if (!answers(server)) {
-    const char* state = server.wants_tls   ? "wants TLS"
-                        : server.is_silent ? "accepts connections, and does not answer"
-                                           : "does not answer";
-    return {server.address, state, "", server.fault};
-  }
-  return {server.address, set_fault.empty() ? server.state : set_of(server),
-          server.version.empty() ? server_release::name_of(server.wire_version)
-                                 : "MongoDB " + server.version,
-          ""};
+json::object row_of(const ServerHello& server, const std::string& set_fault) {
+  const bool is_there = answers(server);
+  const char* absent = server.wants_tls   ? "wants TLS"
+                       : server.is_silent ? "accepts connections, and does not answer"
+                                          : "does not answer";
+  const std::string version = !is_there ? ""
+                              : server.version.empty()
+                                  ? server_release::name_of(server.wire_version)
+                                  : "MongoDB " + server.version;
+  return {{"address", server.address},
+          {"state", !is_there           ? absent
+                    : set_fault.empty() ? server.state
+                                        : set_of(server)},
+          {"version", text_or_null(version)},
+          {"fault", text_or_null(is_there ? "" : server.fault)}};
 }
 
 /// One that has answered by another name, too.
@@ -91,40 +72,51 @@ std::chrono::milliseconds left_until(SteadyClock::time_point until) {
   return std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
 }
 
+/// What the servers of the connection string, further members of their sets and the store's servers
+/// say.
 ServersChecked ask_servers(const std::string& uri, const id_store::Options& store,
                            SteadyClock::time_point until) {
   const auto each = id_store::ask_each_and_members(uri, kConnectWithin, kOthersWithin);
   const std::string expected = id_store::replica_set_of(uri);
   ServersChecked checked;
+  checked.oldest = state::oldest_of(each);
+  json::array rows;
   std::string set_fault;
   for (const ServerHello& server : each) {
     const std::string fault = id_store::set_name_fault(server, expected, "upstream.uri");
     if (set_fault.empty()) set_fault = fault;
-    if (!is_listed_twice(server, each)) checked.servers.push_back(row_of(server, fault));
+    if (!is_listed_twice(server, each)) rows.push_back(row_of(server, fault));
     checked.in_time = checked.in_time && server.in_time;
   }
-  if (!set_fault.empty()) checked.faults.push_back(set_fault);
-  if (std::ranges::none_of(each, answers)) checked.faults.emplace_back("no server answers");
-  checked.oldest = state::oldest_of(each);
-  if (store.uri_key == "upstream.uri") return checked;
-  const auto left = left_until(until) - kLookAtLeast - 500ms;
-  const auto its = id_store::ask_each(
-      store.uri, std::clamp<std::chrono::milliseconds>(left, kStoreAtLeast, kOthersWithin));
-  for (const ServerHello& server : its) checked.in_time = checked.in_time && server.in_time;
-  std::string fault = store_fault(each, its, store.uri_key);
-  if (!fault.empty()) checked.faults.push_back(std::move(fault));
+  json::array faults;
+  if (!set_fault.empty()) faults.emplace_back(set_fault);
+  if (std::ranges::none_of(each, answers)) faults.emplace_back("no server answers");
+  if (store.uri_key != "upstream.uri") {
+    const auto left = left_until(until) - kLookAtLeast - 500ms;
+    const auto its = id_store::ask_each(
+        store.uri, std::clamp<std::chrono::milliseconds>(left, kStoreAtLeast, kOthersWithin));
+    for (const ServerHello& server : its) checked.in_time = checked.in_time && server.in_time;
+    const std::string fault = store_fault(each, its, store.uri_key);
+    if (!fault.empty()) faults.emplace_back(fault);
+  }
+  checked.is_well = faults.empty();
+  checked.said = {{"servers", std::move(rows)}, {"servers_wrong", std::move(faults)}};
   return checked;
 }
 
-void print(const ServersChecked& checked, std::ostream& out) {
+void print_servers(JsonView said, std::ostream& out) {
   out << "\nServers\n";
   views::TextTable table(3);
-  for (const auto& [address, state, version, fault] : checked.servers) {
-    table.add({{address}, {state}, {version}});
-    if (!fault.empty()) table.add_note(fault, views::Tone::plain);
+  for (const JsonView& each : said["servers"].items()) {
+    table.add({{each["address"].text()}, {each["state"].text()}, {each["version"].text()}});
+    if (const std::string fault = each["fault"].text(); !fault.empty()) {
+      table.add_note(fault, views::Tone::plain);
+    }
   }
   out << table.text({});
-  for (const std::string& each : checked.faults) out << "  " << printable(each) << '\n';
+  for (const JsonView& each : said["servers_wrong"].items()) {
+    out << "  " << printable(each.text()) << '\n';
+  }
 }
 
 /// Why each rule is not ready; also, if that is all, for what its collection's validator refuses.
@@ -143,82 +135,71 @@ std::vector<std::string> all_reasons(const RuleSession& session, const id_store:
   return reasons;
 }
 
-RulesChecked checked_of(const RuleSession& session, const std::vector<std::string>& reasons,
-                        std::int32_t wire_version) {
-  RulesChecked checked;
+Checked check_rules(const RuleSession& session, const id_store::Options& store,
+                    std::int32_t wire_version) {
+  Checked checked;
+  json::array rows;
+  const std::vector<std::string> reasons = all_reasons(session, store);
   const auto numbers = session.watch().numbers(1);
   const auto lack_index = session.watch().lack_index();
   for (std::size_t i = 0; i < reasons.size(); ++i) {
     const rewrite::Rule& rule = session.rule(i);
-    RuleChecked& row = checked.rules.emplace_back(
-        RuleChecked{i + rule.nones_before, rule.ns, rule.field, rule.strategy_name, reasons[i]});
-    if (!row.reason.empty()) continue;
-    row.with_first_insert = has_wildcards(rule.ns);
-    row.sample = sample_of(rule, i, numbers);
-    if (const auto lacks = lack_index.find(i); lacks != lack_index.end()) {
-      row.notes.push_back(state::note_on_index(rule, lacks->second.commands));
+    const bool is_ready = reasons[i].empty();
+    json::array notes;
+    if (const auto lacks = lack_index.find(i); is_ready && lacks != lack_index.end()) {
+      notes.emplace_back(state::note_on_index(rule, lacks->second.commands));
     }
-    if (std::string note = state::note_on_limits(rule, wire_version); !note.empty()) {
-      row.notes.push_back(std::move(note));
+    if (const std::string note = state::note_on_limits(rule, wire_version);
+        is_ready && !note.empty()) {
+      notes.emplace_back(note);
     }
+    rows.push_back({{"rule", i + rule.nones_before},
+                    {"ns", rule.ns},
+                    {"field", rule.field},
+                    {"strategy", rule.strategy_name},
+                    {"ready", is_ready},
+                    {"reason", text_or_null(reasons[i])},
+                    {"checked_with_first_insert", is_ready && has_wildcards(rule.ns)},
+                    {"sample", text_or_null(is_ready ? sample_of(rule, i, numbers) : "")},
+                    {"notes", std::move(notes)}});
+    checked.is_well = checked.is_well && is_ready;
   }
+  std::string fault = session.why_down();
+  if (!fault.empty()) fault.front() = 'T';
+  checked.said = {{"rules", std::move(rows)}, {"store_wrong", text_or_null(fault)}};
   return checked;
 }
 
-void print(const RulesChecked& checked, std::ostream& out) {
+void print_rules(JsonView said, std::ostream& out) {
   out << "\nRules\n";
   views::TextTable table(6);
-  for (const RuleChecked& each : checked.rules) {
-    const char* state = !each.reason.empty() ? "NOT READY"
-                        : each.with_first_insert
+  const std::vector<JsonView> rules = said["rules"].items();
+  std::size_t not_ready = 0;
+  for (const JsonView& each : rules) {
+    const bool is_ready = each["ready"].is_true();
+    const char* state = !is_ready ? "NOT READY"
+                        : each["checked_with_first_insert"].is_true()
                             ? "checked with the first insert into each collection"
                             : "ready";
-    table.add({{std::to_string(each.index)},
-               {each.ns},
-               {each.field},
-               {each.strategy},
+    table.add({{std::to_string(static_cast<std::size_t>(each["rule"].number().value_or(0)))},
+               {each["ns"].text()},
+               {each["field"].text()},
+               {each["strategy"].text()},
                {state},
-               {each.sample}});
-    if (!each.reason.empty()) table.add_note(each.reason, views::Tone::plain);
-    for (const std::string& note : each.notes) table.add_note(note, views::Tone::plain);
+               {each["sample"].text()}});
+    if (!is_ready) table.add_note(each["reason"].text(), views::Tone::plain);
+    for (const JsonView& note : each["notes"].items()) {
+      table.add_note(note.text(), views::Tone::plain);
+    }
+    not_ready += is_ready ? 0 : 1;
   }
   out << table.text({});
-  if (!checked.store_fault.empty()) out << '\n' << printable(checked.store_fault) << '\n';
-  const std::size_t not_ready = checked.not_ready();
+  const std::string fault = said["store_wrong"].text();
+  if (!fault.empty()) out << '\n' << printable(fault) << '\n';
   if (not_ready == 0) return;
   out << '\n'
-      << not_ready << " of " << checked.rules.size()
-      << (checked.rules.size() == 1 ? " rule" : " rules") << (not_ready == 1 ? " is" : " are")
-      << " not ready\n";
-}
-
-void add_to(boost::json::object& out, const ServersChecked& checked) {
-  boost::json::array servers;
-  for (const auto& [address, state, version, fault] : checked.servers) {
-    servers.push_back({{"address", address},
-                       {"state", state},
-                       {"version", text_or_null(version)},
-                       {"fault", text_or_null(fault)}});
-  }
-  out["servers"] = std::move(servers);
-  out["servers_wrong"] = boost::json::value_from(checked.faults);
-}
-
-void add_to(boost::json::object& out, const RulesChecked& checked) {
-  boost::json::array rules;
-  for (const RuleChecked& each : checked.rules) {
-    rules.push_back({{"rule", each.index},
-                     {"ns", each.ns},
-                     {"field", each.field},
-                     {"strategy", each.strategy},
-                     {"ready", each.reason.empty()},
-                     {"reason", text_or_null(each.reason)},
-                     {"checked_with_first_insert", each.with_first_insert},
-                     {"sample", text_or_null(each.sample)},
-                     {"notes", boost::json::value_from(each.notes)}});
-  }
-  out["rules"] = std::move(rules);
-  out["store_wrong"] = text_or_null(checked.store_fault);
+      << not_ready << " of " << rules.size() << (rules.size() == 1 ? " rule" : " rules")
+      << (not_ready == 1 ? " is" : " are") << " not ready\n";
 }
 
 }  // namespace
@@ -226,30 +207,28 @@ void add_to(boost::json::object& out, const RulesChecked& checked) {
 ExitCode check_connected(config::Config config, const std::string& upstream_uri,
                          std::chrono::steady_clock::time_point until, std::ostream& out,
                          boost::json::object* json) {
-  const ServersChecked servers = ask_servers(upstream_uri, config.id_store, until);
-  if (json != nullptr) add_to(*json, servers);
-  if (json == nullptr) print(servers, out);
-  const bool all_well = servers.faults.empty();
-  const auto end = [&](std::size_t not_ready) {
-    const ExitCode code = all_well && not_ready == 0 ? ExitCode::ok : ExitCode::unavailable;
-    if (json != nullptr) out << json_line(*json);
-    return code;
+  const auto tell = [&](json::object said, void (*print)(JsonView, std::ostream&)) {
+    if (json == nullptr) return print(JsonView(json::value(std::move(said))), out);
+    for (auto& [key, value] : said) json->insert_or_assign(key, std::move(value));
   };
+  const auto end = [&](bool is_well) {
+    if (json != nullptr) out << json_line(*json);
+    return is_well ? ExitCode::ok : ExitCode::unavailable;
+  };
+  ServersChecked servers = ask_servers(upstream_uri, config.id_store, until);
+  tell(std::move(servers.said), print_servers);
   if (config.rules.empty()) {
-    const ExitCode code = end(0);
+    const ExitCode code = end(servers.is_well);
     if (!servers.in_time) leave(code);
     return code;
   }
   const id_store::Options store = config.id_store;
   RuleSession session(state::only_looking(std::move(config)));
   session.await_first_look(std::max<std::chrono::milliseconds>(left_until(until), kLookAtLeast));
-  RulesChecked checked = checked_of(session, all_reasons(session, store), servers.oldest);
-  checked.store_fault = session.why_down();
-  if (!checked.store_fault.empty()) checked.store_fault.front() = 'T';
-  if (json != nullptr) add_to(*json, checked);
-  if (json == nullptr) print(checked, out);
-  const ExitCode code = end(checked.not_ready());
-  if (!servers.in_time || !all_well) leave(code);
+  Checked rules = check_rules(session, store, servers.oldest);
+  tell(std::move(rules.said), print_rules);
+  const ExitCode code = end(servers.is_well && rules.is_well);
+  if (!servers.in_time || !servers.is_well) leave(code);
   return session.end(code, kStoreStopWithin);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/jobs/backfill_commands.hpp"
 #include "idproxy/ids/number_format.hpp"
 
 namespace idproxy::app::jobs {
@@ -58,21 +59,12 @@ bool is_ordered_by(const std::vector<std::string>& keys, const VerifyTarget& tar
                              target.scope.end());
 }
 
-/// A server refuses a path and one within it.
 Document verify_projection(const VerifyTarget& target) {
-  std::vector<std::string> paths{"_id", target.field};
+  std::vector<std::string> paths{target.field};
   paths.insert(paths.end(), target.scope.begin(), target.scope.end());
   paths.insert(paths.end(), target.beside.begin(), target.beside.end());
   std::ranges::sort(paths);
-  Document projection;
-  std::string outer;
-  for (const std::string& path : paths) {
-    const bool is_within = !outer.empty() && (path == outer || path.starts_with(outer + "."));
-    if (is_within) continue;
-    projection.add(path, 1);
-    outer = path;
-  }
-  return projection;
+  return projection_of(paths);
 }
 
 }  // namespace

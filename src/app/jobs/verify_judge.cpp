@@ -1,6 +1,7 @@
 #include "app/jobs/verify_judge.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -8,13 +9,13 @@
 #include "app/system_clock.hpp"
 #include "app/views/terminal.hpp"
 #include "idproxy/base/printable.hpp"
-#include "idproxy/bson/builder.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 
 namespace idproxy::app::jobs {
 namespace {
 
+using id_store::mongo::Document;
 using Is = ids::FieldValue::Is;
 
 bool has_numbers(const ids::RuleSource::About& about) {
@@ -30,14 +31,9 @@ bool is_text(const ids::NumberFormat& format) {
   return format.output == ids::NumberFormat::Output::string;
 }
 
-/// {name: value}
-std::string document_of(std::string_view name, const bson::Element& value) {
-  Buffer bytes;
-  bson::Scope document(bytes);
-  bson::append_head(bytes, value.type, name);
-  bytes.append(value.value);
-  document.close();
-  return std::string(as_text(bytes.view()));
+/// {name: value} as JSON.
+std::string json_of(std::string_view name, const bson::Element& value) {
+  return id_store::mongo::json_of(Document().add(name, value.type, value.value).bytes());
 }
 
 /// Equal for values that an index takes for equal.
@@ -60,15 +56,10 @@ std::uint64_t size_of(const VerifyRuns::Gap& gap) {
 /// {s: scope, p: period} as JSON.
 std::string sequence_name(const VerifiedSequence& sequence) {
   if (sequence.scope.empty() && sequence.period.empty()) return {};
-  Buffer bytes;
-  bson::Scope document(bytes);
-  if (!sequence.scope.empty()) {
-    bson::append_head(bytes, bson::Type::document, "s");
-    bytes.append(as_bytes(sequence.scope));
-  }
-  if (!sequence.period.empty()) bson::append_string(bytes, "p", sequence.period);
-  document.close();
-  return id_store::mongo::json_of(bytes.view());
+  Document name;
+  if (!sequence.scope.empty()) name.add("s", bson::Type::document, as_bytes(sequence.scope));
+  if (!sequence.period.empty()) name.add("p", sequence.period);
+  return id_store::mongo::json_of(name.bytes());
 }
 
 /// The kinds of findings that a rule can have.
@@ -88,36 +79,20 @@ std::vector<VerifyKind> kinds_of(const ids::RuleSource::About& about) {
 }  // namespace
 
 std::string type_alias(bson::Type type) {
-  using bson::Type;
-  constexpr auto kAliases =
-      std::to_array<std::pair<Type, const char*>>({{Type::number_double, "double"},
-                                                   {Type::string, "string"},
-                                                   {Type::document, "object"},
-                                                   {Type::array, "array"},
-                                                   {Type::binary, "binData"},
-                                                   {Type::undefined, "undefined"},
-                                                   {Type::object_id, "objectId"},
-                                                   {Type::boolean, "bool"},
-                                                   {Type::date, "date"},
-                                                   {Type::null, "null"},
-                                                   {Type::regex, "regex"},
-                                                   {Type::code, "javascript"},
-                                                   {Type::symbol, "symbol"},
-                                                   {Type::int32, "int"},
-                                                   {Type::timestamp, "timestamp"},
-                                                   {Type::int64, "long"},
-                                                   {Type::decimal128, "decimal"},
-                                                   {Type::min_key, "minKey"},
-                                                   {Type::max_key, "maxKey"}});
-  for (const auto& [each, alias] : kAliases) {
-    if (each == type) return alias;
-  }
-  return "another";
+  if (type == bson::Type::min_key) return "minKey";
+  if (type == bson::Type::max_key) return "maxKey";
+  constexpr const char* kOther = "another";  // no longer in use
+  constexpr const char* kAliases[] = {kOther,    "double",    "string",    "object",     "array",
+                                      "binData", "undefined", "objectId",  "bool",       "date",
+                                      "null",    "regex",     kOther,      "javascript", "symbol",
+                                      kOther,    "int",       "timestamp", "long",       "decimal"};
+  const auto number = static_cast<std::size_t>(type);
+  return number < std::size(kAliases) ? kAliases[number] : kOther;
 }
 
 std::string verify_id_text(Bytes document) {
   const auto id = bson::find(document, "_id");
-  return id ? id_store::mongo::json_of(as_bytes(document_of("_id", *id))) : "{}";
+  return id ? json_of("_id", *id) : "{}";
 }
 
 std::string verify_value_text(const bson::Element& value) {
@@ -128,9 +103,8 @@ std::string verify_value_text(const bson::Element& value) {
   constexpr std::size_t kUuidValue = 4 + 1 + 16;  // size, subtype, bytes
   const bool is_written = std::ranges::find(kWritten, value.type) != kWritten.end() ||
                           (value.type == Type::binary && value.value.size() == kUuidValue);
-  const std::string text = is_written
-                               ? value_text(value.type, value.value)
-                               : id_store::mongo::json_of(as_bytes(document_of("value", value)));
+  const std::string text =
+      is_written ? value_text(value.type, value.value) : json_of("value", value);
   return views::shortened(printable(text), kMost);
 }
 

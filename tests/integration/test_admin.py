@@ -173,8 +173,8 @@ class TestMetrics:
             status = client.admin.command("idproxy", "status")
         assert before.sum("idproxy_requests_total") == before("idproxy_connections") == 0
         first, second = status["rules"]
-        assert during("idproxy_rule_values_assigned_total", rule="0") == 80 == first["assigned"]
-        assert during("idproxy_rule_values_assigned_total", rule="1") == 81 == second["assigned"]
+        assert during("idproxy_rule_values_assigned_total", rule="0") == 80 == first["values"]
+        assert during("idproxy_rule_values_assigned_total", rule="1") == 81 == second["values"]
         assert during("idproxy_rule_values_assigned_total", ns=f"{coll}.o*", field="number",
                       strategy="counter") == 80
         # A driver repeats what a slow store has refused.

@@ -168,8 +168,7 @@ Places places_of(const std::string& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int fault =
-      ::getaddrinfo(host.c_str(), parts ? port.c_str() : nullptr, &hints, &found);
+  const int fault = ::getaddrinfo(host.c_str(), parts ? port.c_str() : nullptr, &hints, &found);
   return Places(fault == 0 ? found : nullptr);
 }
 

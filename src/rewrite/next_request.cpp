@@ -9,7 +9,7 @@
 
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
-#include "idproxy/rewrite/status.hpp"
+#include "rewrite/status.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/status.hpp"
+#include "rewrite/status.hpp"
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"

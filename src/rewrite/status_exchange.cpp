@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "idproxy/rewrite/conversation.hpp"
-#include "idproxy/rewrite/status.hpp"
+#include "rewrite/status.hpp"
 
 namespace idproxy::rewrite {
 namespace {

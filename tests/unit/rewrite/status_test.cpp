@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/status.hpp"
+#include "rewrite/status.hpp"
 
 #include <gtest/gtest.h>
 

@@ -81,23 +81,6 @@ boost::system::result<config::SeedList, std::string> look_up(const std::string& 
   return config::SeedList{hosts_of(found), options_of(found, asked.get())};
 }
 
-/// Logs failures: when the reason changes, and from time to time.
-class FailureLog {
- public:
-  void failed(const std::string& reason) {
-    const auto now = std::chrono::steady_clock::now();
-    if (reason == reason_ && now - last_ < kLogAgain) return;
-    log::event(log::Level::warning, "srv_lookup_failed",
-               "cannot look up the servers of upstream.uri; trying again", {{"reason", reason}});
-    reason_ = reason;
-    last_ = now;
-  }
-
- private:
-  std::string reason_;
-  std::chrono::steady_clock::time_point last_;
-};
-
 /// A random time between half of `pause` and all of it.
 Milliseconds with_jitter(Milliseconds pause, RandomSource& random) {
   const Milliseconds half = pause / 2;
@@ -107,11 +90,10 @@ Milliseconds with_jitter(Milliseconds pause, RandomSource& random) {
 /// Resolves `srv_uri`, a mongodb+srv string, by the DNS to a mongodb:// string, or returns an
 /// error.
 boost::system::result<std::string, std::string> find_seed_list(const std::string& srv_uri) {
-  using SeedListUri = boost::system::result<std::string, std::string>;
   mongoc_init();
   const auto seeds = look_up(srv_uri);
-  if (!seeds) return SeedListUri(boost::system::in_place_error, seeds.error());
-  return SeedListUri(boost::system::in_place_value, config::with_seed_list(srv_uri, *seeds));
+  if (!seeds) return {boost::system::in_place_error, seeds.error()};
+  return {boost::system::in_place_value, config::with_seed_list(srv_uri, *seeds)};
 }
 
 /// The same, in time: the name service may be silent.
@@ -124,15 +106,22 @@ boost::system::result<std::string, std::string> find_seed_list(const std::string
           "the name service has not answered within " + duration_text(limit)};
 }
 
-/// Retries until it succeeds, and logs failures.
+/// Retries until it succeeds, and logs failures: when the reason changes, and from time to time.
 std::string await_seed_list(const std::string& srv_uri, RandomSource& random) {
-  FailureLog log;
+  std::string reason;
+  std::chrono::steady_clock::time_point logged;
   for (Milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     // Keep systemd from ending a start that waits for the DNS.
     ::sd_notify(0, "EXTEND_TIMEOUT_USEC=90000000");
     auto seeds = find_seed_list(srv_uri);
     if (seeds) return *std::move(seeds);
-    log.failed(seeds.error());
+    const auto now = std::chrono::steady_clock::now();
+    if (seeds.error() != reason || now - logged >= kLogAgain) {
+      reason = seeds.error();
+      logged = now;
+      log::event(log::Level::warning, "srv_lookup_failed",
+                 "cannot look up the servers of upstream.uri; trying again", {{"reason", reason}});
+    }
     std::this_thread::sleep_for(with_jitter(pause, random));
   }
 }

@@ -20,7 +20,8 @@ namespace {
 
 struct ConfigRequest {
   std::string file{};
-  enum class Show { keys, keys_as_json, schema } show = Show::keys;
+  bool as_json = false;
+  bool schema = false;
 };
 
 namespace json = boost::json;
@@ -101,8 +102,7 @@ ExitCode print_config(const ConfigRequest& request) {
   const auto file = ConfigFile::open(request.file, ConfigFile::Print::faults);
   if (!file) return file.error();
   const std::vector<KeyInUse> keys = config::keys_of(file->text, process_sources());
-  const bool as_json = request.show == ConfigRequest::Show::keys_as_json;
-  as_json ? print_json(request.file, keys) : print_table(request.file, keys);
+  request.as_json ? print_json(request.file, keys) : print_table(request.file, keys);
   std::cout << std::flush;
   return ExitCode::ok;
 }
@@ -123,23 +123,16 @@ Examples:   mongo-idproxy config --config proxy.yaml
 Exit codes: 0 printed, 64 command line, 70 internal error, 77 file unreadable,
             78 configuration)",
     [](CLI::App& options, std::string& config) -> Run {
-      using Show = ConfigRequest::Show;
       const auto request = std::make_shared<ConfigRequest>();
       CLI::Option* json =
-          options
-              .add_flag_callback(
-                  "--json", [request] { request->show = Show::keys_as_json; }, "Print JSON")
-              ->option_text(" ");
+          options.add_flag("--json", request->as_json, "Print JSON")->option_text(" ");
       options
-          .add_flag_callback(
-              "--schema", [request] { request->show = Show::schema; },
-              "Print the JSON Schema of the file, for editors")
+          .add_flag("--schema", request->schema, "Print the JSON Schema of the file, for editors")
           ->excludes(json)
           ->option_text(" ");
       add_config(options, config);
       return [request](const std::string& named) {
-        return request->show == Show::schema ? print_schema()
-                                             : on_file(request, print_config)(named);
+        return request->schema ? print_schema() : on_file(request, print_config)(named);
       };
     }};
 

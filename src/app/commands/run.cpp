@@ -5,7 +5,6 @@
 #include <optional>
 #include <string_view>
 
-#include "app/commands/check.hpp"
 #include "app/commands/command.hpp"
 #include "app/commands/completion.hpp"
 #include "idproxy/app/version.hpp"
@@ -95,7 +94,10 @@ class CommandLine {
     if (code_) return *code_;
     if (checks_) {
       outlive_reloads();
-      return on_file(check_, check_config)(config_);
+      CLI::App check;
+      const Run run = kCheck.add(check, config_);
+      check.parse(connects_ ? "--connect" : "");
+      return run(config_);
     }
     const auto file = config_file(config_);
     return file ? serve(*file) : file.error();
@@ -112,9 +114,8 @@ class CommandLine {
     CLI::Option* check = app_.add_flag("--check-config", checks_,
                                        "Check the configuration, print all errors and\n"
                                        "warnings, and exit");
-    app_.add_flag_callback(
-            "--connect", [this] { check_->with = CheckRequest::With::servers; },
-            "With --check-config: also ask the servers\nwhether each rule is ready")
+    app_.add_flag("--connect", connects_,
+                  "With --check-config: also ask the servers\nwhether each rule is ready")
         ->needs(check)
         ->option_text(" ");
   }
@@ -155,7 +156,7 @@ class CommandLine {
   CLI::App app_{"mongo-idproxy: a MongoDB proxy that gives inserted documents their ids"};
   std::string config_;
   bool checks_ = false;
-  const std::shared_ptr<CheckRequest> check_ = std::make_shared<CheckRequest>();
+  bool connects_ = false;
   std::optional<ExitCode> code_;  // of a command
 };
 

@@ -10,6 +10,7 @@
 
 #include "app/commands/command.hpp"
 #include "app/commands/status_client.hpp"
+#include "app/jobs/stop_signals.hpp"
 #include "app/json_view.hpp"
 #include "app/views/status_lists.hpp"
 #include "app/views/status_text.hpp"
@@ -27,7 +28,7 @@ struct StatusRequest : AdminOptions {
   bool rules = false;
   std::string application{};  ///< only its clients; empty: all
   bool as_json = false;
-  enum class Repeat { once, each_second } repeat = Repeat::once;
+  bool goes_on = false;  ///< each second
 };
 
 constexpr std::size_t kHeadersEvery = 20;  // lines
@@ -66,23 +67,6 @@ std::string text_of(const StatusRequest& request, const StatusDocument& document
   return text;
 }
 
-/// Waits for a second, or less if a signal ends the command: returns false then.
-bool rest() {
-  sigset_t signals{};
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  return ::sigtimedwait(&signals, nullptr, &kOneSecond) < 0;
-}
-
-/// From now on these signals are those that rest() sees, and a closed pipe is an error.
-void hold_signals() {
-  sigset_t signals{};
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  (void)std::signal(SIGPIPE, SIG_IGN);
-}
-
 /// The lines of `text` over what the terminal shows, as many as it has room for.
 std::string over_screen(std::string_view text, const views::Terminal& terminal) {
   std::string drawn(kToTop);
@@ -101,11 +85,13 @@ class StatusWatch {
       : request_(request), admin_(std::move(admin)) {}
 
   ExitCode run(const StatusDocument& first) {
-    hold_signals();
+    const sigset_t signals = jobs::stop_signal_set();
+    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    (void)std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error
     const bool is_screen = redraws(views::Terminal::at(STDOUT_FILENO));
     if (is_screen) std::cout << kClear;
     show(first);
-    while (std::cout.flush() && rest()) {
+    while (std::cout.flush() && ::sigtimedwait(&signals, nullptr, &kOneSecond) < 0) {
       if (auto document = fetch_status(admin_, query_of(request_))) {
         fault_.clear();
         show(*document);
@@ -157,9 +143,7 @@ ExitCode status(const StatusRequest& request) {
   if (!admin) return admin.error();
   const auto document = fetch_status(*admin, query_of(request));
   if (!document) return print_no_answer(*admin, document.error());
-  if (request.repeat == StatusRequest::Repeat::each_second) {
-    return StatusWatch(request, *admin).run(*document);
-  }
+  if (request.goes_on) return StatusWatch(request, *admin).run(*document);
   std::cout << text_of(request, *document, views::Terminal::at(STDOUT_FILENO)) << std::flush;
   return views::has_errors(document->view()) ? ExitCode::findings : ExitCode::ok;
 }
@@ -190,9 +174,7 @@ Exit codes: 0 nothing is wrong, or --watch; 1 an error is among what is wrong,
       add_value(options, "--app", request->application, "NAME",
                 "With --clients: only those of this application")
           ->needs(clients);
-      options.add_flag_callback(
-          "--watch", [request] { request->repeat = StatusRequest::Repeat::each_second; },
-          "Go on, each second, until SIGINT");
+      options.add_flag("--watch", request->goes_on, "Go on, each second, until SIGINT");
       options.add_flag("--json", request->as_json, "Print /status.json as it is");
       add_config(options, config);
       return at_proxy(options, request, status);

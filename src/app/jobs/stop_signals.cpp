@@ -1,8 +1,5 @@
 #include "app/jobs/stop_signals.hpp"
 
-#include <pthread.h>
-
-#include <csignal>
 #include <cstdlib>
 #include <ctime>
 
@@ -17,13 +14,13 @@ constexpr auto kRest = 250ms;
 // How often the thread that waits for signals looks whether it must end.
 constexpr timespec kLook{0, 100'000'000};
 
+}  // namespace
+
 sigset_t stop_signal_set() {
   sigset_t set{};
   for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
   return set;
 }
-
-}  // namespace
 
 StopSignals::StopSignals() {
   const sigset_t set = stop_signal_set();

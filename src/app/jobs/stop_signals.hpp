@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -10,6 +11,9 @@
 
 /// When a long command ends although it is not done.
 namespace idproxy::app::jobs {
+
+/// SIGINT and SIGTERM.
+[[nodiscard]] sigset_t stop_signal_set();
 
 /// Catches SIGINT and SIGTERM for a command that ends in its own time. The second signal ends the
 /// process at once, with ExitCode::left. Construct it before the process has other threads: they

@@ -5,10 +5,8 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <vector>
 
-#include "app/commands/status_client.hpp"
 #include "app/jobs/jobs.hpp"
 #include "idproxy/app/command_line.hpp"
 
@@ -51,11 +49,11 @@ void add_rule(CLI::App& options, jobs::RuleOptions& rule, const char* field_text
 /// Throws CLI::RequiredError if they are not both given.
 void require(const jobs::RuleOptions& rule);
 
-/// Runs the request with its configuration.
+/// Runs the request with its configuration, once require() has seen it, where the request has one.
 template <class Request>
 Run on_file(std::shared_ptr<Request> request, ExitCode (*run)(const Request&)) {
   return [=](const std::string& config) {
-    if constexpr (std::is_base_of_v<jobs::RuleOptions, Request>) require(*request);
+    if constexpr (requires { require(*request); }) require(*request);
     auto file = config_file(config);
     if (!file) return file.error();
     request->file = *std::move(file);

@@ -28,44 +28,27 @@ namespace {
 /// What to do with the counters of the configuration's rules.
 struct CountersRequest {
   std::string file{};
-  enum class Act { list, get, set, sync } act = Act::list;
+  std::string action{};                 ///< list, get, set or sync
   std::string name{};                   ///< as `list` prints it; not of list
   std::optional<std::int64_t> value{};  ///< set: the next number
   bool force = false;                   ///< set: although numbers beyond it are stored
   bool as_json = false;
 };
 
-/// What each action is given behind its name.
-struct Action {
-  std::string_view name;
-  CountersRequest::Act act;
-  bool takes_name;
-  bool takes_value;
-};
-constexpr Action kActions[] = {
-    {"list", CountersRequest::Act::list, false, false},
-    {"get", CountersRequest::Act::get, true, false},
-    {"set", CountersRequest::Act::set, true, true},
-    {"sync", CountersRequest::Act::sync, true, false},
-};
-
 /// Throws CLI::ParseError if the arguments do not suit the action.
-void choose(const std::string& name, CountersRequest& request) {
-  const auto action = std::ranges::find(kActions, name, &Action::name);
-  if (action == std::end(kActions)) throw CLI::RequiredError("list, get, set or sync");
-  if (request.name.empty() == action->takes_name) {
-    if (action->takes_name) throw CLI::RequiredError("NAME");
-    throw CLI::ExtrasError({request.name});
-  }
-  if (!request.value && action->takes_value) throw CLI::RequiredError("VALUE");
-  if (request.value && !action->takes_value) {
-    throw CLI::ExtrasError({std::to_string(*request.value)});
-  }
-  if (request.force && !action->takes_value) throw CLI::ExcludesError("--force", "set");
-  request.act = action->act;
+void require(const CountersRequest& request) {
+  constexpr std::string_view kActions[] = {"list", "get", "set", "sync"};
+  const bool is_known = std::ranges::find(kActions, request.action) != std::end(kActions);
+  if (!is_known) throw CLI::RequiredError("list, get, set or sync");
+  const bool takes_name = request.action != "list";
+  const bool takes_value = request.action == "set";
+  if (takes_name && request.name.empty()) throw CLI::RequiredError("NAME");
+  if (!takes_name && !request.name.empty()) throw CLI::ExtrasError({request.name});
+  if (takes_value && !request.value) throw CLI::RequiredError("VALUE");
+  if (!takes_value && request.value) throw CLI::ExtrasError({std::to_string(*request.value)});
+  if (!takes_value && request.force) throw CLI::ExcludesError("--force", "set");
 }
 
-using Act = CountersRequest::Act;
 using id_store::StoredCounter;
 using id_store::StoredCounters;
 
@@ -87,12 +70,12 @@ class CountersCommand {
     if (!found) return end_with(ExitCode::unavailable, found.error().reason);
     counters_ = *std::move(found);
     names_ = jobs::names_of(counters_);
-    if (request_.act == Act::list) return list();
+    if (request_.action == "list") return list();
     const auto index = find_named();
     if (!index) return ExitCode::findings;
     const auto view = look_at(*index);
     if (!view) return ExitCode::unavailable;
-    return request_.act == Act::get ? get(*view) : change(counters_[*index], *view);
+    return request_.action == "get" ? get(*view) : change(counters_[*index], *view);
   }
 
  private:
@@ -158,13 +141,13 @@ class CountersCommand {
 
   /// Where the request wants the counter to be.
   [[nodiscard]] jobs::SyncTarget target(const jobs::CounterView& view) const {
-    if (request_.act == Act::sync) return jobs::sync_target(view);
+    if (request_.action == "sync") return jobs::sync_target(view);
     const jobs::Force force = request_.force ? jobs::Force::yes : jobs::Force::no;
     return {request_.value, jobs::refusal_to_set(view, *request_.value, force)};
   }
 
   [[nodiscard]] ExitCode change(StoredCounter& counter, const jobs::CounterView& view) {
-    const bool is_sync = request_.act == Act::sync;
+    const bool is_sync = request_.action == "sync";
     for (int i = 0; i < kMostTries; ++i) {
       const jobs::SyncTarget to = target(view);
       if (!to.refusal.empty()) return end_with(ExitCode::findings, to.refusal);
@@ -244,8 +227,7 @@ Exit codes: 0 done, 1 there is no such counter, or it must not be set so,
             70 internal error, 77 file unreadable, 78 configuration)",
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<CountersRequest>();
-      const auto action = std::make_shared<std::string>();
-      add_value(options, "action", *action, "", "list, get, set or sync");
+      add_value(options, "action", request->action, "", "list, get, set or sync");
       add_value(options, "name", request->name, "", "As `list` prints it");
       const auto read = [request](const std::string& text) {
         std::int64_t value = 0;
@@ -261,10 +243,7 @@ Exit codes: 0 done, 1 there is no such counter, or it must not be set so,
                        "set: although numbers that are stored would be\ngiven out a second time");
       options.add_flag("--json", request->as_json, "Print JSON");
       add_config(options, config);
-      return [=](const std::string& named) {
-        choose(*action, *request);
-        return on_file(request, counters)(named);
-      };
+      return on_file(request, counters);
     }};
 
 }  // namespace idproxy::app::commands

@@ -23,6 +23,7 @@ from support.proxy import Proxy, configuration
 from support.scrape import metric
 from support.secured import Certificates
 from support.thief import Robbed, fresh, insert_message, robbing
+from support.tls_by_hand import ByHand
 from support.wire import Closed, CompressingClient, WireClient
 
 PING = wire.command({"ping": 1, "$db": "admin"})
@@ -31,60 +32,11 @@ RULES = [{"ns": "ruled.*", "field": "made", "strategy": "uuid"},
          {"ns": "counted.*", "field": "n", "strategy": "counter"}]
 
 
-class Tls:
-    """A socket with TLS whose close_notify does not wait for that of its peer."""
-
-    def __init__(self, plain: socket.socket, context: ssl.SSLContext):
-        self._plain = plain
-        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._engine = context.wrap_bio(self._in, self._out, server_hostname="127.0.0.1")
-        self._until_done(self._engine.do_handshake)
-
-    def _until_done(self, step: Callable[[], Any]) -> Any:
-        while True:
-            try:
-                result = step()
-                self._flush()
-                return result
-            except ssl.SSLWantReadError:
-                self._flush()
-                data = self._plain.recv(65536)
-                self._in.write(data) if data else self._in.write_eof()
-
-    def _flush(self) -> None:
-        if data := self._out.read():
-            self._plain.sendall(data)
-
-    def sendall(self, data: bytes) -> None:
-        self._engine.write(data)
-        self._flush()
-
-    def recv(self, most: int) -> bytes:
-        try:
-            return self._until_done(lambda: self._engine.read(most))
-        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            return b""
-
-    def close_notify(self) -> None:
-        with pytest.raises(ssl.SSLWantReadError):
-            self._engine.unwrap()
-        self._flush()
-
-    def settimeout(self, seconds: float) -> None:
-        self._plain.settimeout(seconds)
-
-    def shutdown(self, how: int) -> None:
-        self._plain.shutdown(how)
-
-    def close(self) -> None:
-        self._plain.close()
-
-
 @contextmanager
 def connected(address: str, tls: ssl.SSLContext | None, timeout: float = 30) -> Iterator[WireClient]:
     with WireClient(address, timeout) as client:
         if tls:
-            client.socket = Tls(client.socket, tls)
+            client.socket = ByHand(client.socket, tls)
         yield client
 
 

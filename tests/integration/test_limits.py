@@ -28,7 +28,7 @@ from support.process import LITTLE_QUARANTINE, eventually, memory, processor_tim
 from support.proxy import Proxy, configuration, is_sanitized
 from support.scrape import metric, metrics
 from support.secrets import PASSWORD
-from support.secured import Certificates
+from support.tls_by_hand import client_hello
 from support.wire import Closed, WireClient
 
 RULES = [{"ns": "limits.ruled", "field": "n", "strategy": "uuid"}]
@@ -528,30 +528,23 @@ class TestAnnouncedMemory:
                 assert known.limits.ruled.find_one()["n"]
 
 
-def client_hello() -> bytes:
-    outgoing = ssl.MemoryBIO()
-    engine = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing,
-                                                   server_hostname="localhost")
-    with pytest.raises(ssl.SSLWantReadError):
-        engine.do_handshake()
-    return outgoing.read()
-
-
 class TestTlsHandshake:
     def test_clients(self, limited, certificates):
         proxy = limited(certificates.listen(), tls_handshake="1s", first_byte="1s")
-        hello = client_hello()
+        hello = client_hello(certificates.access.tls)
         with ExitStack() as stack:
-            silent, half, trickle = (
-                stack.enter_context(WireClient(proxy.address)) for _ in range(3))
+            silent, half, whole, trickle = (
+                stack.enter_context(WireClient(proxy.address)) for _ in range(4))
             half.send(hello[:len(hello) // 2])
+            whole.send(hello)
             with pytest.raises(Closed):
                 for at in range(len(hello) - 1):
                     trickle.send(hello[at:at + 1])
                     time.sleep(0.05)
-            assert half.closed_by_peer(10) and silent.closed_by_peer(10)
-        assert (closed(proxy, "tls_handshake"), closed(proxy, "first_byte")) == (3, 0)
-        assert len(proxy.find_events("tls_handshake_timeout")) == 3
+            assert all(each.closed_by_peer(10) for each in (silent, half, whole))
+        assert (closed(proxy, "tls_handshake"), closed(proxy, "first_byte")) == (4, 0)
+        late = proxy.find_events("tls_handshake_timeout")
+        assert ["limits.tls_handshake" in each["message"] for each in late] == [True] * 4
 
     def test_then_the_first_byte(self, limited, certificates):
         proxy = limited(certificates.listen(), tls_handshake="5s", first_byte="1s")

@@ -29,7 +29,7 @@ _files = itertools.count()
 
 @dataclass(frozen=True)
 class Issued:
-    """A certificate, and the file with it, its key, and what leads from it to the authority."""
+    """A certificate, and the file with it and its key."""
 
     certificate: x509.Certificate
     file: pathlib.Path
@@ -45,19 +45,16 @@ class Issued:
 
 
 class Authority:
-    """Signs certificates. Keeps files in `directory`; has its own certificate signed by `issuer`,
-    or signs it itself."""
+    """Signs certificates, and its own. Keeps files in `directory`."""
 
-    def __init__(self, directory: pathlib.Path, name: str, issuer: Authority | None = None):
+    def __init__(self, directory: pathlib.Path, name: str):
         self._directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name.from_rfc4514_string(f"CN={name}")
         self.certificate = _sign(
-            subject, self._key, (-30, 3650), issuer.certificate.subject if issuer else subject,
-            issuer._key if issuer else self._key,
+            subject, self._key, (-30, 3650), subject, self._key,
             [(x509.BasicConstraints(ca=True, path_length=None), True),
              (_key_usage(key_cert_sign=True, crl_sign=True), True)])
-        self._chain = [self.certificate, *issuer._chain] if issuer else []
         self.file = _write(directory, "authority", self.certificate)
         """What is trusted by who trusts this authority."""
 
@@ -69,11 +66,7 @@ class Authority:
         certificate = _sign(x509.Name.from_rfc4514_string(subject), key, days,
                             self.certificate.subject, self._key, _of_a_host(hosts))
         return Issued(certificate, _write(self._directory, "issued", key, certificate,
-                                          *self._chain, password=password))
-
-    def intermediate(self, name: str) -> Authority:
-        """One that this one vouches for; its certificate comes along with what it issues."""
-        return Authority(self._directory, name, self)
+                                          password=password))
 
     def except_for(self, *revoked: Issued) -> pathlib.Path:
         """As `file`, with the list of certificates that are revoked behind it."""
@@ -104,14 +97,6 @@ class Authority:
             builder = builder.add_revoked_certificate(
                 x509.RevokedCertificateBuilder(each.serial, now - day).build())
         return builder.sign(self._key, hashes.SHA256())
-
-
-def self_signed(directory: pathlib.Path, subject: str, hosts: Sequence[str] = LOCAL) -> Issued:
-    """It vouches for itself, and nobody else does."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name.from_rfc4514_string(subject)
-    certificate = _sign(name, key, (-1, 60), name, key, _of_a_host(hosts))
-    return Issued(certificate, _write(directory, "self_signed", key, certificate))
 
 
 def _of_a_host(hosts: Sequence[str]) -> Extensions:

@@ -1622,18 +1622,6 @@ class TestOrder:
         assert (reply.response_to, reply.body["n"]) == (701, 3)
         assert [d["k"] for d in place.stored(ns)] == [0, 1, 2]
 
-    def test_a_client_that_leaves_meanwhile(self, place, coll, ordered):
-        """What was sent is stored; the server's connection is closed, the proxy lives."""
-        ns = fresh(place, "backoff", coll, "made")
-        place.thief.steal(ns, "made", {1: ALWAYS})
-        with wire.WireClient(place.proxy.address) as client:
-            client.send(place.message(ns, numbered(3), ordered=ordered))
-            sends = eventually(lambda: len(found := place.thief.inserts(ns)) > 2 and found)
-        eventually(lambda: place.thief.connections[sends[0].connection].client_closed_at)
-        count = len(place.thief.inserts(ns))
-        assert place.insert(fresh(place, "field", coll), numbered(1))["n"] == 1
-        assert len(place.thief.inserts(ns)) == count
-
 
 class TestLostReplies:
     """A connection is cut while a request is out; then the driver sends the same once more."""

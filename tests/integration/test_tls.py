@@ -16,7 +16,6 @@ import shutil
 import signal
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,7 +37,7 @@ from support.full import FULL
 from support.middleman import CutAt, Middleman
 from support.mongod import Mongod
 from support.process import eventually
-from support.proxy import Proxy, binary, configuration
+from support.proxy import Proxy, configuration
 from support.secured import Certificates
 from support.servers import has
 from support.tls_by_hand import ByHand, client_hello
@@ -404,15 +403,6 @@ class TestWhatClientsSee:
         trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
         assert ping(proxy.address, trusting)
 
-    def test_a_key_that_is_encrypted(self, tmp_path, certificates):
-        own = certificates.authority.issue("CN=locked.test", password="under-lock")
-        done = check_config(tmp_path, f"""
-            listen: {{tls: {{mode: require, certificate_key_file: "{own.file}"}}}}
-            rules: []
-            """)
-        assert done.returncode == 78
-        assert "certificate_key_file" in done.stdout + done.stderr
-
     @pytest.mark.parametrize("ciphers", ["eNULL", "aNULL", "ECDHE-ECDSA-AES128-SHA"])
     def test_ciphers_that_nobody_should_use(self, behind_tls, ciphers):
         tls = of_version(TLS.TLSv1_2, behind_tls.access)
@@ -569,24 +559,6 @@ class TestTheProxysOwnCertificate:
                            "tlsCertificateKeyFilePassword=under-lock")
         assert ping(proxy.address)
         assert "under-lock" not in proxy.log()
-
-    @pytest.mark.parametrize("password", ["", "tlsCertificateKeyFilePassword=of-another-lock"],
-                             ids=["without", "wrong"])
-    def test_of_a_key_that_cannot_be_read(self, tmp_path, certificates, password):
-        own = certificates.authority.issue("CN=proxy,O=idproxy", password="under-lock")
-        uri = OPEN.uri("127.0.0.1:1", "tls=true", f"tlsCertificateKeyFile={own.file}",
-                       *([password] if password else []))
-        done = check_config(tmp_path, f'upstream: {{uri: "{uri}"}}\nrules: []\n')
-        assert done.returncode == 78
-        assert "tlsCertificateKeyFile" in done.stderr + done.stdout
-        assert "lock" not in done.stderr + done.stdout
-
-
-def check_config(directory: pathlib.Path, text: str) -> subprocess.CompletedProcess[str]:
-    path = directory / "config.yaml"
-    path.write_text(text)
-    return subprocess.run([binary(), "--config", str(path), "--check-config"],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
 
 
 # In mid-stream.

@@ -11,7 +11,6 @@ import resource
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from support.mongod import Mongod
 from support.process import eventually, free_port, start
 from support.proxy import Proxy, binary, configuration
 from support.thief import Hold, Thief
+from support.threads import Threads, at_once
 
 PING = {"ping": 1, "$db": "admin"}
 COUNTER = {"ns": "shop.*", "field": "number", "strategy": "counter"}
@@ -227,13 +227,12 @@ class TestMetrics:
         rules = [{"ns": f"{coll}.*", "field": "number", "strategy": "counter"}]
         proxy = start_proxy(configuration(replica_set, rules, admin=LISTEN))
         admin = Admin(proxy)
-        over = threading.Event()
         scrapes: list[str] = []
         inserted: list[int] = []
 
         def scrape() -> None:
             connection = http.client.HTTPConnection(admin.address, timeout=20)
-            while not over.wait(0.02):
+            while not scraper.over.wait(0.02):
                 connection.request("GET", ("/metrics", "/readyz", "/livez")[len(scrapes) % 3])
                 scrapes.append(connection.getresponse().read().decode())
             connection.close()
@@ -248,14 +247,9 @@ class TestMetrics:
 
         deaf = socket.create_connection(admin.address.split(":"))
         deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
-        scraper = threading.Thread(target=scrape)
-        inserters = [threading.Thread(target=insert) for _ in range(4)]
-        for each in (scraper, *inserters):
-            each.start()
-        for each in inserters:
-            each.join()
-        over.set()
-        scraper.join()
+        scraper = Threads(scrape)
+        with scraper:
+            at_once(*[insert] * 4)
         deaf.close()
         numbers = sorted(d["number"] for d in replica_set.client[coll].orders.find())
         assert len(numbers) == len(set(numbers)) == sum(inserted)

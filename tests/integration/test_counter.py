@@ -24,6 +24,7 @@ from support.profiler import Profiler
 from support.proxy import Proxy, configuration
 from support.servers import check_retried
 from support.thief import Robbed, insert_message, session
+from support.threads import Threads
 
 _COUNTER = {"strategy": "counter"}
 _SINGLE = {**_COUNTER, "block": {"size": 1}}
@@ -394,22 +395,18 @@ class TestSeveralProxies:
         assert insert(proxies[0], ns, 1)["n"] == 1
         collection = replica_set.client[STORE].get_collection(
             "uniqueIdentifierCounter", write_concern=pymongo.WriteConcern("majority"))
-        done, own = threading.Event(), []
+        own = []
 
         def other() -> None:
-            while not done.is_set():
+            while not thread.over.is_set():
                 own.append(collection.find_one_and_update(
                     {"_id": key_of(ns)}, {"$inc": {"COUNT": 1}})["COUNT"])
 
-        thread = threading.Thread(target=other)
-        thread.start()
-        try:
+        thread = Threads(other)
+        with thread:
             for i in range(100):
                 assert insert(proxies[i % 2], ns, i % 4 + 1)["n"] == i % 4 + 1
             eventually(lambda: len(own) > 20)
-        finally:
-            done.set()
-            thread.join(30)
         found = numbers(replica_set.client, ns) + own
         assert len(set(found)) == len(found)
 
@@ -448,13 +445,9 @@ class TestGivingBack:
             except (wire.Closed, ConnectionError):
                 pass
 
-        threads = [threading.Thread(target=client) for _ in range(4)]
-        for each in threads:
-            each.start()
-        assert going.wait(30)
-        proxy.stop()
-        for each in threads:
-            each.join(30)
+        with Threads(*[client] * 4):
+            assert going.wait(30)
+            proxy.stop()
         found = numbers(replica_set.client, ns)
         assert len(set(found)) == len(found)
         assert max(found) < counter(replica_set.client, ns)["COUNT"] <= len(found) + 1 + 4 * 2

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from support.counters import counter, numbers
 from support.mongod import Mongod
 from support.proxy import configuration
 from support.thief import insert_message
+from support.threads import at_once
 
 SECONDS = 30
 
@@ -46,11 +47,7 @@ def test_gaps_order_and_round_trips(replica_set: Mongod, start_proxy, coll, reco
     proxies = [start_proxy(configuration(replica_set, rules, admin=LISTEN)) for _ in range(count)]
     rate, batch = LOADS[load]
     pause = count / rate if rate else 0.0
-    threads = [threading.Thread(target=run, args=(p.address, ns, pause, batch)) for p in proxies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    at_once(*(partial(run, p.address, ns, pause, batch) for p in proxies), timeout=120)
     trips = sum(Admin(p).metrics()("idproxy_store_round_trip_seconds_count") for p in proxies)
     for proxy in proxies:
         proxy.stop()

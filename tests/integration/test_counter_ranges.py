@@ -9,7 +9,6 @@ import random
 import re
 import signal
 import subprocess
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +26,7 @@ from support.pair import Pair
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
 from support.thief import session
+from support.threads import Threads
 
 STRATEGIES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "strategies.md"
 BLOCK = 20
@@ -352,7 +352,7 @@ def tell_to_reload(proxy: Proxy) -> None:
     os.kill(proxy.pid, signal.SIGHUP)
 
 
-class Blog:
+class Blog(Threads):
     """Another program that takes its numbers as MongoDB's blog does, and stores documents with them:
     a document chosen at random, findAndModify with $inc, and another one if that has none left."""
 
@@ -361,13 +361,12 @@ class Blog:
         self._client: pymongo.MongoClient = pymongo.MongoClient(mongod.uri, w="majority")
         self._ranges = self._client[STORE][collection]
         self._into = self._client[db]["x"]
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__(self._take)
 
-    def _run(self) -> None:
+    def _take(self) -> None:
         chance = random.Random(1)
         count = self._ranges.count_documents({})
-        while not self._stop.wait(0.005):
+        while not self.over.wait(0.005):
             before = self._ranges.find_one_and_update(
                 {"_id": KEY.format(chance.randrange(count))}, {"$inc": {"COUNT": bson.Int64(1)}})
             if before["COUNT"] > before["MAX_VALUE"]:
@@ -375,13 +374,8 @@ class Blog:
             self.taken += 1
             self._into.insert_one({"k": f"blog-{self.taken}", "n": before["COUNT"]})
 
-    def __enter__(self) -> Blog:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(30)
+    def __exit__(self, *end: Any) -> None:
+        super().__exit__(*end)
         self._client.close()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.secrets import PASSWORD
 from support.thief import Passed, Thief, insert_message, session
+from support.threads import Threads
 
 RULES = [
     {"ns": "counted.*", "field": "n", "strategy": "counter", "block": {"size": 10}},
@@ -476,25 +476,17 @@ def test_on_and_off_under_load(replica_set, start_proxy, gate, coll):
     """Clients come, wait and leave while the store comes and goes: no number twice."""
     proxy = start_proxy(config(replica_set, gate))
     ns = f"counted.{coll}"
-    done = threading.Event()
-    failures: list[Any] = []
 
     def client() -> None:
-        while not done.is_set():
-            try:
-                with wire.WireClient(proxy.address, 30) as connection:
-                    for i in range(7):
-                        reply = connection.call(insert_message(ns, [{}] * (i + 1)))
-                        if not reply["ok"] and not unavailable(reply):
-                            failures.append(reply)
-                    connection.send(insert_message(ns, [{}] * 3))  # and leaves
-            except BaseException as failure:
-                failures.append(failure)
+        while not clients.over.is_set():
+            with wire.WireClient(proxy.address, 30) as connection:
+                for i in range(7):
+                    reply = connection.call(insert_message(ns, [{}] * (i + 1)))
+                    assert reply["ok"] or unavailable(reply), reply
+                connection.send(insert_message(ns, [{}] * 3))  # and leaves
 
-    threads = [threading.Thread(target=client) for _ in range(6)]
-    for each in threads:
-        each.start()
-    try:
+    clients = Threads(*[client] * 6)
+    with clients:
         for _ in range(3):
             count = replica_set.client["counted"][coll].estimated_document_count()
             eventually(lambda: replica_set.client["counted"][
@@ -502,11 +494,6 @@ def test_on_and_off_under_load(replica_set, start_proxy, gate, coll):
             gate.shut()
             eventually(lambda: unavailable(insert(proxy, ns, 1)), 30)
             gate.open()
-    finally:
-        done.set()
-        for each in threads:
-            each.join(60)
-    assert not failures, failures[:3]
     found = numbers(replica_set.client, ns)
     assert len(set(found)) == len(found)
 

@@ -12,9 +12,9 @@ import pathlib
 import random
 import re
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import bson
@@ -33,6 +33,7 @@ from support.process import eventually
 from support.proxy import Proxy, binary, configuration
 from support.servers import check_retried
 from support.thief import insert_message, session
+from support.threads import Threads, at_once
 
 GAPLESS = {"field": "n", "strategy": "gapless"}
 RULES = [
@@ -188,12 +189,7 @@ class TestOtherWriters:
                 time.sleep(0.02)
 
         assert insert(proxies[0], ns, 1)["n"] == 1
-        threads = [threading.Thread(target=writer, args=(i,)) for i in range(8)]
-        threads.append(threading.Thread(target=hand))
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join(60)
+        at_once(hand, *(partial(writer, i) for i in range(8)))
         assert not failures, failures[:3]
         assert consecutive(replica_set, ns) == sum(stored) + 1
         assert all(count > 0 for count in stored), stored
@@ -531,11 +527,7 @@ class TestTransactions:
                         own["seq"][coll].insert_one({"k": 1}, session=s),
                         own["seq"][coll].insert_one({"k": 2}, session=s)))
 
-        threads = [threading.Thread(target=run) for _ in range(2)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join(60)
+        at_once(run, run)
         assert consecutive(replica_set, ns) == 17
 
     def test_who_waits_for_it_does_not_hold_it_up(self, replica_set, replica_proxy, client, ns,
@@ -544,18 +536,14 @@ class TestTransactions:
         with client.start_session() as running:
             running.start_transaction()
             collection.insert_one({"k": "a"}, session=running)
-            others = [threading.Thread(target=insert, args=(replica_proxy, ns, [{"k": "other"}]))
-                      for _ in range(2)]
-            for each in others:
-                each.start()
-            busy = {"active": True, "op": "insert", "ns": ns}
-            eventually(lambda: list(replica_set.client.admin.aggregate(
-                [{"$currentOp": {}}, {"$match": busy}])), what="an insert that waits in the server")
-            collection.insert_one({"k": "b"}, session=running)
-            collection.insert_one({"k": "c"}, session=running)
-            running.commit_transaction()
-            for each in others:
-                each.join(30)
+            other = partial(insert, replica_proxy, ns, [{"k": "other"}])
+            with Threads(other, other):
+                busy = {"active": True, "op": "insert", "ns": ns}
+                eventually(lambda: list(replica_set.client.admin.aggregate(
+                    [{"$currentOp": {}}, {"$match": busy}])), what="an insert that waits in the server")
+                collection.insert_one({"k": "b"}, session=running)
+                collection.insert_one({"k": "c"}, session=running)
+                running.commit_transaction()
         assert keys(replica_set, ns) == ["first", "a", "b", "c", "other", "other"]
         assert consecutive(replica_set, ns) == 6
 
@@ -590,11 +578,7 @@ class TestLostConnections:
                         except PyMongoError:
                             pass
 
-            threads = [threading.Thread(target=writer, args=(i,)) for i in range(4)]
-            for each in threads:
-                each.start()
-            for each in threads:
-                each.join(120)
+            at_once(*(partial(writer, i) for i in range(4)), timeout=120)
             assert sum(relay.dropped.values()) > 10
         count = consecutive(replica_set, ns)
         found = keys(replica_set, ns)

@@ -17,6 +17,7 @@ import subprocess
 import threading
 import time
 import zoneinfo
+from functools import partial
 from typing import Any
 
 import bson
@@ -31,6 +32,7 @@ from support.process import eventually
 from support.proxy import Proxy, binary, configuration
 from support.servers import check_retried
 from support.thief import session
+from support.threads import Threads, at_once
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _SCOPED = {"strategy": "gapless", "field": "n", "scope": ["tenant"], "unique_index": "create"}
@@ -365,14 +367,12 @@ class TestTransactions:
             collection = client.inv.shared
             running.start_transaction()
             collection.insert_one({"tenant": inv.tenant("a"), "k": "mine"}, session=running)
-            other = threading.Thread(target=inv.insert, args=[inv.of("a", "b")])
-            other.start()
-            busy = {"active": True, "op": "insert", "ns": inv.ns}
-            eventually(lambda: list(server.client.admin.aggregate(
-                [{"$currentOp": {}}, {"$match": busy}])), what="an insert that waits in the server")
-            collection.insert_one({"tenant": inv.tenant("b"), "k": "mine"}, session=running)
-            running.commit_transaction()
-            other.join(30)
+            with Threads(lambda: inv.insert(inv.of("a", "b"))):
+                busy = {"active": True, "op": "insert", "ns": inv.ns}
+                eventually(lambda: list(server.client.admin.aggregate(
+                    [{"$currentOp": {}}, {"$match": busy}])), what="an insert that waits in the server")
+                collection.insert_one({"tenant": inv.tenant("b"), "k": "mine"}, session=running)
+                running.commit_transaction()
         # It would have failed after 2 s if it had waited for the batch.
         assert inv.by_tenant() == {"a": [0, "mine", 0], "b": [1, "mine", 1]}
 
@@ -384,13 +384,8 @@ class TestTransactions:
                     running.with_transaction(lambda s: [
                         own.inv.shared.insert_one(each, session=s) for each in inv.of(*tenants)])
 
-        threads = [threading.Thread(target=run, args=[each]) for each in (("a", "b"), ("b", "a"))]
-        threads.append(threading.Thread(
-            target=lambda: [inv.insert(inv.of("b", "a")) for _ in range(8)]))
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join(60)
+        at_once(partial(run, ("a", "b")), partial(run, ("b", "a")),
+                lambda: [inv.insert(inv.of("b", "a")) for _ in range(8)])
         assert inv.counts() == {"a": 16, "b": 16}
 
 
@@ -512,12 +507,7 @@ class TestManyWriters:
                     continue
                 time.sleep(0.05)
 
-        threads = [threading.Thread(target=writer, args=(i,)) for i in range(8)]
-        threads.append(threading.Thread(target=hand))
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join(60)
+        at_once(hand, *(partial(writer, i) for i in range(8)))
         assert not failures, failures[:3]
         assert counts(server, ns) == dict(stored)
         record("documents", sum(stored.values()))

@@ -10,6 +10,7 @@ import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import bson
@@ -25,6 +26,7 @@ from support.admin import LISTEN
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
 from support.servers import has
+from support.threads import at_once
 
 DOLLAR_PREFIXED = 52
 
@@ -565,11 +567,7 @@ def test_many_save_the_same_documents(start_proxy: Callable[..., Proxy], server,
                 with lock:
                     seen[key].add(found["number"])
 
-    threads = [threading.Thread(target=save, args=(proxies[i % 2], i)) for i in range(6)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    at_once(*(partial(save, proxies[i % 2], i) for i in range(6)))
     assert all(len(numbers) == 1 for numbers in seen.values()), seen
     assert len(set.union(*seen.values())) == 8
 

@@ -19,6 +19,7 @@ from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.secured import STORE_ACTIONS
 from support.servers import has
+from support.threads import Threads
 
 Start = Callable[..., Proxy]
 EXISTING = {"number": {"$exists": True}}
@@ -287,18 +288,16 @@ def test_one_that_is_being_built_is_none_yet(
         client[coll].orders.insert_one({})
         hang = {"configureFailPoint": "hangAfterStartingIndexBuild"}
         admin.command({**hang, "mode": "alwaysOn"})
-        build = threading.Thread(target=make, args=[stored, "unique"])
-        try:
-            build.start()
-            eventually(lambda: standalone.client[coll].command("collStats", "orders")["indexBuilds"], SOON)
-            before = asked()
-            eventually(lambda: asked() > before, SOON)
-            client[coll].orders.insert_one({})
-            assert others(stored) == {OWN, "number_1"}
-            assert not proxy.find_events("guard_yields")
-        finally:
-            admin.command({**hang, "mode": "off"})
-            build.join()
+        with Threads(lambda: make(stored, "unique")):
+            try:
+                eventually(lambda: standalone.client[coll].command("collStats", "orders")["indexBuilds"], SOON)
+                before = asked()
+                eventually(lambda: asked() > before, SOON)
+                client[coll].orders.insert_one({})
+                assert others(stored) == {OWN, "number_1"}
+                assert not proxy.find_events("guard_yields")
+            finally:
+                admin.command({**hang, "mode": "off"})
         eventually(lambda: others(stored) == {"number_1"}, 2 * SOON)
 
 

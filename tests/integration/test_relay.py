@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from functools import partial
 
 import bson
 import pymongo
@@ -21,6 +22,7 @@ from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
 from support.servers import has
 from support.scrape import metric
+from support.threads import Threads
 
 RULES = [{"ns": "ruled.*", "field": "_id", "strategy": "uuid"}]
 
@@ -514,15 +516,9 @@ class TestStop:
                             acknowledged.append(key)
                     going.set()
 
-        threads = [threading.Thread(target=work, args=(i, wire.WireClient(proxy.address)))
-                   for i in range(8)]
-        for thread in threads:
-            thread.start()
-        assert going.wait(10)
-        proxy.stop()
-        for thread in threads:
-            thread.join(10)
-            assert not thread.is_alive()
+        with Threads(*(partial(work, i, wire.WireClient(proxy.address)) for i in range(8)), timeout=10):
+            assert going.wait(10)
+            proxy.stop()
         found = [d["k"] for d in standalone.client["ruled"]["load"].find()]
         assert len(found) == len(set(found))
         assert set(acknowledged) <= set(found)

@@ -11,10 +11,9 @@ import os
 import pathlib
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +30,7 @@ from support.process import eventually, free_port
 from support.proxy import Proxy, is_sanitized
 from support.secured import Certificates
 from support.thief import insert_message
+from support.threads import Threads
 
 HOST_UNREACHABLE = 6
 
@@ -509,45 +509,34 @@ def test_while_the_store_is_down(
 
 # --- Under load ---
 
-class Writer:
-    """One client, one connection, one document after the other, until stop()."""
+class Writer(Threads):
+    """One client, one connection, one document after the other."""
 
     def __init__(self, proxy: Proxy, ns: str, number: int):
         self.number = number
-        self.error: BaseException | None = None
         self.sent = 0
         self.refused = 0
         self.connections: set[Any] = set()
         db, _, name = ns.partition(".")
         self._client = proxy.client(maxPoolSize=1, retryWrites=False, retryReads=False)
         self._collection = self._client[db][name]
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
+        super().__init__(self._work)
 
     def _work(self) -> None:
-        try:
-            with self._client.start_session() as session:
-                while not self._stop.is_set():
-                    documents = [{"w": self.number, "i": self.sent + i} for i in range(3)]
-                    try:
-                        self._collection.insert_many(documents, session=session)
-                    except pymongo.errors.OperationFailure as error:
-                        # As specified where the store stands still for 2 s; nothing is stored.
-                        self.refused += 1
-                        if error.code != HOST_UNREACHABLE or self.refused > 5:
-                            raise
-                        continue
-                    self.sent += len(documents)
-                    ours = self._client.admin.command("hello", session=session)["connectionId"]
-                    self.connections.add(ours)
-        except BaseException as error:
-            self.error = error
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(60)
-        self._client.close()
+        with self._client, self._client.start_session() as session:
+            while not self.over.is_set():
+                documents = [{"w": self.number, "i": self.sent + i} for i in range(3)]
+                try:
+                    self._collection.insert_many(documents, session=session)
+                except pymongo.errors.OperationFailure as error:
+                    # As specified where the store stands still for 2 s; nothing is stored.
+                    self.refused += 1
+                    if error.code != HOST_UNREACHABLE or self.refused > 5:
+                        raise
+                    continue
+                self.sent += len(documents)
+                ours = self._client.admin.command("hello", session=session)["connectionId"]
+                self.connections.add(ours)
 
 
 def resident_bytes(pid: int) -> int:
@@ -597,21 +586,21 @@ def test_reloads_under_load(
     with wire.WireClient(reloading.proxy.address, 30) as first:
         eventually(lambda: "n" in insert(first, ns), 20, "the collection has been looked at")
     writers = [Writer(reloading.proxy, ns, i) for i in range(4)]
-    eventually(lambda: all(each.sent for each in writers), 30)
-    pid = reloading.proxy.pid
-    begun = (0, 0)
-    for i in range(RELOADS + WARM_UP):
-        if i == WARM_UP:
-            begun = (resident_bytes(pid), reloading.proxy.descriptors())
-        if i % 3 == 2:
-            reloading.refuse_quietly(next(faulty))
-        else:
-            reloading.reload(next(rules))
-        assert not any(each.error for each in writers), [each.error for each in writers]
-    ended = (resident_bytes(pid), reloading.proxy.descriptors())
-    for each in writers:
-        each.stop()
-    assert [each.error for each in writers] == [None] * len(writers)
+    with ExitStack() as running:
+        for each in writers:
+            running.enter_context(each)
+        eventually(lambda: all(each.sent for each in writers), 30)
+        pid = reloading.proxy.pid
+        begun = (0, 0)
+        for i in range(RELOADS + WARM_UP):
+            if i == WARM_UP:
+                begun = (resident_bytes(pid), reloading.proxy.descriptors())
+            if i % 3 == 2:
+                reloading.refuse_quietly(next(faulty))
+            else:
+                reloading.reload(next(rules))
+            assert not any(each.failures for each in writers), [each.failures for each in writers]
+        ended = (resident_bytes(pid), reloading.proxy.descriptors())
     assert all(len(each.connections) == 1 for each in writers), "somebody was dropped"
     assert ended[1] < begun[1] + STORE_CONNECTIONS, "descriptors are left"
     record("resident bytes more", ended[0] - begun[0])

@@ -15,6 +15,7 @@ import pathlib
 import re
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import bson
@@ -29,6 +30,7 @@ from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.thief import insert_message, session
+from support.threads import at_once
 
 LAYOUTS = ["id", "field"]
 PLACES = 26
@@ -328,11 +330,7 @@ def test_lost_connections(replica_set, start_proxy, coll):
                         if next(unknown) >= wanted:
                             done.set()
 
-        threads = [threading.Thread(target=writer, args=(i,)) for i in range(3)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join(300)
+        at_once(*(partial(writer, i) for i in range(3)), timeout=300)
         assert done.is_set() and sum(relay.dropped.values()) >= wanted
         eventually(relay.at_rest, 30)
         stored = {d["k"]: d["_id"] for d in place.collection.find({"k": {"$exists": True}})}
@@ -369,12 +367,7 @@ def test_two_proxies_and_a_writer_by_hand(replica_set, start_proxy, coll, record
             except DuplicateKeyError:
                 pass
 
-    threads = [threading.Thread(target=writer, args=(i,)) for i in range(6)]
-    threads.append(threading.Thread(target=hand))
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(120)
+    at_once(hand, *(partial(writer, i) for i in range(6)), timeout=120)
     assert not failures, failures[:3]
     assert set(place.orphans().values()) == {"somebody's"}
     assert len(place.stored()) == 2 + 6 * 200 + next(by_hand_stored)

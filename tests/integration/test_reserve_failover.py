@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from support.counters import Load, insert
 from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.replica_set import ReplicaSet
+from support.threads import Threads
 
 AN_AGE = datetime.timedelta(hours=25)
 
@@ -51,29 +51,23 @@ class Orders:
             {}, [{"$set": {"at": {"$subtract": ["$at", AN_AGE // datetime.timedelta(milliseconds=1)]}}}])
 
 
-class Driver:
+class Driver(Threads):
     """Inserts batches with a driver, which repeats what a failover has interrupted."""
 
     def __init__(self, client: pymongo.MongoClient, keys: itertools.count[int], size: int):
         self._client, self._keys, self._size = client, keys, size
         self.acknowledged: list[int] = []
-        self._until = threading.Event()
-        self._thread = threading.Thread(target=self._insert)
-        self._thread.start()
+        super().__init__(self._insert)
 
     def _insert(self) -> None:
-        while not self._until.is_set():
-            batch: list[dict[str, Any]] = [{"k": next(self._keys)} for _ in range(self._size)]
-            try:
-                self._client.shop.orders.insert_many(batch, ordered=self._size % 2 == 0)
-                self.acknowledged.extend(each["k"] for each in batch)
-            except PyMongoError:
-                continue
-
-    def stop(self) -> None:
-        self._until.set()
-        self._thread.join(60)
-        self._client.close()
+        with self._client:
+            while not self.over.is_set():
+                batch: list[dict[str, Any]] = [{"k": next(self._keys)} for _ in range(self._size)]
+                try:
+                    self._client.shop.orders.insert_many(batch, ordered=self._size % 2 == 0)
+                    self.acknowledged.extend(each["k"] for each in batch)
+                except PyMongoError:
+                    continue
 
 
 @pytest.mark.full
@@ -93,7 +87,7 @@ def test_primaries_come_and_go(start_proxy: Callable[..., Proxy], layout: str, r
         load = Load([lambda p=p: p.listener_of(three.primary.address) for p in proxies],
                     "shop.orders")
         load.excused = lambda reply: reply.get("code") == 6
-        with load:
+        with drivers[0], drivers[1], load:
             for disturb in (three.step_down, lambda: three.step_up(three.secondaries[0]),
                             three.step_down, lambda: three.primary.kill(),
                             lambda: three.step_up(three.secondaries[0]), lambda: None):
@@ -102,8 +96,6 @@ def test_primaries_come_and_go(start_proxy: Callable[..., Proxy], layout: str, r
                 eventually(lambda: all(len(each.acknowledged) > so_far + 30
                                        for each, so_far in zip(drivers, before)), 120)
                 disturb()
-        for each in drivers:
-            each.stop()
         for proxy in proxies:
             proxy.stop()
         three.heal()

@@ -23,6 +23,7 @@ from support.mongod import Mongod
 from support.process import LITTLE_QUARANTINE, eventually, memory
 from support.proxy import Proxy, configuration, is_sanitized
 from support.scrape import metric
+from support.threads import at_once
 from support.wire import Closed, WireClient
 
 RULES = [{"ns": "scale.ruled", "field": "n", "strategy": "uuid"}]
@@ -216,12 +217,7 @@ class TestLargeMessages:
         assert len(message) > 47_000_000
         before = memory(proxy.pid, "VmRSS")
         outcomes: list[Any] = []
-        threads = [threading.Thread(target=inserted, args=(proxy, message, outcomes), daemon=True)
-                   for _ in range(number)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(170)
+        at_once(*[lambda: inserted(proxy, message, outcomes)] * number, timeout=170)
         assert outcomes == [4] * number
         peak = memory(proxy.pid, "VmHWM")
         record(f"{number} inserts of 48 MB within 64 MiB, peak RSS, MiB", peak / MIB)

@@ -6,6 +6,7 @@ import collections
 import pathlib
 import re
 import threading
+from functools import partial
 from typing import Any
 
 import bson
@@ -18,6 +19,7 @@ from support.counters import STORE, insert, stored
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
+from support.threads import Threads
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _SCOPED = {"strategy": "counter", "field": "n", "scope": ["tenant"], "block": {"size": 10}}
@@ -287,14 +289,9 @@ def test_two_proxies_one_of_which_is_killed(server, coll, start_proxy):
                 return
             with lock:
                 answered.update(tenants[:reply["n"]])
-    threads = [threading.Thread(target=run, args=[proxy])
-               for proxy in (first, second, first, second)]
-    for thread in threads:
-        thread.start()
-    eventually(lambda: answered["b"] > 20)
-    first.kill()
-    for thread in threads:
-        thread.join()
+    with Threads(*(partial(run, proxy) for proxy in (first, second, first, second))):
+        eventually(lambda: answered["b"] > 20)
+        first.kill()
     for tenant, found in by_tenant(server, ns).items():
         assert len(set(found)) == len(found) >= answered[tenant], tenant
 

@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import pymongo
 import pytest
@@ -20,6 +21,7 @@ from support.full import FULL
 from support.process import eventually, free_port, free_ports
 from support.proxy import Proxy, configuration, uri_host
 from support.replica_set import ReplicaSet
+from support.threads import Threads
 
 RESTARTS = 1000 if FULL else 5
 RULES = [{"ns": "activated.*", "field": "number", "strategy": "counter"}]
@@ -37,31 +39,19 @@ def config(standalone, port) -> dict:
     return configuration(standalone, RULES, listen={"address": "127.0.0.1", "port": port}, limits={"drain": "20s"})
 
 
-class Load:
+class Load(Threads):
     """Clients that repeat nothing, each with new connections for every insert, and one that only connects."""
 
     def __init__(self, port: int, threads: int = 3):
         self._port = port
-        self._ending = threading.Event()
         self._lock = threading.Lock()
         self.connects: Counter[str] = Counter()
         self.inserts: Counter[str] = Counter()
         self.stored: set[int] = set()
-        self._threads = [threading.Thread(target=self._connect)] + [
-            threading.Thread(target=self._insert, args=(1_000_000 * i,)) for i in range(threads)]
-
-    def __enter__(self) -> Load:
-        for each in self._threads:
-            each.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        for each in self._threads:
-            each.join()
+        super().__init__(self._connect, *(partial(self._insert, 1_000_000 * i) for i in range(threads)), timeout=120)
 
     def _connect(self) -> None:
-        while not self._ending.wait(0.002):
+        while not self.over.wait(0.002):
             try:
                 with socket.create_connection(("127.0.0.1", self._port), timeout=60):
                     self.connects["connected"] += 1
@@ -71,7 +61,7 @@ class Load:
                 self.connects["reset"] += 1
 
     def _insert(self, k: int) -> None:
-        while not self._ending.is_set():
+        while not self.over.is_set():
             k += 1
             outcome = "stored"
             try:

@@ -9,7 +9,6 @@ import os
 import pathlib
 import re
 import signal
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +21,7 @@ from support.names import mounted, permitted
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
 from support.replica_set import Member, ReplicaSet
+from support.threads import Threads
 from support.wire import WireClient
 
 EVIL = "<b>job & 'co'</b>"
@@ -272,18 +272,14 @@ class TestFigures:
             turns = client[coll].turns
             session.start_transaction()
             turns.insert_one({}, session=session)
-            late = [threading.Thread(target=turns.insert_one, args=({},)) for _ in range(2)]
-            for each in late:
-                each.start()
-            eventually(lambda: waiting()[1][0] == 1, 30)
-            assert waiting()[1][1] > 0 and waiting()[0] == (0, None)
-            metrics = admin.metrics()
-            labels = {"ns": f"{coll}.turns"}
-            assert metrics("idproxy_rule_requests_waiting", **labels) == 1
-            assert metrics("idproxy_rule_oldest_waiting_seconds", **labels) > 0
-            session.commit_transaction()
-            for each in late:
-                each.join()
+            with Threads(*[lambda: turns.insert_one({})] * 2):
+                eventually(lambda: waiting()[1][0] == 1, 30)
+                assert waiting()[1][1] > 0 and waiting()[0] == (0, None)
+                metrics = admin.metrics()
+                labels = {"ns": f"{coll}.turns"}
+                assert metrics("idproxy_rule_requests_waiting", **labels) == 1
+                assert metrics("idproxy_rule_oldest_waiting_seconds", **labels) > 0
+                session.commit_transaction()
         assert waiting() == [(0, None), (0, None)]
         found = replica_set.client[coll].turns.find()
         assert sorted(each["n"] for each in found) == [1, 2, 3]
@@ -292,15 +288,12 @@ class TestFigures:
         proxy = start_proxy(configuration(replica_set, [], admin=LISTEN))
         admin = Admin(proxy)
         with proxy.client() as client, client.shop.watch(max_await_time_ms=60_000) as stream:
-            waits = threading.Thread(target=lambda: contextlib.suppress(Exception) and
-                                     stream.try_next(), daemon=True)
-            waits.start()
-            eventually(lambda: any(each["requests"] > 1 for each in
-                                   status(admin)["clients"]["list"]))
-            assert all(each["oldest"] is None or each["oldest"] < 1 for each in
-                       status(admin)["clients"]["list"])
-            client.shop.other.insert_one({})  # ends the wait
-            waits.join(20)
+            with Threads(stream.try_next):
+                eventually(lambda: any(each["requests"] > 1 for each in
+                                       status(admin)["clients"]["list"]))
+                assert all(each["oldest"] is None or each["oldest"] < 1 for each in
+                           status(admin)["clients"]["list"])
+                client.shop.other.insert_one({})  # ends the wait
 
     def test_a_reload(self, start_proxy, standalone, tmp_path):
         file = tmp_path / "proxy.yaml"
@@ -330,26 +323,21 @@ def watched(trial, start_proxy) -> Iterator[tuple[Proxy, Admin]]:
     """A proxy with an application that inserts all the time."""
     trial.heal()
     proxy = start_proxy(configuration(trial, [COUNTER], admin=LISTEN))
-    stop = threading.Event()
     uri = "mongodb://" + ",".join(address for address, _ in proxy.listeners)
 
     def work() -> None:
         with pymongo.MongoClient(uri, replicaSet=trial.name, appname="shop") as client:
-            while not stop.wait(0.05):
+            while not application.over.wait(0.05):
                 with contextlib.suppress(pymongo.errors.PyMongoError):
                     client.shop.orders.insert_one({})
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    application = Threads(work)
+    with application:
         admin = Admin(proxy)
         eventually(lambda: status(admin)["rules"][0]["values"] > 0, 30)
         # It has looked at the servers, and knows which one is the primary.
         eventually(lambda: len(status(admin)["history"]["clients"]) > 2, 30)
         yield proxy, admin
-    finally:
-        stop.set()
-        thread.join()
 
 
 class TestTrial:

@@ -40,6 +40,7 @@ from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.secured import Certificates
 from support.servers import has
+from support.threads import Threads
 from support.tls_by_hand import ByHand, client_hello
 from support.wire import Closed, WireClient
 
@@ -833,49 +834,29 @@ def serial_of(address: str, tls: ssl.SSLContext) -> int:
         return int(client.socket.getpeercert()["serialNumber"], 16)
 
 
-class Load:
+class Load(Threads):
     """Drivers that insert for as long as the context lasts, each with connections that live on and,
     all the time, with new ones."""
 
     def __init__(self, proxy: Proxy, coll: str):
         self._proxy, self._coll = proxy, coll
-        self.errors: list[BaseException] = []
         self.done = 0
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=work, daemon=True)
-                         for work in (self._insert, self._insert, self._connect)]
+        super().__init__(self._insert, self._insert, self._connect)
 
     def _insert(self) -> None:
-        try:
-            with self._proxy.client(retryWrites=False) as client:
-                while not self._stop.is_set():
-                    client["tls"][self._coll].insert_one({"k": self.done})
-                    self.done += 1
-        except PyMongoError as error:
-            self.errors.append(error)
+        with self._proxy.client(retryWrites=False) as client:
+            while not self.over.is_set():
+                client["tls"][self._coll].insert_one({"k": self.done})
+                self.done += 1
 
     def _connect(self) -> None:
-        try:
-            while not self._stop.is_set():
-                assert ping(self._proxy.address, self._proxy.access.tls)
-        except BaseException as error:
-            self.errors.append(error)
+        while not self.over.is_set():
+            assert ping(self._proxy.address, self._proxy.access.tls)
 
     def await_progress(self) -> None:
         done = self.done
-        eventually(lambda: self.errors or self.done > done + 20, 30, "the load goes on")
-        assert not self.errors, self.errors
-
-    def __enter__(self) -> Load:
-        for each in self._threads:
-            each.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for each in self._threads:
-            each.join(30)
-        assert not self.errors, self.errors
+        eventually(lambda: self.failures or self.done > done + 20, 30, "the load goes on")
+        assert not self.failures, self.failures
 
 
 class TestRenewed:

@@ -9,7 +9,6 @@ import contextlib
 import pathlib
 import socket
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,6 +27,7 @@ from support.proxy import Proxy, binary
 from support.replica_set import ARBITER, HIDDEN, ReplicaSet
 from support.secured import Certificates, SecuredSet
 from support.servers import has
+from support.threads import Threads
 
 HELLO = {"hello": 1, "$db": "admin"}
 
@@ -519,35 +519,20 @@ def _asked(proxy: Proxy) -> bool:
     return bool(hello(proxy))
 
 
-class Work:
-    """Goes on in threads, each of which looks at _done, from _begin() to stop()."""
-
-    def _begin(self, *work: Callable[[], None]) -> None:
-        self._done = threading.Event()
-        self._threads = [threading.Thread(target=each) for each in work]
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        self._done.set()
-        for thread in self._threads:
-            thread.join(60)
-
-
-class Load(Work):
+class Load(Threads):
     """Inserts with majority and reads from secondaries, with retries as drivers have them."""
 
     def __init__(self, client: pymongo.MongoClient, name: str):
         self._client, self._name = client, name
         self.errors: list[PyMongoError] = []
         self.acknowledged: list[int] = []
-        self._begin(self._write, self._read)
+        super().__init__(self._write, self._read)
 
     def _write(self) -> None:
         collection = self._client.get_database(
             "load", write_concern=WriteConcern("majority"))[self._name]
         number = 0
-        while not self._done.wait(0.002):
+        while not self.over.wait(0.002):
             number += 1
             self._try(lambda: collection.insert_one({"_id": number}) and
                       self.acknowledged.append(number))
@@ -555,7 +540,7 @@ class Load(Work):
     def _read(self) -> None:
         collection = self._client.get_database(
             "load", read_preference=SecondaryPreferred())[self._name]
-        while not self._done.wait(0.002):
+        while not self.over.wait(0.002):
             self._try(lambda: list(collection.find().sort("_id", -1).limit(5)))
 
     def _try(self, work: Callable[[], Any]) -> None:
@@ -570,17 +555,17 @@ class Load(Work):
         eventually(lambda: len(self.acknowledged) >= before + 10, 60, "inserts go on")
 
 
-class Watch(Work):
+class Watch(Threads):
     """Asks each listener again and again who it is. No reply may name a member itself."""
 
     def __init__(self, proxy: Proxy, members: ReplicaSet):
         self._proxy, self._members = proxy, members
         self.replies = 0
         self.leaks: list[bytes] = []
-        self._begin(self._ask, self._ask)
+        super().__init__(self._ask, self._ask)
 
     def _ask(self) -> None:
-        while not self._done.wait(0.005):
+        while not self.over.wait(0.005):
             listeners = {e["address"] for event in ("listening", "member_joined")
                          for e in self._proxy.find_events(event)}
             for address in listeners:
@@ -717,14 +702,14 @@ class TestMembersThatComeAndGo:
               pymongo.MongoClient(members.uri, heartbeatFrequencyMS=500) as direct):
             client["load"].drop_collection("through")
             direct["load"].drop_collection("direct")
-            loads = [Load(client, "through"), Load(direct, "direct")]
-            watch = Watch(proxy, members)
+            through, directly = Load(client, "through"), Load(direct, "direct")
 
             def all_go_on() -> None:
-                for load in loads:
-                    load.goes_on()
+                through.goes_on()
+                directly.goes_on()
 
-            try:
+            with contextlib.ExitStack() as stack, Watch(proxy, members) as watch, through, directly:
+                stack.callback(lambda: [members.remove(each) for each in members.members[3:]])
                 all_go_on()
                 fourth = members.add()
                 members.await_health()
@@ -743,13 +728,7 @@ class TestMembersThatComeAndGo:
                 address = proxy.listener_of(fourth.address)
                 eventually(lambda: node(address) in known(client) and len(known(client)) == 4, 30)
                 all_go_on()
-            finally:
-                for each in (watch, *loads):
-                    each.stop()
-                while len(members.members) > 3:
-                    members.remove(members.members[-1])
             assert watch.replies and not watch.leaks
-            through, directly = loads
             # A repetition may meet the member that goes, too, on one way and not on the other.
             assert len(through.errors) <= 2 or directly.errors, through.errors
             kinds = {type(error) for error in through.errors}

@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import bson
@@ -14,6 +15,7 @@ import pymongo
 from . import wire
 from .proxy import Proxy
 from .thief import insert_message
+from .threads import Threads
 
 STORE = "idproxy"
 """The database of the counters, unless a configuration names another one."""
@@ -69,7 +71,7 @@ _HOST_UNREACHABLE = 6
 
 
 @dataclass
-class Load:
+class Load(Threads):
     """Clients that insert for as long as the context lasts, each document with a key k of its own.
 
     where(): the address to insert at; asked again whenever a connection is lost, or the server is
@@ -86,15 +88,12 @@ class Load:
     refusals: int = 5
     acknowledged: list[tuple[int, list[int]]] = field(default_factory=list)
     replies: list[dict[str, Any]] = field(default_factory=list)
-    failures: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._stop = threading.Event()
         self._progress = threading.Condition()
         self._keys = itertools.count()
         self._unavailable = itertools.count(1)
-        self._threads = [threading.Thread(target=self._work, args=(where, n), daemon=True)
-                         for n, where in enumerate(self.where)]
+        super().__init__(*(partial(self._work, where, n) for n, where in enumerate(self.where)))
 
     @property
     def documents(self) -> int:
@@ -109,31 +108,15 @@ class Load:
                 lambda: self.documents >= wanted or self.failures, timeout), "no progress"
         assert not self.failures, self.failures[:3]
 
-    def __enter__(self) -> Load:
-        for each in self._threads:
-            each.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._stop.set()
-        for each in self._threads:
-            each.join(60)
-        if kind is None:
-            assert not any(each.is_alive() for each in self._threads), "a client hangs"
-            assert not self.failures, self.failures[:3]
-
     def _work(self, where: Callable[[], str], number: int) -> None:
-        try:
-            sizes = itertools.cycle(self.sizes)
-            while not self._stop.is_set():
-                try:
-                    with wire.WireClient(where(), 30) as client:
-                        while not self._stop.is_set() and self._insert(client, next(sizes), number):
-                            pass
-                except (wire.Closed, ConnectionError):
-                    self._stop.wait(0.01)
-        except BaseException as failure:
-            self._failed(failure)
+        sizes = itertools.cycle(self.sizes)
+        while not self.over.is_set():
+            try:
+                with wire.WireClient(where(), 30) as client:
+                    while not self.over.is_set() and self._insert(client, next(sizes), number):
+                        pass
+            except (wire.Closed, ConnectionError):
+                self.over.wait(0.01)
 
     def _insert(self, client: wire.WireClient, size: int, number: int) -> bool:
         """False if it is time for another connection."""
@@ -149,19 +132,19 @@ class Load:
             return True
         codes = {e["code"] for e in reply.get("writeErrors", [reply])}
         if codes <= _NOT_PRIMARY:
-            self._stop.wait(0.01)
+            self.over.wait(0.01)
             return False
         if self.excused(reply):
             return True
         if codes != {_HOST_UNREACHABLE} or next(self._unavailable) > self.refusals:
-            self._failed(reply)
+            self.failed(reply)
         return True
 
-    def _failed(self, failure: Any) -> None:
+    def failed(self, failure: Any) -> None:
         with self._progress:
-            self.failures.append(failure)
+            super().failed(failure)
             self._progress.notify_all()
-        self._stop.set()
+        self.over.set()
 
 
 def gaps(values: Iterable[int]) -> int:

@@ -12,6 +12,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import bson
@@ -29,6 +30,7 @@ from .chaos import Ledger
 from .elements import Element
 from .replica_set import Member, ReplicaSet
 from .secrets import CANARY
+from .threads import Threads
 
 Collection = pymongo.collection.Collection
 
@@ -191,7 +193,7 @@ class Writer:
     table: Table
 
 
-class Writers:
+class Writers(Threads):
     """Threads that insert for as long as the context lasts, and read back what was acknowledged.
 
     Each puts down in its table's ledger what the driver said of each document. Errors other than
@@ -205,16 +207,12 @@ class Writers:
     def __init__(self, writers: list[Writer], seed: str = ""):
         self.errors: Counter[tuple[str, str, str]] = Counter()
         self.done: Counter[tuple[str, str]] = Counter()  # by way and operation
-        self.failures: list[BaseException | str] = []
         self._writers = writers
-        self._stop = threading.Event()
         self._changed = threading.Condition()
         self._round = 0
         self._since: Counter[int] = Counter()  # operations begun and done in this round, by writer
-        self._threads = [
-            threading.Thread(target=self._work, args=(n, each, random.Random(f"{seed}/{n}")),
-                             daemon=True)
-            for n, each in enumerate(writers)]
+        super().__init__(*(partial(self._work, n, each, random.Random(f"{seed}/{n}"))
+                           for n, each in enumerate(writers)), timeout=120)
 
     def await_progress(self, operations: int = 2, timeout: float = 90) -> None:
         """Until each writer has begun and done so many operations from now on."""
@@ -233,39 +231,26 @@ class Writers:
         """By operation and error."""
         return Counter({key[1:]: count for key, count in self.errors.items() if key[0] == way})
 
-    def __enter__(self) -> Writers:
-        for each in self._threads:
-            each.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._stop.set()
-        for each in self._threads:
-            each.join(120)
-        if kind is None:
-            assert not any(each.is_alive() for each in self._threads), "a writer hangs"
-            assert not self.failures, self.failures[:3]
+    def failed(self, failure: BaseException | str) -> None:
+        with self._changed:
+            super().failed(failure)
+            self._changed.notify_all()
 
     # The writers' threads.
 
     def _work(self, number: int, writer: Writer, chance: random.Random) -> None:
-        try:
-            first = number * self.KEYS
-            while not self._stop.is_set():
-                for operation in writer.table.operations:
-                    with self._changed:
-                        began = self._round
-                    first += self._write(writer, operation, first, chance)
-                    with self._changed:
-                        self._since[number] += began == self._round
-                        self._changed.notify_all()
-                    if self._stop.wait(self.PAUSE):
-                        return
-                self._read_back(writer, chance.randrange(number * self.KEYS, first))
-        except BaseException as failure:
-            with self._changed:
-                self.failures.append(failure)
-                self._changed.notify_all()
+        first = number * self.KEYS
+        while not self.over.is_set():
+            for operation in writer.table.operations:
+                with self._changed:
+                    began = self._round
+                first += self._write(writer, operation, first, chance)
+                with self._changed:
+                    self._since[number] += began == self._round
+                    self._changed.notify_all()
+                if self.over.wait(self.PAUSE):
+                    return
+            self._read_back(writer, chance.randrange(number * self.KEYS, first))
 
     def _write(self, writer: Writer, operation: str, first: int, chance: random.Random) -> int:
         """How many keys it used."""
@@ -297,7 +282,7 @@ class Writers:
         collection = writer.client[writer.table.db][writer.table.name]
         try:
             if collection.find_one({"k": k}) is None:
-                self.failures.append(f"{writer.way} {writer.table.ns}, k={k}: ok, but not there")
+                self.failed(f"{writer.way} {writer.table.ns}, k={k}: ok, but not there")
             behind = collection.with_options(read_preference=ReadPreference.SECONDARY_PREFERRED)
             behind.find_one({"k": k})
             with self._changed:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from . import wire
 from .proxy import Proxy
 from .thief import insert_message, session
+from .threads import Threads
 
 _BATCH = 5
 _ENOUGH = 50
@@ -39,14 +41,10 @@ def insert_until_killed(kept: Proxy, killed: Proxy, ns: str,
         except (OSError, wire.Closed):
             lost.append(proxy)
 
-    threads = [threading.Thread(target=write, args=(proxy, number))
-               for number, proxy in enumerate((kept, killed, killed, killed))]
-    for each in threads:
-        each.start()
-    made_progress = enough.wait(30)
-    killed.kill()
-    gone.set()
-    for each in threads:
-        each.join(30)
+    with Threads(*(partial(write, proxy, number)
+                   for number, proxy in enumerate((kept, killed, killed, killed)))):
+        made_progress = enough.wait(30)
+        killed.kill()
+        gone.set()
     assert made_progress and kept not in lost
     return acknowledged

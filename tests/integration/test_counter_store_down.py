@@ -230,16 +230,6 @@ class TestBack:
         record(f"{db}: seconds until the store serves again", seconds)
         assert seconds < 15
 
-    def test_after_a_rest(self, proxy, gate, standalone, coll):
-        """Of a counter that holds nothing."""
-        ns = f"auto.{coll}"
-        assert insert(proxy, ns, 1)["n"] == 1
-        assert counter(standalone.client, ns)["COUNT"] == 2
-        gate.shut()
-        assert unavailable(insert(proxy, ns, 1))
-        gate.open()
-        recovery(proxy, ns)
-
     def test_what_could_not_be_given_back_is_given_back_later(
             self, replica_set, standalone, start_proxy, gate, coll):
         """Since nobody has gone on."""
@@ -265,14 +255,6 @@ class TestBack:
         gate.open()
         record("down at start: seconds until it serves", recovery(proxy, f"single.{coll}"))
         assert numbers(replica_set.client, f"single.{coll}") == [1]
-
-    def test_never_there(self, replica_set, start_proxy, gate, coll):
-        """It stops as fast as any other."""
-        gate.shut()
-        proxy = start_proxy(config(replica_set, gate))
-        assert unavailable(insert(proxy, f"single.{coll}", 1))
-        _, seconds = timed(proxy.stop)
-        assert seconds < 30
 
     def test_it_stops_while_the_store_is_gone(self, replica_set, start_proxy, gate, coll):
         """With numbers that it cannot give back."""

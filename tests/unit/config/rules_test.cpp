@@ -163,16 +163,8 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "2:50: error: rules[0].digits: must be an integer, is text 'twelve'"},
       {"too_many_digits", "ns: a.b, field: x, strategy: random-digits, digits: 19",
        "2:50: error: rules[0].digits: must be 1 to 18 with output int64"},
-      {"warn_fill", "ns: a.b, field: x, strategy: random-digits, warn_fill: 0.91",
-       "2:50: error: rules[0].warn_fill: must not be above max_fill"},
-      {"max_fill", "ns: a.b, field: x, strategy: random-digits, max_fill: 0.995",
-       "2:50: error: rules[0].max_fill: must be a number 0 to 0.99, is 0.995"},
-      {"max_fill_text", "ns: a.b, field: x, strategy: random-digits, max_fill: full",
-       "2:50: error: rules[0].max_fill: must be a number 0 to 0.99, is text 'full'"},
       {"unknown_version", "ns: a.b, field: x, strategy: uuid, version: 2",
        "2:41: error: rules[0].version: must be "},
-      {"unknown_representation", "ns: a.b, field: x, strategy: uuid, representation: java",
-       "2:41: error: rules[0].representation: must be one of "},
       {"assign", "ns: a.b, field: x, strategy: uuid, assign: drivr",
        "2:41: error: rules[0].assign: must be one of missing, missing-or-null, missing-or-zero, "
        "driver or always, is "

@@ -273,15 +273,6 @@ TEST(CounterKeys, WarnOfBracesThatAreNoTemplate) {
   EXPECT_EQ(parameters.warnings(), (Texts{"format.prefix" + literal, "format.suffix" + literal}));
 }
 
-TEST(CounterKeys, SucceedWithEverySpellingOfABlock) {
-  EXPECT_EQ(about({}).counter->block.size, std::nullopt);
-  EXPECT_EQ(about({{"block", "auto"}}).counter->block.size, std::nullopt);
-  EXPECT_EQ(about({{"block.size", "auto"}}).counter->block.size, std::nullopt);
-  EXPECT_EQ(about({{"block", "1"}}).counter->block.size, 1U);
-  EXPECT_EQ(about({{"block", "10000"}}).counter->block.size, 10'000U);
-  EXPECT_EQ(about({{"block.size", "50"}}).counter->block.size, 50U);
-}
-
 TEST(CounterKeys, WarnOfThoseOfEarlierReleases) {
   const Table old{{"block.size", "50"},       {"block.adaptive", "true"},
                   {"block.min", "10"},        {"block.max", "500"},

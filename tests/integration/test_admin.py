@@ -13,7 +13,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import pymongo
@@ -25,24 +24,12 @@ from support.middleman import Middleman
 from support.mongod import Mongod
 from support.process import eventually, free_port, start
 from support.proxy import Proxy, binary, configuration
-from support.thief import Hold, Thief
+from support.thief import Thief, holding
 from support.threads import Threads, at_once
 
 PING = {"ping": 1, "$db": "admin"}
 COUNTER = {"ns": "shop.*", "field": "number", "strategy": "counter"}
 DIGITS = {"ns": "bank.*", "field": "account", "strategy": "random-digits", "digits": 12}
-
-
-@contextmanager
-def held_ping(server: Mongod) -> Iterator[tuple[Thief, Hold]]:
-    """The first ping, which gets there when it is released."""
-    with Thief(server) as thief:
-        hold = Hold(lambda message: message.direction == "to_server" and message.command == "ping")
-        with thief.hook(hold):
-            try:
-                yield thief, hold
-            finally:
-                hold.release()
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +92,7 @@ class TestReadiness:
             proxy.stop()
 
     def test_not_while_draining_and_served_till_the_end(self, standalone):
-        with held_ping(standalone) as (server, ping):
+        with Thief(standalone) as server, holding(server, "ping") as ping:
             proxy = Proxy(configuration(
                 server, [COUNTER], standalone, admin=LISTEN, limits={"drain": "30s"}))
             admin = Admin(proxy)
@@ -385,7 +372,7 @@ def test_a_store_that_does_not_answer(standalone, start_proxy):
 class TestSignals:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_the_second_ends_at_once(self, standalone, number):
-        with held_ping(standalone) as (server, ping):
+        with Thief(standalone) as server, holding(server, "ping") as ping:
             proxy = Proxy(configuration(server, [], standalone, limits={"drain": "60s"}))
             with wire.WireClient(proxy.address) as client:
                 client.send(wire.command(PING))

@@ -13,11 +13,13 @@ import pytest
 
 from support import wire
 from support.admin import LISTEN, Admin
+from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.systemd import ServiceManager, frozen
-from test_admin import PING, slow_ping
+from support.thief import Thief, holding
 
+PING = {"ping": 1, "$db": "admin"}
 RULES = [{"ns": "shop.*", "field": "number", "strategy": "counter"}]
 
 
@@ -27,14 +29,21 @@ def manager() -> Iterator[ServiceManager]:
         yield running
 
 
-def test_the_life_of_a_service(standalone, manager, tmp_path):
+@pytest.fixture
+def thief(standalone: Mongod) -> Iterator[Thief]:
+    with Thief(standalone) as between:
+        yield between
+
+
+def test_the_life_of_a_service(standalone, thief, manager, tmp_path):
     file = tmp_path / "config.yaml"
     config = {"listen": {"port": 0}, "admin": {"listen": None}, "log": {"format": "json"},
-              "upstream": {"uri": standalone.uri}, "rules": RULES, "limits": {"drain": "30s"}}
+              "upstream": {"uri": thief.uri}, "id_store": {"uri": standalone.uri}, "rules": RULES,
+              "limits": {"drain": "30s"}}
     file.write_text(json.dumps(config))
     proxy = Proxy(file, manager.environment)
     manager.wait("READY", "1")
-    serving = f"serving {proxy.address} -> {standalone.address}; "
+    serving = f"serving {proxy.address} -> {thief.address}; "
     manager.wait("STATUS", serving + "0 clients", 30)
     with wire.WireClient(proxy.address, 30) as client:
         client.call(PING)
@@ -50,13 +59,14 @@ def test_the_life_of_a_service(standalone, manager, tmp_path):
         eventually(lambda: len(manager.values("READY")) == 3, 10)
         manager.wait("STATUS", serving + "1 client; the last reload failed", 30)
 
-        with slow_ping(standalone, 8) as under_way:
+        with holding(thief, "ping") as ping:
             client.send(wire.command(PING))
-            under_way()
+            ping.await_held()
             proxy.process.send_signal(signal.SIGTERM)
             manager.wait("STOPPING", "1")
             manager.wait("STATUS", "draining; 1 client", 30)
             manager.wait("EXTEND_TIMEOUT_USEC", "", 30)
+            ping.release()
             assert client.receive().body["ok"] == 1
     proxy.stop()
     order = [key for message in manager.messages() for key in message

@@ -254,6 +254,17 @@ class Hold:
         self._released.set()
 
 
+@contextmanager
+def holding(thief: Thief, command: str) -> Iterator[Hold]:
+    """The next command of this name gets to the server when it is released, and at the end."""
+    hold = Hold(lambda message: message.direction == "to_server" and message.command == command)
+    with thief.hook(hold):
+        try:
+            yield hold
+        finally:
+            hold.release()
+
+
 # Inserts through a proxy behind which a thief sits.
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime
 import pathlib
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from support.backfill import Backfill, Done, failing, updated_twice
 from support.counters import Load, insert
 from support.mongod import Mongod
 from support.proxy import configuration
+from support.threads import Threads
 
 DB = "backfill_sequences"
 
@@ -121,25 +121,20 @@ def test_gapless_beside_a_proxy(place, start_proxy):
     assert insert(proxy, there.ns, [{"ok": True}])["n"] == 1
     rehearsal = there.run("--dry-run")
     assert "101 to 220" in rehearsal.report, rehearsal
-    ended = threading.Event()
 
     def write() -> None:
         number = 1000
-        while not ended.is_set():
+        while not writer.over.is_set():
             number += 1
             assert insert(proxy, there.ns, [{"_id": number, "ok": True}])["n"] == 1
             there.collection.delete_one({"_id": 10 * (number % 12) + 5, "n": {"$exists": False}})
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    writer = Threads(write)
+    with writer:
         first = there.start()
         first.await_given(there.collection, "n", 30, _id={"$lt": 120})
         first.stop()
         done = there.run()
-    finally:
-        ended.set()
-        writer.join()
     assert done.number("left") == 12 and done.code == 1, done
     assert "the collection's validator refuses it (error 121)" in done.report
     numbers = sorted(n for n in there.values() if n is not None)

@@ -6,7 +6,6 @@ import json
 import pathlib
 import re
 import subprocess
-import threading
 from typing import Any
 
 import bson
@@ -17,6 +16,7 @@ from support.counters import STORE, insert, key_of, numbers, set_counter, stored
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import binary, configuration
+from support.threads import Threads
 
 PAGES = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
@@ -407,18 +407,14 @@ class TestSet:
     def test_while_others_count(self, replica_set, ns, commands):
         """It sets what it has seen: no number that another one got comes again."""
         collection = replica_set.client[STORE]["uniqueIdentifierCounter"]
-        ended = threading.Event()
 
         def count() -> None:
-            while not ended.wait(0.002):
+            while not others.over.wait(0.002):
                 collection.update_one({"_id": key_of(ns)}, {"$inc": {"COUNT": bson.Int64(1)}})
-        thread = threading.Thread(target=count)
-        thread.start()
-        try:
+
+        others = Threads(count)
+        with others:
             found = commands([counter_rule(ns)]).json("set", key_of(ns), 1_000_000)
-        finally:
-            ended.set()
-            thread.join()
         assert 11 <= found["was"] < 1_000_000 <= self.count(replica_set, ns) < 1_010_000
 
     @pytest.mark.parametrize("block", ["auto", 1, 5])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-import threading
+from contextlib import ExitStack
 from typing import Any
 
 import pymongo
@@ -16,19 +16,25 @@ from support.backfill import Backfill, updated_twice
 from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.replica_set import ReplicaSet
+from support.threads import Threads
 
 _keys = itertools.count()
 
 
-def write(client: pymongo.MongoClient, until: threading.Event, acknowledged: list[int],
-          size: int) -> None:
-    while not until.is_set():
-        batch: list[dict[str, Any]] = [{"k": next(_keys)} for _ in range(size)]
-        try:
-            client["shop"]["orders"].insert_many(batch, ordered=size % 2 == 0)
-        except PyMongoError:
-            continue
-        acknowledged.extend(d["k"] for d in batch)
+class Writer(Threads):
+    def __init__(self, client: pymongo.MongoClient, acknowledged: list[int], size: int):
+        self._client, self._acknowledged, self._size = client, acknowledged, size
+        super().__init__(self._write)
+
+    def _write(self) -> None:
+        with self._client:
+            while not self.over.is_set():
+                batch: list[dict[str, Any]] = [{"k": next(_keys)} for _ in range(self._size)]
+                try:
+                    self._client["shop"]["orders"].insert_many(batch, ordered=self._size % 2 == 0)
+                except PyMongoError:
+                    continue
+                self._acknowledged.extend(d["k"] for d in batch)
 
 
 @pytest.mark.full
@@ -43,23 +49,15 @@ def test_primaries_come_and_go(tmp_path: pathlib.Path):
         config = configuration(rs, [{"ns": "shop.orders", "field": "n", "strategy": "gapless"}])
         config["upstream"]["uri"] = rs.uri
         with Proxy(config) as first, Proxy(config) as second:
-            until = threading.Event()
             acknowledged: list[int] = []
-            clients = [proxy.set_client(rs.name) for proxy in (first, second) for _ in range(2)]
-            threads = [threading.Thread(target=write, args=(client, until, acknowledged, size))
-                       for client, size in zip(clients, (1, 2, 5, 8))]
-            for each in threads:
-                each.start()
-            backfill = Backfill(tmp_path, config, "shop.orders", "n", "--rate", "40")
-            for disturb in (rs.step_down, rs.step_down, lambda: rs.primary.kill(), lambda: None):
-                so_far = len(acknowledged)
-                eventually(lambda: len(acknowledged) > so_far + 100, 60)
-                disturb()
-            until.set()
-            for each in threads:
-                each.join(60)
-            for client in clients:
-                client.close()
+            with ExitStack() as writers:
+                for proxy, size in ((first, 1), (first, 2), (second, 5), (second, 8)):
+                    writers.enter_context(Writer(proxy.set_client(rs.name), acknowledged, size))
+                backfill = Backfill(tmp_path, config, "shop.orders", "n", "--rate", "40")
+                for disturb in (rs.step_down, rs.step_down, lambda: rs.primary.kill(), lambda: None):
+                    so_far = len(acknowledged)
+                    eventually(lambda: len(acknowledged) > so_far + 100, 60)
+                    disturb()
             done = backfill.end()
         assert done.code == 0 and done.number("given") == old, done
         assert not updated_twice(direct, "shop.orders")

@@ -260,7 +260,7 @@ class TestBounds:
                 getattr(client, how)()
                 self.given_up(proxy, 1)
             over.set()
-            eventually(lambda: server.open == 0, 5, "the server's connection is closed")
+            eventually(lambda: server.connected == 0, 5, "the server's connection is closed")
             assert not proxy.find_events("upstream_unreachable")
 
     def test_a_server_that_takes_its_time(self, limited):

@@ -234,7 +234,7 @@ class Case:
                                        request_id=CLIENTS_ID))
             self.outcome.of_client(client, said)
             if isinstance(self.outcome, Closed):
-                eventually(lambda: server.open == 0, 30, "the server's side is closed too")
+                eventually(lambda: server.connected == 0, 30, "the server's side is closed too")
         assert len(server.inserts) == self.outcome.inserts
         assert len(server.inserters) == 1, "nothing is sent over another connection"
         self.check_resends(server.inserts)
@@ -432,7 +432,7 @@ def test_a_second_reply_closes(server: FakeServer, proxy: Proxy, name: str, db: 
     with wire.WireClient(proxy.address) as client:
         client.send(insert_message(f"{db}.c", [document(int32("_id", 1), int32("k", 1))]))
         at_most(client, [{"n": 1, **_FRONT, "ok": 1.0, **_BACK}])
-        eventually(lambda: server.open == 0, 30)
+        eventually(lambda: server.connected == 0, 30)
 
 
 def test_a_second_reply_to_a_resend_closes(server: FakeServer, proxy: Proxy):
@@ -440,7 +440,7 @@ def test_a_second_reply_to_a_resend_closes(server: FakeServer, proxy: Proxy):
     with wire.WireClient(proxy.address) as client:
         client.send(insert_message("number.c", DOCUMENTS, ordered=False))
         at_most(client, [{"n": 3, **_FRONT, "ok": 1.0, **_BACK}])
-        eventually(lambda: server.open == 0, 30)
+        eventually(lambda: server.connected == 0, 30)
     assert len(server.inserts) == 2
 
 
@@ -454,7 +454,7 @@ def test_a_reply_before_any_request_closes(server: FakeServer, proxy: Proxy):
     server.greeting = reply_to(Request.read(wire.command(PING)), {"ok": 1.0})
     with wire.WireClient(proxy.address) as client:
         assert client.closed_by_peer()
-        eventually(lambda: server.open == 0, 30)
+        eventually(lambda: server.connected == 0, 30)
     server.expect()
 
 
@@ -465,7 +465,7 @@ def test_a_reply_to_what_wants_none_closes(server: FakeServer, proxy: Proxy):
                                    flags=wire.MORE_TO_COME))
         with pytest.raises(wire.Closed):
             client.receive()
-        eventually(lambda: server.open == 0, 30)
+        eventually(lambda: server.connected == 0, 30)
 
 
 @pytest.mark.parametrize("old_stream", [False, True], ids=["", "after_an_old_stream"])
@@ -489,7 +489,7 @@ def test_a_reply_to_half_a_request_closes(server: FakeServer, proxy: Proxy, old_
             client.send(insert_message("number.c", large))
             client.receive()
     server.go_on.set()
-    eventually(lambda: server.open == 0, 10)
+    eventually(lambda: server.connected == 0, 10)
     assert not server.inserts, "the rest of it was not sent"
 
 
@@ -507,7 +507,7 @@ def test_the_client_leaves_in_backoff(server: FakeServer, standalone: Mongod, st
     with wire.WireClient(proxy.address) as client:
         client.send(insert_message("slower.c", DOCUMENTS, ordered=False))
         eventually(lambda: len(server.inserts) == 1)
-    eventually(lambda: server.open == 0, 30)
+    eventually(lambda: server.connected == 0, 30)
     assert len(server.inserts) == 1
 
 
@@ -599,7 +599,7 @@ class TestOrdinaryCommands:
             client.send(wire.command(PING, request_id=CLIENTS_ID))
             with pytest.raises(wire.Closed):
                 client.receive()
-            eventually(lambda: server.open == 0, 30)
+            eventually(lambda: server.connected == 0, 30)
 
     def test_replies_in_another_order_close(self, server: FakeServer, proxy: Proxy):
         """The second request's reply comes first."""
@@ -616,7 +616,7 @@ class TestOrdinaryCommands:
                         insert_message("number.c", DOCUMENTS, request_id=2))
             with pytest.raises(wire.Closed):
                 client.receive()
-            eventually(lambda: server.open == 0, 30)
+            eventually(lambda: server.connected == 0, 30)
 
     @pytest.mark.parametrize("last", ["right", "of_the_request"])
     def test_a_stream_goes_on_in_its_chain(self, server: FakeServer, proxy: Proxy, last: str):
@@ -660,7 +660,7 @@ class TestOrdinaryCommands:
             client.send(insert_message("number.c", DOCUMENTS, request_id=CLIENTS_ID))
             with pytest.raises(wire.Closed):
                 client.receive()
-            eventually(lambda: server.open == 0, 30)
+            eventually(lambda: server.connected == 0, 30)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -27,6 +26,7 @@ from support.killed import insert_until_killed
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
+from support.threads import Threads
 
 _keys = itertools.count()
 INDEX = {"id_1_reference_value_1": [("id", 1), ("reference_value", 1)]}
@@ -201,30 +201,24 @@ class TestAtOnce:
         collection = server.client.many[coll]
         kept = Proxy(configuration(server, rules))
         assert ready(kept, ns, [{"city": "a"}])["n"] == 1
-        until, failures = threading.Event(), []
         stored_by_plugin = 0
 
         def application() -> None:
             nonlocal stored_by_plugin
-            try:
-                for city in itertools.cycle("abc"):
-                    if until.is_set():
-                        return
-                    collection.insert_one({"city": city, "n": plugin.next({"city": city})})
-                    stored_by_plugin += 1
-            except Exception as failure:
-                failures.append(failure)
+            for city in itertools.cycle("abc"):
+                if thread.over.is_set():
+                    return
+                collection.insert_one({"city": city, "n": plugin.next({"city": city})})
+                stored_by_plugin += 1
 
-        thread = threading.Thread(target=application)
-        thread.start()
+        thread = Threads(application)
         acknowledged: set[int] = set()
-        for _ in range(2):
-            acknowledged.update(insert_until_killed(
-                kept, Proxy(configuration(server, rules)), ns,
-                lambda choose: {"k": next(_keys), "city": choose.choice("abc")}))
-        until.set()
-        thread.join(30)
-        assert not failures and stored_by_plugin > 10
+        with thread:
+            for _ in range(2):
+                acknowledged.update(insert_until_killed(
+                    kept, Proxy(configuration(server, rules)), ns,
+                    lambda choose: {"k": next(_keys), "city": choose.choice("abc")}))
+        assert stored_by_plugin > 10
         kept.stop()
         lost = 0
         for city in "abc":

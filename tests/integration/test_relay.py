@@ -349,7 +349,7 @@ class TestUpstream:
         """The proxy has the reply, and a request that it cannot pass on any more."""
         with FakeServer() as server:
             proxy = start_proxy(configuration(server, RULES, standalone))
-            eventually(lambda: server.connections and not server.open,
+            eventually(lambda: server.connections and not server.connected,
                        what="the proxy's own hello is over")
             server.expect()
             with wire.WireClient(proxy.address) as client:
@@ -362,7 +362,7 @@ class TestUpstream:
 
                 server.others["first"] = answer
                 client.send(wire.command({"first": 1, "$db": "admin"}) + wire.command(PING))
-                eventually(lambda: server.connections and not server.open)
+                eventually(lambda: server.connections and not server.connected)
                 proxy.process.send_signal(signal.SIGCONT)
                 assert client.receive().body["said"] == "last"
                 assert client.closed_by_peer()

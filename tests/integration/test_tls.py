@@ -615,7 +615,7 @@ class TestInMidStream:
                 client.send(insert[:len(insert) // 2])
                 socket.socket.shutdown(client.socket, socket.SHUT_WR)
                 assert client.closed_by_peer()
-            eventually(lambda: fake.open <= 1, 10, "the server's side is closed")
+            eventually(lambda: fake.connected <= 1, 10, "the server's side is closed")
             assert not fake.inserts
 
     def test_a_server_that_is_cut_off(self, certificates, standalone, start_proxy):

@@ -19,7 +19,8 @@ import bson
 
 from . import wire
 from .elements import Element, document, elements
-from .process import Closing, eventually
+from .listening import Listening, shut
+from .process import eventually
 
 
 def read_message(connection: socket.socket) -> bytes | None:
@@ -159,7 +160,7 @@ HELLO = {"isWritablePrimary": True, "ismaster": True, "maxBsonObjectSize": 16_77
 LARGE = 1_000_000
 
 
-class FakeServer(Closing):
+class FakeServer(Listening):
     """Listens from construction until close(), without a port on a free one.
 
     `script` holds one Answer per insert that is to come, in the order in which they come; inserts
@@ -185,35 +186,27 @@ class FakeServer(Closing):
         self.inserts: list[Request] = []
         self.inserters: set[threading.Thread] = set()  # one for each connection with an insert
         self.connections = 0  # accepted since the last expect()
-        self.open = 0
+        self.connected = 0
         self._lock = threading.Lock()
-        self._listener = socket.create_server((host, port), backlog=64)
-        self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._sockets: set[socket.socket] = set()
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(host, port)
 
     def expect(self, *script: Answer) -> None:
         """Forgets what was, and follows this script from now on."""
-        eventually(lambda: self.open == 0, 10, "the connections of the test before are over")
+        eventually(lambda: self.connected == 0, 10, "the connections of the test before are over")
         self.script, self.inserts, self.connections = script, [], 0
         self.inserters = set()
         self.others, self.early, self.greeting = {}, None, b""
         self.go_on.clear()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            with self._lock:
-                self.connections += 1
-                self.open += 1
-                self._sockets.add(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+    def _accepted(self, client: socket.socket, _: socket.socket) -> None:
+        with self._lock:
+            self.connections += 1
+            self.connected += 1
+            self._sockets.add(client)
+        threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             if self._tls:
                 connection = self._wrapped(connection, self._tls)
@@ -230,7 +223,7 @@ class FakeServer(Closing):
             connection.close()
             with self._lock:
                 self._sockets.discard(connection)
-                self.open -= 1
+                self.connected -= 1
 
     def _wrapped(self, connection: socket.socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
         wrapped = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
@@ -273,10 +266,7 @@ class FakeServer(Closing):
         return in_kind(request, HELLO if request.command in ("hello", "isMaster", "ismaster") else {"ok": 1.0})
 
     def close(self) -> None:
-        self._listener.close()
+        super().close()
         with self._lock:
-            for connection in self._sockets:
-                try:
-                    connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
+            for each in self._sockets:
+                shut(each)

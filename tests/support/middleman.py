@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .fake_server import read_message
-from .process import Closing, eventually
+from .listening import Listening, shut
+from .process import eventually
 
 Direction = Literal["to_server", "to_client"]
 Ends = tuple[socket.socket, socket.socket]
@@ -77,14 +78,14 @@ class Connection:
     def end(self) -> None:
         """Closes both ends, whatever passes there."""
         for each in self.ends():
-            _shut(each)
+            shut(each)
 
     def reset(self) -> None:
         """The same with RST, as soon as its threads have heard of it."""
         self.is_reset = True
         for each in self.ends():
             each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            _shut(each, socket.SHUT_RD)
+            shut(each, socket.SHUT_RD)
 
     def closed(self, direction: Direction) -> None:
         """Its source has closed."""
@@ -97,7 +98,7 @@ class Connection:
 Script = Callable[[Connection, Direction, bytes], bytes]
 
 
-class Middleman(Closing):
+class Middleman(Listening):
     """Listens on a port of 127.0.0.1, by default a free one, and passes on to `target` what comes.
 
     script: what to pass on in place of a message. It may block, to hold the message and what comes behind
@@ -117,36 +118,15 @@ class Middleman(Closing):
         self._lock = threading.Lock()
         self._open: set[Connection] = set()
         self._pulled = False
-        self._listener: socket.socket | None = None
-        self._port = port
         self.next_cut: CutAt | None = None
         self.connections: list[Connection] = []
         self.failures: list[BaseException] = []  # of scripts
-        self.open()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._port}"
+        super().__init__(port=port)
 
     @property
     def uri(self) -> str:
         """For a driver that must not look for a way around."""
         return f"mongodb://{self.address}/?directConnection=true"
-
-    def open(self) -> None:
-        """Lets clients in, as from construction on."""
-        if self._listener:
-            return
-        self._listener = socket.create_server(("127.0.0.1", self._port), backlog=512)
-        self._port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
-
-    def refuse(self) -> None:
-        """Lets nobody in. What is open stays."""
-        listener, self._listener = self._listener, None
-        if listener:
-            _shut(listener)
-            listener.close()
 
     def shut(self) -> None:
         """The same, and closes what is open."""
@@ -213,31 +193,25 @@ class Middleman(Closing):
 
     # The middleman's threads.
 
-    def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            cut, self.next_cut = self.next_cut, None
-            try:
-                server = socket.create_connection(self._target, 5)
-            except OSError:
-                client.close()
-                continue
-            for each in (client, server):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                each.settimeout(None)
-            connection = Connection(len(self.connections), client, server, cut)
-            self.connections.append(connection)
-            with self._lock:
-                self._open.add(connection)
-                if self._pulled:
-                    deafen(client)
-                    deafen(server)
-                if self._listener is not listener:
-                    connection.end()
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+    def _accepted(self, client: socket.socket, listener: socket.socket) -> None:
+        cut, self.next_cut = self.next_cut, None
+        try:
+            server = socket.create_connection(self._target, 5)
+        except OSError:
+            client.close()
+            return
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server.settimeout(None)
+        connection = Connection(len(self.connections), client, server, cut)
+        self.connections.append(connection)
+        with self._lock:
+            self._open.add(connection)
+            if self._pulled:
+                deafen(client)
+                deafen(server)
+            if self._listener is not listener:
+                connection.end()
+        threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
         try:
@@ -319,7 +293,7 @@ def _pass_some(connection: Connection, direction: Direction) -> bool:
         if isinstance(sink, ssl.SSLSocket):  # which has no half close
             connection.end()
         elif connection.cut_at is None and not connection.is_reset:
-            _shut(sink, socket.SHUT_WR)
+            shut(sink, socket.SHUT_WR)
         return False
     if connection.cut_at is not None:
         return True  # thrown away: the way on is cut
@@ -338,19 +312,12 @@ def _cut(connection: Connection) -> None:
     connection.cut_at = time.monotonic()
     if connection.cut.how == "fin":
         for each in connection.ends():
-            _shut(each, socket.SHUT_WR)
+            shut(each, socket.SHUT_WR)
         return
     connection.reset()
     for each in connection.ends():
         each.close()
     connection.client_closed_at = connection.server_closed_at = connection.cut_at
-
-
-def _shut(each: socket.socket, how: int = socket.SHUT_RDWR) -> None:
-    try:
-        each.shutdown(how)
-    except OSError:
-        pass
 
 
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER, _SO_MEMINFO = 26, 27, 55

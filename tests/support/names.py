@@ -10,14 +10,15 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import dns.flags
 import dns.message
 import dns.rcode
 import dns.rrset
 
+from .listening import Datagrams
 from .process import Closing
 
 # A process with file systems of its own, in which $1 stands at $2, and so on until --.
@@ -110,7 +111,7 @@ def silent(address: str, port: int) -> Iterator[None]:
         yield
 
 
-class DnsServer(Closing):
+class DnsServer(Datagrams):
     """Answers from `records` at port 53 of `address`, some address of this host, from construction
     until close(). `records` is zone text, a record a line ("a.test. 0 A 127.0.0.1"); the answer
     has them in this order. `broken`: every question is answered with SERVFAIL. Thread-safety:
@@ -120,22 +121,17 @@ class DnsServer(Closing):
         self.records: list[str] = []
         self.broken = False
         self.asked: list[str] = []  # "SRV _mongodb._tcp.a.test."
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.address = "127.%d.%d.%d" % tuple(random.randrange(1, 255) for _ in range(3))
+        receiving = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            self._socket.bind((self.address, 53))
+            receiving.bind((self.address, 53))
         except OSError:
-            self._socket.close()
+            receiving.close()
             raise
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+        super().__init__(receiving)
 
-    def _serve(self) -> None:
-        while True:
-            data, client = self._socket.recvfrom(4096)
-            if not data:
-                return
-            self._socket.sendto(self._answer(dns.message.from_wire(data)).to_wire(), client)
+    def _came(self, data: bytes, sender: Any) -> None:
+        self._socket.sendto(self._answer(dns.message.from_wire(data)).to_wire(), sender)
 
     def _answer(self, query: dns.message.Message) -> dns.message.Message:
         response = dns.message.make_response(query)
@@ -155,9 +151,3 @@ class DnsServer(Closing):
         elif not ours:
             response.set_rcode(dns.rcode.NXDOMAIN)
         return response
-
-    def close(self) -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
-            own.sendto(b"", (self.address, 53))
-        self._thread.join(10)
-        self._socket.close()

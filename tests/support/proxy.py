@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import pymongo
 
 from .access import OPEN, Access
-from .process import StoppedOrKilled, eventually, start
+from .process import StoppedOrKilled, eventually, processor_time, start
 from .secrets import passwords_in, secrets_in
 from .wire import WireClient
 
@@ -302,8 +302,7 @@ class Proxy(StoppedOrKilled):
 
     def processor_seconds(self) -> float:
         """How much time of processors it has used so far, in steps of a hundredth."""
-        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_time(self.pid)
 
     def alive(self) -> bool:
         return self.process.poll() is None

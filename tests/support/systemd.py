@@ -6,11 +6,11 @@ import ctypes
 import os
 import socket
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .listening import Datagrams
 from .process import eventually
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -21,29 +21,21 @@ _PTRACE_DETACH = 17
 _WALL = 0x40000000
 
 
-class ServiceManager:
+class ServiceManager(Datagrams):
     """In systemd's place: the socket that NOTIFY_SOCKET names, and what comes there."""
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="idproxy-notify-")
         path = f"{self._directory.name}/socket"
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(path)
-        self._socket.settimeout(0.2)
+        receiving = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        receiving.bind(path)
         self.environment = {"NOTIFY_SOCKET": path}
         self._messages: list[tuple[float, dict[str, str]]] = []
-        self._over = threading.Event()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        super().__init__(receiving)
 
-    def _read(self) -> None:
-        while not self._over.is_set():
-            try:
-                message = self._socket.recv(4096).decode()
-            except TimeoutError:
-                continue
-            pairs = (line.partition("=") for line in message.splitlines())
-            self._messages.append((time.monotonic(), {key: value for key, _, value in pairs}))
+    def _came(self, data: bytes, _: object) -> None:
+        pairs = (line.partition("=") for line in data.decode().splitlines())
+        self._messages.append((time.monotonic(), {key: value for key, _, value in pairs}))
 
     def messages(self) -> list[dict[str, str]]:
         return [message for _, message in self._messages]
@@ -60,13 +52,8 @@ class ServiceManager:
         eventually(lambda: any(each.startswith(value) for each in self.values(key)), timeout,
                    f"{key}={value} among {self.values(key)}")
 
-    def __enter__(self) -> ServiceManager:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._reader.join()
-        self._socket.close()
+    def close(self) -> None:
+        super().close()
         self._directory.cleanup()
 
 

@@ -1,4 +1,7 @@
-"""Where a counter is kept: documents of every published layout, old ones, broken ones."""
+"""Where a counter is kept: documents of every published layout, old ones, broken ones.
+
+What each value in such a document, and each number in the collection, leads to: tests/store (allocate_test,
+scan_test, unguarded_test), which asks a real server without a proxy."""
 
 from __future__ import annotations
 
@@ -32,11 +35,7 @@ RULES = [
     {"ns": "plain.*", "field": "n", **_SINGLE},
     {"ns": "blocks.*", "field": "n", "strategy": "counter", "block": 100},
     {"ns": "down.*", "field": "n", **_SINGLE, "step": -1},
-    {"ns": "int32.*", "field": "n", **_SINGLE, "output": "int32"},
-    {"ns": "int32-down.*", "field": "n", **_SINGLE, "output": "int32", "step": -1},
     {"ns": "late.*", "field": "n", **_SINGLE, "start": 100},
-    {"ns": "blog.orders", "field": "n", **_SINGLE,
-     "store": {"collection": "blog", "key": "UNIQUE COUNT DOCUMENT IDENTIFIER"}},
     {"ns": "elsewhere.*", "field": "n", **_SINGLE,
      "store": {"db": "idproxy_other", "collection": "mine"}},
     {"ns": "sequence.orders", "field": "n", **_SINGLE, "store": {
@@ -47,13 +46,6 @@ RULES = [
         "collection": "identitycounters", "layout": "custom", "key_field": "model",
         "key": "Order", "value_field": "count", "value_is": "last",
         "filter": {"field": "number", "groupingField": ""}}},
-    *({"ns": f"told-apart.{name}", "field": "n", **_SINGLE, "store": {
-        "collection": "told_apart", "layout": "custom", "key_field": "model", "key": "Order",
-        "value_field": "count", "value_is": "last", "filter": {"field": name}}}
-      for name in ("a", "b")),
-    {"ns": "custom.*", "field": "n", **_SINGLE, "start": 7, "store": {
-        "collection": "custom", "layout": "custom", "key_field": "name",
-        "value_field": "free", "value_is": "next"}},
 ]
 
 
@@ -62,7 +54,7 @@ def of(name: str, server: Mongod) -> Any:
 
 
 class TestLayouts:
-    @pytest.mark.parametrize("value", [0, 1, 1000, -5, bson.Int64(3)],
+    @pytest.mark.parametrize("value", [0, bson.Int64(-5)],
                              ids=lambda v: f"{type(v).__name__}{v}")
     @pytest.mark.parametrize("name", LAYOUTS)
     def test_a_document_that_is_there(self, server, proxy, coll, name, value):
@@ -91,16 +83,6 @@ class TestLayouts:
         assert numbers(server.client, ns) == [1000, 1005, 1010]
         assert of(name, server).find_one({"_id": key_of(ns)})[field] == (1010 if last else 1015)
 
-    def test_the_blogs_document(self, server, proxy):
-        collection = server.client[STORE]["blog"]
-        server.client["blog"].drop_collection("orders")
-        collection.replace_one(
-            {"_id": "UNIQUE COUNT DOCUMENT IDENTIFIER"}, {"COUNT": 0, "NOTES": "x"}, upsert=True)
-        assert insert(proxy, "blog.orders", 3)["n"] == 3
-        assert numbers(server.client, "blog.orders") == [0, 1, 2]
-        assert collection.find_one() == {
-            "_id": "UNIQUE COUNT DOCUMENT IDENTIFIER", "COUNT": 3, "NOTES": "x"}
-
     def test_a_database_of_its_own(self, server, proxy, coll):
         ns = f"elsewhere.{coll}"
         assert insert(proxy, ns, 3)["n"] == 3
@@ -126,28 +108,6 @@ class TestLayouts:
         all_of_them[0][field] = 43
         assert list(counters.find().sort("_id")) == all_of_them
 
-    def test_custom_without_a_document(self, server, proxy, coll):
-        """One with _id = key, so that two who make it at once make one."""
-        ns = f"custom.{coll}"
-        assert insert(proxy, ns, 3)["n"] == 3
-        assert numbers(server.client, ns) == [7, 8, 9]
-        (found,) = server.client[STORE]["custom"].find({"name": key_of(ns)})
-        assert (found["_id"], found["free"]) == (key_of(ns), 10)
-
-
-    def test_counters_that_a_filter_tells_apart(self, server, proxy):
-        """Neither is there; each gets a document of its own."""
-        server.client[STORE].drop_collection("told_apart")
-        server.client.drop_database("told-apart")
-        for _ in range(2):
-            for name in ("a", "b"):
-                assert insert(proxy, f"told-apart.{name}", 2)["n"] == 2
-        for name in ("a", "b"):
-            assert numbers(server.client, f"told-apart.{name}") == [1, 2, 3, 4]
-        found = list(server.client[STORE]["told_apart"].find({}, {"_id": 0}).sort("field"))
-        assert found == [{"model": "Order", "field": name, "count": 4} for name in ("a", "b")]
-
-
     @pytest.mark.parametrize("apart", [False, True], ids=["one file", "a proxy each"])
     def test_two_in_one_document(self, server, start_proxy, apart):
         """Each continues or begins by itself, also where no unique index guards its field."""
@@ -170,8 +130,7 @@ class TestLayouts:
 class TestMakingOne:
     """No document: the counter begins behind what the collection already has."""
 
-    @pytest.mark.parametrize("taken, first", [([], 100), ([3, 7], 100), ([250], 251),
-                                              ([99], 100), ([100], 101), ([-4, 2.0, 300.0], 301)])
+    @pytest.mark.parametrize("taken, first", [([3, 7], 100), ([-4, 2.0, 300.0], 301)])
     def test_behind_the_highest_number(self, server, proxy, coll, taken, first):
         ns = f"late.{coll}"
         collection = server.client["late"][coll]
@@ -180,25 +139,6 @@ class TestMakingOne:
             collection.insert_one({"n": n})
         assert insert(proxy, ns, [{"k": 0}])["n"] == 1
         assert collection.find_one({"k": 0})["n"] == first
-
-    def test_without_an_index(self, server, proxy, coll):
-        """All documents are read, once."""
-        ns = f"late.{coll}"
-        server.client["late"][coll].insert_one({"n": 250})
-        for k in range(2):
-            assert insert(proxy, ns, [{"k": k}])["n"] == 1
-        assert numbers(server.client, ns) == [250, 251, 252]
-
-    def test_arrays_hide_nothing(self, server, proxy, coll):
-        """What a client has stored there, by mistake perhaps."""
-        ns = f"plain.{coll}"
-        collection = server.client["plain"][coll]
-        collection.create_index("n")
-        collection.insert_many([{"n": n} for n in range(1, 51)] + [{"n": [7, 1000]}])
-        for k in range(60):
-            assert insert(proxy, ns, [{"k": k}])["n"] == 1
-        found = [d["n"] for d in collection.find({"k": {"$exists": True}})]
-        assert len(set(found)) == 60 and min(found) > 50
 
     def test_every_rule_of_a_shared_counter_counts(self, server, start_proxy, coll):
         """Also one that nobody has inserted for yet."""
@@ -215,15 +155,12 @@ class TestMakingOne:
         found = sum((numbers(server.client, f"shared-rules.{name}") for name in names), [])
         assert len(set(found)) == len(found) == 306
 
-    @pytest.mark.parametrize("taken", [
-        [*range(1, 101), *range(121, 400)], [*range(1, 3501)], [5, 50, 500, 5000]],
-        ids=["a hole", "many", "few"])
-    def test_text_of_any_width(self, server, start_proxy, coll, taken):
+    def test_text_of_any_width(self, server, start_proxy, coll):
         """Its order is not that of its numbers: none goes twice, or none is given."""
         ns = f"any-width.{coll}"
         collection = server.client["any-width"][coll]
         collection.create_index("n")
-        collection.insert_many([{"n": f"INV-{n:03}"} for n in taken])
+        collection.insert_many([{"n": f"INV-{n:03}"} for n in [*range(1, 101), *range(121, 400)]])
         proxy = start_proxy(configuration(server, [
             {"ns": ns, "field": "n", "strategy": "counter", "output": "string",
              "format": {"prefix": "INV-", "pad": 3}, "block": {"size": 10}}]))
@@ -253,13 +190,7 @@ class TestMakingOne:
                             if ns in str(e)], what="a warning")
 
 
-BROKEN = {
-    "text": "7", "empty_text": "", "nan": float("nan"), "infinity": float("inf"),
-    "minus_infinity": float("-inf"), "null": None, "fraction": 1.5, "boolean": True,
-    "2^53": 2.0**53, "beyond_2^53": 2.0**60, "below_-2^53": -(2.0**60),
-    "array": [1], "document": {"a": 1}, "date": bson.datetime_ms.DatetimeMS(5),
-    "objectid": bson.ObjectId(),
-}
+BROKEN = {"text": "7", "boolean": True, "fraction": 1.5, "2^53": 2.0**53, "below_-2^53": -(2.0**60)}
 
 
 class TestBrokenDocuments:
@@ -290,15 +221,7 @@ class TestBrokenDocuments:
         assert insert(proxy, ns, 1)["code"] == 96
         assert not stored(server.client, ns)
 
-    def test_decimal(self, server, proxy, coll):
-        """Refused, or right."""
-        ns = f"plain.{coll}"
-        set_counter(server.client, ns, bson.Decimal128("41"))
-        replies = [insert(proxy, ns, 1) for _ in range(3)]
-        assert all(r["ok"] or r["code"] == 96 for r in replies), replies
-        assert numbers(server.client, ns) in ([], [41, 42, 43])
-
-    @pytest.mark.parametrize("value", [41.0, 0.0, -0.0, -3.0, 2.0**53 - 100])
+    @pytest.mark.parametrize("value", [41.0, -0.0])
     def test_a_whole_double_becomes_an_integer(self, server, proxy, coll, value):
         """As a counter that was made in a shell; and again, when the shell has touched it."""
         ns = f"plain.{coll}"
@@ -315,32 +238,7 @@ class TestBrokenDocuments:
         assert found == [*range(first, first + 6), *range(first + 7, first + 13)]
         assert all(is_int64(n) for n in found)
 
-    def test_doubles_up_to_2_to_the_53(self, server, proxy, coll):
-        """The last of them are given out once, or not at all."""
-        ns = f"plain.{coll}"
-        set_counter(server.client, ns, 2.0**53 - 3)
-        replies = [insert(proxy, ns, 1) for _ in range(6)]
-        assert all(r["ok"] or r["code"] == 96 for r in replies)
-        found = numbers(server.client, ns)
-        assert found == list(range(2**53 - 3, 2**53 - 3 + len(found)))
-
-    @pytest.mark.parametrize("db", ["plain", "blocks"])
-    def test_int32_becomes_int64(self, server, proxy, coll, db):
-        ns = f"{db}.{coll}"
-        set_counter(server.client, ns, 2**31 - 2)
-        assert insert(proxy, ns, 4)["n"] == 4
-        assert numbers(server.client, ns) == [2**31 - 2 + i for i in range(4)]
-
-    @pytest.mark.parametrize("db, value", [("int32", -(2**31) - 5), ("int32-down", 2**32 + 7)])
-    def test_outside_of_int32(self, server, proxy, coll, db, value):
-        """No number is cut to fit."""
-        ns = f"{db}.{coll}"
-        set_counter(server.client, ns, bson.Int64(value))
-        assert insert(proxy, ns, 1)["code"] == 96
-        assert not stored(server.client, ns)
-
-    @pytest.mark.parametrize("db", ["plain", "blocks"])
-    @pytest.mark.parametrize("left", [0, 1, 5, 50])
+    @pytest.mark.parametrize("db, left", [("plain", 0), ("plain", 5), ("blocks", 50)])
     def test_near_the_end_of_int64(self, server, proxy, coll, left, db):
         """Nothing wraps, nothing repeats, and the counter stays an integer."""
         ns, value = f"{db}.{coll}", bson.Int64(2**63 - 1 - left)
@@ -351,22 +249,6 @@ class TestBrokenDocuments:
         found = numbers(server.client, ns)
         assert found == list(range(value, value + len(found)))
         assert is_int64(counter(server.client, ns)["COUNT"])
-
-    @pytest.mark.parametrize("value", [2**63 - 2, -(2**63)])
-    def test_far_away(self, server, proxy, coll, value):
-        ns = f"plain.{coll}"
-        set_counter(server.client, ns, bson.Int64(value))
-        assert insert(proxy, ns, 1)["n"] == 1
-        assert numbers(server.client, ns) == [value]
-
-    def test_without_its_value(self, server, proxy, coll):
-        """As if there were none; what else stands there stays."""
-        ns = f"late.{coll}"
-        server.client[STORE]["uniqueIdentifierCounter"].insert_one(
-            {"_id": key_of(ns), "NOTES": "x"})
-        assert insert(proxy, ns, 2)["n"] == 2
-        assert numbers(server.client, ns) == [100, 101]
-        assert counter(server.client, ns) == {"_id": key_of(ns), "NOTES": "x", "COUNT": 102}
 
     def test_it_breaks_while_it_is_in_use(self, server, proxy, coll):
         ns = f"plain.{coll}"

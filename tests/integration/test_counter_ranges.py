@@ -134,20 +134,6 @@ class TestDocuments:
         number = values[0] // 10**9
         assert documents(replica_set, coll)[number]["COUNT"] > found[number]["COUNT"]
 
-    def test_what_was_interrupted_goes_on(self, replica_set, start_proxy, coll):
-        config = configuration(replica_set, [ranges_of(f"{coll}.x", coll, 100)])
-        first = Proxy(config)
-        assert insert(first, f"{coll}.x", 5)["n"] == 5
-        first.stop()
-        taken = numbers(replica_set.client, f"{coll}.x")
-        keep = {KEY.format(n // 1000) for n in taken} | {KEY.format(0)}
-        replica_set.client[STORE][coll].delete_many({"_id": {"$nin": list(keep)}})
-        replica_set.client[coll]["x"].create_index("n", unique=True)
-        proxy = start_proxy(config)
-        assert len(documents(replica_set, coll)) == 100
-        assert insert(proxy, f"{coll}.x", 50)["n"] == 50
-        assert len(set(numbers(replica_set.client, f"{coll}.x"))) == 55
-
     def test_ranges_without_a_description_are_taken_as_they_are(self, replica_set, start_proxy,
                                                                 coll):
         make_ranges(replica_set, coll, [(5, 9), (17.0, 19.0), (20, 29)])
@@ -177,13 +163,6 @@ class TestDocuments:
         set_range(replica_set, coll, 0, MAX_VALUE=999)
         eventually(lambda: lines_of(admin) == ["ready"], 30)
         assert insert(proxy, f"{coll}.x", 1)["n"] == 1
-
-    def test_a_wrong_number_of_them(self, replica_set, start_proxy, coll):
-        make_ranges(replica_set, coll, [(1000 * i, 1000 * i + 999) for i in range(19)])
-        proxy = start_proxy(configuration(
-            replica_set, [ranges_of(f"{coll}.x", coll, create=False)], admin=LISTEN))
-        assert "has 19 of 20 ranges, and `create` is false" in lines_of(Admin(proxy))[0]
-        assert "has 19 of 20 ranges" in refused(insert(proxy, f"{coll}.x", 1))
 
     def test_a_check_writes_nothing(self, replica_set, tmp_path: pathlib.Path, coll):
         file = tmp_path / "config.yaml"
@@ -264,19 +243,6 @@ class TestTheEnd:
         assert (its["left"], its["liveRanges"], its["ranges"]) == (193, 2, 3)
         assert its["held"] > 0 and "next" in its
 
-    def test_numbers_from_clients_do_not_count(self, replica_set, start_proxy, coll):
-        """Near the end of int64, say."""
-        ns = f"{coll}.x"
-        replica_set.client[coll]["x"].create_index("n", unique=True)
-        proxy = start_proxy(configuration(replica_set, [ranges_of(ns, coll, heal={"after": 1})]))
-        assert insert(proxy, ns, [{"k": 0, "n": bson.Int64(2**63 - 2)}])["n"] == 1
-        assert insert(proxy, ns, 2)["n"] == 2
-        mine = numbers(replica_set.client, ns)[1:]
-        ahead = [{"n": bson.Int64(n)} for n in range(mine[1] + 1, mine[1] + 40)]
-        replica_set.client[coll]["x"].insert_many(ahead)
-        assert insert(proxy, ns, 20)["n"] == 20
-        assert max(numbers(replica_set.client, ns)[1:]) < 20_000
-
     def test_a_double_at_two_to_the_53_is_left_out(self, replica_set, start_proxy, coll):
         make_ranges(replica_set, coll, [(2.0**53, bson.Int64(2**53 + 999))])
         rule = ranges_of(f"{coll}.x", coll, 1, 1000)
@@ -289,13 +255,6 @@ class TestTheEnd:
 
 
 class TestProcesses:
-    def test_a_clean_stop_leaves_no_gap(self, replica_set, coll):
-        proxy = Proxy(configuration(replica_set, [ranges_of(f"{coll}.x", coll)]))
-        for _ in range(30):
-            assert insert(proxy, f"{coll}.x", 3)["n"] == 3
-        proxy.stop()
-        assert used(replica_set, coll) == 90
-
     @pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.full)])
     @pytest.mark.timeout(1800 if FULL else 600)
     def test_kill_9_with_two_proxies_and_the_blogs_procedure(

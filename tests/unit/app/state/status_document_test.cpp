@@ -68,6 +68,28 @@ TEST_F(StatusDocument, NamesCollectionsOnlyToThoseWhoMayLook) {
                              "max_fill": 0.75}])"));
 }
 
+TEST_F(StatusDocument, HasTheCountsOfRules) {
+  rewrite::RuleOutcomes& of = snapshot.rules->outcomes(1);
+  of.assigned = 1;
+  of.resent = 2;
+  of.cured = 3;
+  of.given_up = 4;
+  of.foreign = 5;
+  of.transient = 6;
+  of.surfaced = 7;
+  of.unacknowledged = 8;
+  of.handed_out = 9;
+  of.forwarded[static_cast<std::size_t>(rewrite::ForwardReason::replacement)] = 10;
+  const json::value its = document().at("rules").at(1);
+  std::uint64_t next = 1;
+  for (const char* name : {"values", "resent", "cured", "given_up", "foreign", "transient",
+                           "surfaced", "unacknowledged", "handed_out"}) {
+    EXPECT_EQ(its.at(name).to_number<std::uint64_t>(), next++) << name;
+  }
+  EXPECT_EQ(its.at("duplicates").to_number<int>(), 6);
+  EXPECT_EQ(its.at("forwarded"), json::parse(R"({"replacement": 10})"));
+}
+
 TEST_F(StatusDocument, ListsTwentyCollectionsOfARule) {
   for (int i = 0; i < 30; ++i) snapshot.numbers.push_back({1, "shop.c", ids::CounterNumbers{}});
   sources.asked = "app1:27117";

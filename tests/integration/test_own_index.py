@@ -4,6 +4,7 @@ guarded at any time, and the proxy's own goes once the application's guards as w
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +20,7 @@ from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.secured import STORE_ACTIONS
 from support.servers import has
-from support.threads import Threads
+from support.threads import Threads, at_once
 
 Start = Callable[..., Proxy]
 EXISTING = {"number": {"$exists": True}}
@@ -89,41 +90,52 @@ def test_the_fields_of_the_scope_in_the_rules_order(
     assert index["unique"] and index["partialFilterExpression"] == EXISTING
 
 
-@pytest.mark.parametrize("application", APPLICATIONS)
-def test_made_after_the_proxys(server: Mongod, proxy: Proxy, coll: str, application: str) -> None:
-    stored, guards = server.client[coll].orders, APPLICATIONS[application][1]
-    with proxy.client() as client:
-        client[coll].orders.insert_one({})
+def each_application(judge: Callable[[str, bool], None]) -> None:
+    """In a collection of its name, side by side."""
+    at_once(*(functools.partial(judge, application, guards) for application, (_, guards) in APPLICATIONS.items()))
+
+
+def test_made_after_the_proxys(server: Mongod, proxy: Proxy, coll: str) -> None:
+    def judge(application: str, guards: bool) -> None:
+        stored, orders = server.client[coll][application], client[coll][application]
+        orders.insert_one({})
         assert others(stored) == {OWN}
-        make(client[coll].orders, application)
-        make(client[coll].orders, application)  # as at its next start
-        client[coll].orders.insert_one({})
+        make(orders, application)
+        make(orders, application)  # as at its next start
+        orders.insert_one({})
         assert is_guarded(stored)
         if guards:
             eventually(lambda: len(others(stored)) == 1 and OWN not in others(stored), SOON)
-            event = proxy.wait_event("guard_yields", SOON)
-            assert (event["ns"], event["field"]) == (f"{coll}.orders", "number")
+            event = proxy.wait_event("guard_yields", SOON, ns=f"{coll}.{application}", field="number")
             assert event["index"] in others(stored) and event["level"] == "info"
-        make(client[coll].orders, application)
-        client[coll].orders.insert_one({})
+        make(orders, application)
+        orders.insert_one({})
         assert is_guarded(stored)
-    assert len(others(stored)) == (1 if guards else 2)
-    assert stored.distinct("number") == [1, 2, 3]
+        assert len(others(stored)) == (1 if guards else 2), application
+        assert stored.distinct("number") == [1, 2, 3]
+
+    with proxy.client() as client:
+        each_application(judge)
+    guarding = {f"{coll}.{application}" for application, (_, guards) in APPLICATIONS.items() if guards}
+    assert {event["ns"] for event in proxy.find_events("guard_yields")} == guarding
     assert not proxy.find_events("not_ready")
 
 
-@pytest.mark.parametrize("application", APPLICATIONS)
-def test_there_before_the_proxy(server: Mongod, start_proxy: Start, coll: str, application: str) -> None:
-    stored, guards = server.client[coll].orders, APPLICATIONS[application][1]
-    make(stored, application)
-    its = others(stored)
+def test_there_before_the_proxy(server: Mongod, start_proxy: Start, coll: str) -> None:
+    def judge(application: str, guards: bool) -> None:
+        stored, orders = server.client[coll][application], client[coll][application]
+        its = others(stored)
+        orders.insert_one({})
+        make(orders, application)
+        orders.insert_one({})
+        assert is_guarded(stored)
+        assert others(stored) == (its if guards else its | {OWN}), application
+
+    for application in APPLICATIONS:
+        make(server.client[coll][application], application)
     proxy = start_proxy(configuration(server, [rule(f"{coll}.*")]))
     with proxy.client() as client:
-        client[coll].orders.insert_one({})
-        make(client[coll].orders, application)
-        client[coll].orders.insert_one({})
-        assert is_guarded(stored)
-    assert others(stored) == (its if guards else its | {OWN})
+        each_application(judge)
     assert not proxy.find_events("not_ready")
 
 

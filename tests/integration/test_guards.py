@@ -4,6 +4,7 @@ collection wait instead of failing; `create` makes no collection before a value 
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.servers import has
+from support.threads import at_once
 
 Start = Callable[..., Proxy]
 EXISTING = {"number": {"$exists": True}}
@@ -131,10 +133,11 @@ class Audit:
 
 @pytest.fixture
 def proxies(replica_set: Mongod, start_proxy: Start, coll: str) -> Callable[..., list[Any]]:
-    def start(options: dict[str, Any], count: int = 2) -> list[Any]:
+    def start(options: dict[str, Any], count: int = 2, databases: list[str] = [coll]) -> list[Any]:
+        rules = [rule(f"{database}.orders", **options) for database in databases]
         stack = []
         for _ in range(count):
-            proxy = start_proxy(configuration(replica_set, [rule(f"{coll}.orders", **options)]))
+            proxy = start_proxy(configuration(replica_set, rules))
             stack.append(proxy.client()[coll])
         return stack
 
@@ -158,41 +161,47 @@ def insert_some(databases: list[Any], count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize("take_away", [*REPLACING, *DROPPING], ids=lambda each: each.__name__)
-def test_nothing_is_stored_twice(replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str,
-                                 name: str, take_away: Callable[[Any, str], None]) -> None:
+def test_nothing_is_stored_twice(
+        replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str, name: str) -> None:
     """Through one of two proxies, and with each command that replaces the collection also past them. (Of an index that
     is dropped past a proxy, it learns within ten seconds: docs/strategies.md. So it does of each of these where writes
-    cannot name the collection's UUID: there only through the proxy itself.)"""
-    database = replica_set.client[coll]
-    make_index(database, "orders")
-    if name.endswith("scope"):
-        database.orders.drop_indexes()
-        database.orders.create_index([("kind", 1), ("number", 1)], unique=True,
-                                     partialFilterExpression=EXISTING)
-    both = proxies(RULES[name])
-    audit = Audit(database, "orders")
-    assert insert_some(both, 3) == []
-    everywhere = take_away in REPLACING and has("collection_uuid")
-    ways = [both[0], database] if everywhere else [both[0]]
-    for through in ways:
-        if through is database and name.endswith("require"):
-            continue  # below
-        take_away(through, "orders")
-        writers = both if everywhere else both[:1]
-        errors = insert_some(writers, 4)
-        # $out keeps the indexes of the collection that it replaces.
-        if name == "digits_require" and take_away is not replace_by_out:
-            assert all("no unique index guards" in error for error in errors) and errors
-            database.orders.drop()
-            make_index(database, "orders")
-            continue
-        assert errors == []
+    cannot name the collection's UUID: there only through the proxy itself.) Each in a database of its own."""
+    ways_to_take = {f"{coll}_{each.__name__}": each for each in [*REPLACING, *DROPPING]}
+    for each in ways_to_take:
+        orders = replica_set.client[each].orders
+        if name.endswith("scope"):
+            orders.create_index([("kind", 1), ("number", 1)], unique=True, partialFilterExpression=EXISTING)
+        else:
+            make_index(orders.database, "orders")
+    its_proxies = proxies(RULES[name], databases=list(ways_to_take))
+
+    def judge(database_name: str, take_away: Callable[[Any, str], None]) -> None:
+        database = replica_set.client[database_name]
+        both = [each.client[database.name] for each in its_proxies]
+        audit = Audit(database, "orders")
+        assert insert_some(both, 3) == []
+        everywhere = take_away in REPLACING and has("collection_uuid")
+        ways = [both[0], database] if everywhere else [both[0]]
+        for through in ways:
+            if through is database and name.endswith("require"):
+                continue  # below
+            take_away(through, "orders")
+            writers = both if everywhere else both[:1]
+            errors = insert_some(writers, 4)
+            # $out keeps the indexes of the collection that it replaces.
+            if name == "digits_require" and take_away is not replace_by_out:
+                assert all("no unique index guards" in error for error in errors) and errors
+                database.orders.drop()
+                make_index(database, "orders")
+                continue
+            assert errors == [], take_away
+            audit.read()
+            assert audit.twice == [], take_away
+            assert "unique" in str(database.orders.index_information())
         audit.read()
-        assert audit.twice == []
-        assert "unique" in str(database.orders.index_information())
-    audit.read()
-    assert audit.twice == []
+        assert audit.twice == [], take_away
+
+    at_once(*(functools.partial(judge, *each) for each in ways_to_take.items()))
 
 
 @pytest.mark.needs("collection_uuid")

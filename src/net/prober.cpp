@@ -168,13 +168,13 @@ void Prober::Probe::start() {
       self->end();
     }
   };
-  server_->asked = thread_.shared.clock.monotonic().count();
+  std::int64_t nobody = 0;  // else it owes an answer to an earlier one
+  server_->asked.compare_exchange_strong(nobody, thread_.shared.clock.monotonic().count());
   connector_ = Connector::start(thread_, server_, kNoClient, connected);
 }
 
 void Prober::Probe::cancel() {
   prober_ = nullptr;
-  server_->asked = 0;
   if (connector_) std::exchange(connector_, nullptr)->cancel();
   deadline_.cancel();
   stream_.close();
@@ -239,6 +239,7 @@ void Prober::Probe::take(Bytes reply) {
   if (awaited_ == kPrivileged) return server_->now_has(rewrite::read_logins(reply));
   said_ = rewrite::read_hello_reply(reply);
   if (!said_) return;
+  server_->asked = 0;
   const auto now = thread_.shared.clock.monotonic();
   server_->round_trip = (now - connected_).count();
   server_->loads[thread_.index].heard(now);

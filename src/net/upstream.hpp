@@ -105,8 +105,9 @@ struct Upstream {
   std::atomic<std::int64_t> round_trip{
       0};  ///< of the last hello that did not wait, ns; 0: none yet
   std::atomic<std::int64_t> said_hello{0};  ///< as last_hello(), in ns
-  std::atomic<std::int64_t> asked{0};       ///< by the prober, which waits; monotonic, in ns; 0: no
-  std::vector<ServerLoad> loads;            ///< by IoThread::index
+  /// Since when it owes an answer to the prober; monotonic, in ns; 0: it does not.
+  std::atomic<std::int64_t> asked{0};
+  std::vector<ServerLoad> loads;  ///< by IoThread::index
 
  private:
   void is_back(std::int64_t since, std::chrono::nanoseconds connected);

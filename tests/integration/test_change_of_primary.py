@@ -103,6 +103,9 @@ def test_a_frozen_server_whose_clients_are_idle(servers: ReplicaSet, start_proxy
             assert f"-> {frozen.address}: server has not answered hello for " in admin.get("/readyz").text
             assert admin.metrics()("idproxy_listener_up", listener=proxy.listener_of(frozen.address)) == 0
             assert said < WITHIN + SLACK
+            proxy.wait_event("upstream_unreachable", server=frozen.address, timeout=20)
+            eventually(lambda: "cannot be reached" in admin.get("/status.json").text)
+            assert len(proxy.find_events("server_slow")) == 1 and not proxy.find_events("server_answers")
         finally:
             frozen.process.send_signal(signal.SIGCONT)
         proxy.wait_event("server_answers", server=frozen.address)

@@ -240,7 +240,7 @@ class TestTheEnd:
         with proxy.client() as client:
             (rule,) = client.admin.command("idproxy", "status")["rules"]
         (its,) = rule["numbers"]
-        assert (its["left"], its["liveRanges"], its["ranges"]) == (193, 2, 3)
+        assert (its["left"], its["live_ranges"], its["ranges"]) == (193, 2, 3)
         assert its["held"] > 0 and "next" in its
 
     def test_a_double_at_two_to_the_53_is_left_out(self, replica_set, start_proxy, coll):

@@ -46,7 +46,7 @@ struct ServerStatistics {
     /// Without awaitable hellos, exhaust streams and getMores that wait for data, as the next.
     std::uint64_t in_flight = 0;
     std::optional<std::chrono::nanoseconds> oldest{};
-    /// How long the proxy's own hello has waited; nothing: it does not wait.
+    /// How long it has answered no hello of the proxy's own; nothing: it owes no answer.
     std::optional<std::chrono::nanoseconds> asked{};
     metrics::HistogramValues reply_time{};  ///< from sending a request to its reply
   };

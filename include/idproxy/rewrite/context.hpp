@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/base/clock.hpp"
@@ -13,8 +12,8 @@
 
 namespace idproxy::rewrite {
 
-/// A document that is being made: nothing yet, or the whole of it, once.
-using StatusDocument = std::function<std::optional<Buffer>()>;
+/// A document that is being made: null as long as it is not there.
+using StatusDocument = std::function<std::shared_ptr<const Buffer>()>;
 
 /// The parts of an io thread that an exchange uses while it handles an event. Each io thread has
 /// one Context; the objects that it refers to must outlive the thread's exchanges.

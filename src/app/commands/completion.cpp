@@ -19,7 +19,7 @@ constexpr Shell kScripts[] = {
     {"bash", R"sh(# Completes the arguments of mongo-idproxy in bash.
 _mongo_idproxy() {
   mapfile -t COMPREPLY < <("${COMP_WORDS[0]/#\~/$HOME}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f 1)
-  [[ ${COMPREPLY[0]} != FILE ]] && return
+  [[ ${COMPREPLY[0]-} != FILE ]] && return
   compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
 }
 complete -F _mongo_idproxy mongo-idproxy

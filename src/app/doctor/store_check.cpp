@@ -317,7 +317,9 @@ void judge(const jobs::CounterView& view, const std::string& file, DoctorCheck& 
     return check.add(finding::kCounterBehind, view.name, target.refusal, counters("get"));
   }
   if (view.counter.value.is_number() && view.counter.left == 0) {
-    check.add(finding::kNumbersRunOut, view.name,
+    // As the rules say it, so that nobody says it twice.
+    const auto& rules = view.counter.rules;
+    check.add(finding::kNumbersRunOut, rules.empty() ? view.name : rules.front(),
               "no number is left up to max, " + std::to_string(view.counter.spec.max) +
                   ": raise max, then reload",
               edit_and_reload(file));

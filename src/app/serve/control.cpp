@@ -399,14 +399,32 @@ void Control::announce() {
   });
 }
 
+/// For all who have asked this listener until now, unless none of them waits any more.
+void Control::make_status(const std::string& listener) {
+  std::shared_ptr<Awaited> asked;
+  {
+    const std::scoped_lock lock(awaited_mutex_);
+    asked = std::exchange(awaited_[listener], {}).lock();
+  }
+  if (asked == nullptr) return;
+  try {
+    const state::StatusQuery all{.rules = state::StatusQuery::Rules::all};
+    asked->maker.set_value(std::make_shared<const Buffer>(bson_of(status(all, listener))));
+  } catch (...) {
+    asked->maker.set_exception(std::current_exception());
+  }
+}
+
 rewrite::StatusDocument Control::have_status_made(std::string listener) {
-  const auto task = std::make_shared<std::packaged_task<Buffer()>>(
-      [this, listener = std::move(listener)] { return bson_of(status({}, listener)); });
-  const auto made = std::make_shared<std::future<Buffer>>(task->get_future());
-  asio::post(io_, [task] { (*task)(); });
-  return [made]() -> std::optional<Buffer> {
-    if (made->wait_for(0s) != std::future_status::ready) return std::nullopt;
-    return made->get();
+  const std::scoped_lock lock(awaited_mutex_);
+  auto asked = awaited_[listener].lock();
+  if (asked == nullptr) {
+    asked = std::make_shared<Awaited>();
+    awaited_[listener] = asked;
+    asio::post(io_, [this, listener] { make_status(listener); });
+  }
+  return [asked]() -> std::shared_ptr<const Buffer> {
+    return asked->made.wait_for(0s) == std::future_status::ready ? asked->made.get() : nullptr;
   };
 }
 

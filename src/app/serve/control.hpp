@@ -6,6 +6,9 @@
 #include <boost/asio/steady_timer.hpp>
 #include <csignal>
 #include <future>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -81,6 +84,7 @@ class Control {
   void tell_status(bool always);
   void tell_readiness();
   void look_at_servers();
+  void make_status(const std::string& listener);
   void introduce();
   [[nodiscard]] std::optional<state::Snapshot> snapshot() const;
   /// `asked`: the listener whose client asks with {idproxy: "status"}.
@@ -121,6 +125,14 @@ class Control {
   std::promise<void> files_ended_;
   std::thread files_thread_;
   std::thread thread_;
+
+  /// A document that is to be made, for all who ask meanwhile.
+  struct Awaited {
+    std::promise<std::shared_ptr<const Buffer>> maker;
+    std::shared_future<std::shared_ptr<const Buffer>> made = maker.get_future().share();
+  };
+  std::mutex awaited_mutex_;                               // guards:
+  std::map<std::string, std::weak_ptr<Awaited>> awaited_;  // by listener; until it is begun
 };
 
 }  // namespace idproxy::app::serve

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "idproxy/base/words.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
@@ -17,7 +18,7 @@ std::int64_t in_whole_seconds(std::chrono::nanoseconds time) {
 }  // namespace
 
 bool is_slow(const net::ServerStatistics::Listener& server) {
-  return server.oldest >= Age(kSlow) || server.asked >= Age(kNoHello);
+  return server.oldest >= Age(kSlow) || (server.up && server.asked >= Age(kNoHello));
 }
 
 std::string slow_text(const net::ServerStatistics::Listener& server) {
@@ -42,7 +43,7 @@ void ServersLog::update(const std::vector<net::ServerStatistics::Listener>& serv
                     {"in_flight", server.in_flight}});
       }
       slow_[server.server] = age;
-    } else if (before != slow_.end()) {
+    } else if (before != slow_.end() && server.up) {
       log::event(log::Level::info, "server_answers", "the server has answered",
                  {{"server", server.server},
                   {"oldest_seconds", in_whole_seconds(before->second)},

@@ -17,11 +17,12 @@ inline constexpr std::chrono::seconds kSlow{5};
 /// A server answers hello without a lock: one that the proxy itself waits for so long is frozen.
 inline constexpr std::chrono::seconds kNoHello{2};
 
-/// True if the server has let a request wait for kSlow, or the proxy's hello for kNoHello.
+/// True if the server has let a request wait for kSlow, or, though it can be reached, the proxy's
+/// hello for kNoHello.
 [[nodiscard]] bool is_slow(const net::ServerStatistics::Listener& server);
 /// "has not answered a request for 5.2 s". `server` is slow.
 [[nodiscard]] std::string slow_text(const net::ServerStatistics::Listener& server);
-/// `oldest`: of its requests, in seconds, as the status has it. All views show it as an error.
+/// `oldest`: of a client's requests, in seconds, as the status has it.
 [[nodiscard]] inline bool is_slow(std::optional<double> oldest) {
   return oldest && *oldest >= kSlow.count();
 }

@@ -15,6 +15,7 @@
 #include "app/state/readiness.hpp"
 #include "app/state/rule_figures.hpp"
 #include "app/state/rules_in_force.hpp"
+#include "app/state/servers_log.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::app::state {
@@ -182,6 +183,7 @@ class StatusWriter {
                      {"set", text_or_null(server.set_name)},
                      {"origin", server.is_listed ? "uri" : "member"},
                      {"up", server.up},
+                     {"slow", is_slow(server)},
                      {"state", server.state},
                      {"since", ago(server.state_age)},
                      {"release", text_or_null(server.release)},

@@ -80,7 +80,7 @@ Tone tone_of_request(const Entry& entry) {
 
 Tone tone_of_server(const Entry& entry) {
   if (!entry.of["up"].is_true()) return Tone::bad;
-  if (tone_of_request(entry) != Tone::plain) return Tone::bad;
+  if (entry.of["slow"].is_true()) return Tone::bad;
   return entry.of["fault"].text().empty() ? Tone::good : Tone::warning;
 }
 constexpr Look kRequestLook{tone_of_request};
@@ -91,8 +91,8 @@ constexpr Look kServerLook{tone_of_server,
 
 constexpr Unit kServerState{name,
                             [](const Entry& server, const char* key) {
-                              const bool is_slow = server.of["up"].is_true() &&
-                                                   tone_of_request(server) != Tone::plain;
+                              const bool is_slow =
+                                  server.of["up"].is_true() && server.of["slow"].is_true();
                               return (is_slow ? "slow: " : "") + server.of[key].text();
                             },
                             [](const Entry& server, const char* key) {
@@ -188,7 +188,7 @@ std::string link_to_reasons(const Entry& rule) {
 }
 constexpr Look kRuleLook{tone_of_rule,
                          {{{Tone::good, "gives values"},
-                           {Tone::warning, "its numbers run out"},
+                           {Tone::warning, "its numbers run out, or it has no unique index"},
                            {Tone::bad, "gives no values"}}},
                          link_to_reasons};
 

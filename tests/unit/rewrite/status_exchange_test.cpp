@@ -26,13 +26,13 @@ class StatusExchange : public ::testing::Test {
   StatusExchange() {
     world.context.status = [this](ServerId asked) {
       asked_.push_back(asked);
-      return [this] { return std::exchange(looks_, looks_ - 1) > 0 ? std::nullopt : made(); };
+      return [this] { return std::exchange(looks_, looks_ - 1) > 0 ? nullptr : made(); };
     };
   }
-  static std::optional<Buffer> made() {
+  static std::shared_ptr<const Buffer> made() {
     Buffer document;
     document.append(as_bytes(doc(string_field("version", "1.2.3"))));
-    return document;
+    return std::make_shared<const Buffer>(std::move(document));
   }
   /// The text of that field in the answer.
   std::string text(std::string_view field) {

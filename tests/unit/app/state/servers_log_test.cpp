@@ -67,6 +67,9 @@ TEST_F(ServersLogTest, TellsOfAServerThatDoesNotAnswerTheProxy) {
   EXPECT_EQ(slow_text(idle), "has not answered hello for 2.1 s");
   idle.oldest = 5s;
   EXPECT_EQ(slow_text(idle), "has not answered a request for 5.0 s");
+  idle.oldest.reset();
+  idle.up = false;
+  EXPECT_EQ(update({idle}), Lines{}) << "that it cannot be reached is no answer";
   EXPECT_EQ(update({server("db1", "PRIMARY")}), Lines{"server_answers db1"});
 }
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,25 +140,30 @@ CLEAN = {
 
 
 class TestNothing:
-    @pytest.mark.parametrize("name", CLEAN)
-    def test_is_found_in_what_a_proxy_has_stored(self, place, start_proxy, name):
-        there = place(**CLEAN[name])
-        if name == "repeating":
-            there.collection.create_index([("tenant", 1), ("n", 1), ("year", 1)], unique=True)
-        proxy = start_proxy(there.config)
-        eventually(lambda: insert(proxy, there.ns, [{"tenant": "a"}]).get("n") == 1, 30)
-        for tenant in "ab":
-            reply = insert(proxy, there.ns, [{"tenant": tenant, "k": k} for k in range(120)])
-            assert reply["n"] == 120, reply
-        done = there.json()
-        assert done.code == 0 and not done.counts(), done
-        document = done.document
-        assert (document["complete"], document["findings"], document["documents"]) == (True, 0, 241)
-        scoped = "scope" in CLEAN[name]
-        counts = there.config["rules"][0]["strategy"] in ("counter", "counter-ranges", "gapless")
-        assert document["sequences"]["count"] == (0 if not counts or name == "repeating" else 2 if scoped else 1)
-        done = there.run()
-        assert done.code == 0 and done.report.endswith("\nverified: nothing is wrong\n"), done
+    def test_is_found_in_what_a_proxy_has_stored(self, replica_set, tmp_path, start_proxy, coll):
+        places = {name: Place(replica_set, tmp_path, f"{coll}-{name}", **rule) for name, rule in CLEAN.items()}
+        places["repeating"].collection.create_index([("tenant", 1), ("n", 1), ("year", 1)], unique=True)
+        proxy = start_proxy(configuration(replica_set, [there.config["rules"][0] for there in places.values()]))
+
+        def judge(name: str) -> None:
+            there = places[name]
+            eventually(lambda: insert(proxy, there.ns, [{"tenant": "a"}]).get("n") == 1, 30)
+            for tenant in "ab":
+                reply = insert(proxy, there.ns, [{"tenant": tenant, "k": k} for k in range(120)])
+                assert reply["n"] == 120, reply
+            done = there.json()
+            assert done.code == 0 and not done.counts(), done
+            document = done.document
+            assert (document["complete"], document["findings"], document["documents"]) == (True, 0, 241), name
+            scoped = "scope" in CLEAN[name]
+            counts = there.config["rules"][0]["strategy"] in ("counter", "counter-ranges", "gapless")
+            assert document["sequences"]["count"] == (
+                0 if not counts or name == "repeating" else 2 if scoped else 1), name
+            done = there.run()
+            assert done.code == 0 and done.report.endswith("\nverified: nothing is wrong\n"), done
+
+        with ThreadPoolExecutor(6) as threads:
+            list(threads.map(judge, CLEAN))
 
     def test_is_found_where_nothing_is(self, place):
         done = place(strategy="counter").json()

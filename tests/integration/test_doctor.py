@@ -494,7 +494,7 @@ class TestRules:
         found = doctor.write(quiet(replica_set, rules)).examine()
         each = found.one("numbers-run-out", "warning", f"{ns}, n", "reload")
         assert "6 numbers are left" in each["text"]
-        found.one("numbers-run-out", "warning", key_of(f"{coll}.full"), "reload")
+        found.one("numbers-run-out", "warning", f"{coll}.full, n", "reload")
 
     def test_whose_counter_is_behind(self, replica_set, doctor, coll, ns):
         replica_set.client[coll].orders.insert_many([{"n": n} for n in range(1, 51)])

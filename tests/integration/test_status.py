@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -247,6 +248,19 @@ def test_a_server_that_cannot_be_understood_ends_the_connection(
             client.send(wire.command(STATUS))
             with pytest.raises(wire.Closed):
                 client.receive()
+
+
+def test_many_ask_at_once(proxy: Proxy) -> None:
+    """One answer is made for all who wait, and none for those who have gone."""
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(WireClient(proxy.address, 30)) for _ in range(300)]
+        for client in clients:
+            client.send(wire.command(STATUS))
+        for client in clients[:100]:
+            client.close()
+        assert all(client.receive().body["ok"] == 1 for client in clients[100:])
+    with WireClient(proxy.address) as client:
+        assert client.call(STATUS)["ok"] == 1
 
 
 # --- Who may ask ---

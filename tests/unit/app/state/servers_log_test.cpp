@@ -39,6 +39,7 @@ class ServersLogTest : public ::testing::Test {
                          std::optional<std::chrono::nanoseconds> oldest = {}) {
     Listener listener;
     listener.server = std::move(name);
+    listener.up = true;
     listener.state = std::move(state);
     listener.oldest = oldest;
     return listener;

@@ -178,7 +178,7 @@ class ServersCheck {
                  Commands().mongosh("db.version()"));
     }
     if (server.state == "without a set") {
-      check_.add(state::set_not_initiated(server.address), Commands().mongosh("rs.initiate()"));
+      check_.add(state::set_not_initiated(server.address), {});
     } else if (server.state == "between states") {
       check_.add(
           finding::kMemberNotReady, server.address,
@@ -195,9 +195,7 @@ class ServersCheck {
     const auto member = std::ranges::find_if(all, is_member);
     if (member == all.end() || std::ranges::any_of(all, is_primary)) return;
     if (!reported_primaries_.insert(member->set_name).second) return;
-    check_.add(state::primary_missing(member->set_name),
-               Commands().mongosh(
-                   "rs.status().members.map(m => [m.name, m.stateStr, m.lastHeartbeatMessage])"));
+    check_.add(state::primary_missing(member->set_name), {});
   }
 
   void store_elsewhere() {

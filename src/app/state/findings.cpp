@@ -86,7 +86,8 @@ class FindingsNow {
   }
 
   [[nodiscard]] Finding slow(const Listener& server) const {
-    Reason remedy{"see what it does: db.currentOp() there, its processor, its disks"};
+    Reason remedy{"see its processor, its disks, and what it does", ": ",
+                  Commands().mongosh("db.currentOp()")};
     const bool has_gapless = std::ranges::any_of(rules_, [](const rewrite::Rule& rule) {
       return rule.strategy->about().gapless.has_value();
     });
@@ -129,10 +130,12 @@ class FindingsNow {
     if (Reason reason = snapshot_.reason_of(i); !reason.text.empty()) {
       add(rule_not_ready(rule, i, std::move(reason)));
     } else if (not_ready > 0) {
-      add(finding::kRuleNotReady, rule_subject(rule.ns, rule.field),
-          name_of_rule(rule, i) + " gives no values in " + std::to_string(not_ready) +
-              (not_ready == 1 ? " collection" : " collections"),
-          "db.adminCommand({idproxy: \"status\"}) names them, with the reasons");
+      add({finding::kRuleNotReady,
+           rule_subject(rule.ns, rule.field),
+           {name_of_rule(rule, i) + " gives no values in " + std::to_string(not_ready) +
+            (not_ready == 1 ? " collection" : " collections")},
+           {"their names and the reasons", ": ",
+            Commands().mongosh("db.adminCommand({idproxy: \"status\"})")}});
     }
   }
 
@@ -205,14 +208,17 @@ Finding set_not_initiated(const std::string& server) {
   return {finding::kSetNotInitiated,
           server,
           {"server " + server + ": " + std::string(kNotInitiated)},
-          {"run rs.initiate() on one of the members, with all of them"}};
+          {"initiate it on one of the members, with all of them", ": ",
+           Commands().mongosh("rs.initiate()")}};
 }
 
 Finding primary_missing(const std::string& set) {
   return {finding::kPrimaryMissing,
           set,
           {"no server says that it is the primary: nothing can be written"},
-          {"see rs.status() for why there is no election"}};
+          {"see why there is no election", ": ",
+           Commands().mongosh("rs.status().members.map(m => [m.name, m.stateStr, "
+                              "m.lastHeartbeatMessage])")}};
 }
 
 Finding rule_not_ready(const rewrite::Rule& rule, std::size_t index, Reason reason) {

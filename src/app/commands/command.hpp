@@ -51,7 +51,7 @@ void require(const jobs::RuleOptions& rule);
 
 /// Runs the request with its configuration, once require() has seen it, where the request has one.
 template <class Request>
-Run on_file(std::shared_ptr<Request> request, ExitCode (*run)(const Request&)) {
+Run on_file(const std::shared_ptr<Request>& request, ExitCode (*run)(const Request&)) {
   return [=](const std::string& config) {
     if constexpr (requires { require(*request); }) require(*request);
     auto file = config_file(config);
@@ -63,7 +63,8 @@ Run on_file(std::shared_ptr<Request> request, ExitCode (*run)(const Request&)) {
 
 /// Adds --admin, and runs the request with that, or else with its configuration.
 template <class Request>
-Run at_proxy(CLI::App& options, std::shared_ptr<Request> request, ExitCode (*run)(const Request&)) {
+Run at_proxy(CLI::App& options, const std::shared_ptr<Request>& request,
+             ExitCode (*run)(const Request&)) {
   add_value(options, "--admin", request->admin, "HOST:PORT",
             "Where the proxy answers, in place of\nadmin.listen in the configuration");
   return [=](const std::string& config) {

@@ -55,10 +55,10 @@ std::string in_one_line(std::string text) {
 }
 
 /// The command that the words name; the program itself if none.
-const CLI::App& command_in(const CLI::App& program, const std::vector<std::string>& words) {
+const CLI::App* command_in(const CLI::App* program, const std::vector<std::string>& words) {
   for (const std::string& word : words) {
-    for (const CLI::App* each : program.get_subcommands({})) {
-      if (each->get_name() == word) return *each;
+    for (const CLI::App* each : program->get_subcommands({})) {
+      if (each->get_name() == word) return each;
     }
   }
   return program;
@@ -81,7 +81,7 @@ ExitCode print_completion(const std::string& shell) {
 std::string completions(const CLI::App& program, const std::vector<std::string>& words) {
   if (words.empty()) return {};
   const std::vector<std::string> before(words.begin(), words.end() - 1);
-  const CLI::App& command = command_in(program, before);
+  const CLI::App& command = *command_in(&program, before);
   const CLI::Option* last = before.empty() ? nullptr : command.get_option_no_throw(before.back());
   // A blank keeps CLI11 from saying what a flag needs or excludes.
   const std::string argument = last != nullptr ? last->get_option_text() : "";

@@ -163,7 +163,8 @@ ExitCode print_counter(const IdsRequest& request, const config::Config& config,
 
 /// Of ranges and of sequences without gaps: has the id store look, as for a start.
 ExitCode print_next(const IdsRequest& request, config::Config config, std::size_t index) {
-  jobs::BackfillRequest asked{jobs::RuleOptions(request)};
+  const jobs::RuleOptions& options = request;
+  jobs::BackfillRequest asked{options};
   asked.mode = jobs::BackfillRequest::Mode::dry_run;
   const jobs::StopSignals stop;
   jobs::BackfillRule rule(std::move(config), index, asked);

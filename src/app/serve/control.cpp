@@ -415,7 +415,7 @@ void Control::make_status(const std::string& listener) {
   }
 }
 
-rewrite::StatusDocument Control::have_status_made(std::string listener) {
+rewrite::StatusDocument Control::have_status_made(const std::string& listener) {
   const std::scoped_lock lock(awaited_mutex_);
   auto asked = awaited_[listener].lock();
   if (asked == nullptr) {

@@ -62,7 +62,7 @@ class Control {
   void announce();
   /// Has the control thread make the answer to {idproxy: "status"} for a client of this listener.
   /// Any thread may call it, and what it returns.
-  [[nodiscard]] rewrite::StatusDocument have_status_made(std::string listener);
+  [[nodiscard]] rewrite::StatusDocument have_status_made(const std::string& listener);
   /// The server has ended: from now on the pages show its last state, and the store is not used.
   void finished();
   /// Ends the thread.

@@ -81,8 +81,8 @@ void log_stopped(const net::ServerStatistics& statistics, const rewrite::RuleSet
 /// The configured options, with those that only this process knows.
 net::Options options_of(const config::Config& config, Control& control) {
   net::Options options = config.net;
-  options.status = [&control](std::string listener) {
-    return control.have_status_made(std::move(listener));
+  options.status = [&control](const std::string& listener) {
+    return control.have_status_made(listener);
   };
   options.max_connections = permitted_connections(options);
   return options;

@@ -117,6 +117,7 @@ std::string status_line(Phase phase, const std::optional<Snapshot>& snapshot) {
   const net::ServerStatistics& net = snapshot->net;
   if (phase == Phase::draining) return "draining; " + count_of(net.connections_open, "client");
   std::vector<std::string> listeners;
+  listeners.reserve(net.listeners.size());
   for (const auto& each : net.listeners) listeners.push_back(each.listener + " -> " + each.server);
   std::string line = "serving " + list_text(listeners, kMostListeners) + "; " +
                      count_of(net.connections_open, "client");

@@ -26,7 +26,7 @@ constexpr Figure::Line line(std::string_view header = "", Detail from = brief,
 
 // ---- how figures are written -----------------------------------------------------------------
 
-std::string or_dash(std::string text) {
+std::string or_dash(const std::string& text) {
   return text.empty() ? "-" : text;
 }
 std::string word(const Entry& entry, const char* key) {

@@ -42,6 +42,7 @@ class List {
   }
   void add_to(TextTable& table, const Entry& entry) const {
     std::vector<TableCell> cells;
+    cells.reserve(columns_.size());
     for (const Figure* each : columns_) {
       cells.push_back({each->unit.terminal(entry, each->key), tone_of(*each, entry)});
     }

@@ -156,7 +156,9 @@ bool StubServer::answer(Connection& connection, std::string_view message) {
 
 void StubServer::send(Connection& connection) {
   // A connection whose peer is gone goes back to reading, which sees the end and closes it.
-  const bool full = connection.stream.send(connection.output) == Sent::waits_for_room;
+  const Sent sent = connection.stream.send(connection.output);
+  if (sent == Sent::failed) connection.output = OutgoingMessage();
+  const bool full = sent == Sent::waits_for_room;
   if (full == connection.full) return;
   connection.full = full;
   change_watch(epoll_, connection.stream.fd(), full ? EPOLLOUT : EPOLLIN, connection.tag);

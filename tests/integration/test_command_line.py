@@ -690,7 +690,7 @@ class TestCompletion:
         script = (f"source <({binary()} completion bash); COMP_WORDS=({line}); "
                   f"COMP_CWORD={len(words) - 1}; compopt() {{ :; }}; _mongo_idproxy; "
                   'printf "%s\\n" "${COMPREPLY[@]}"')
-        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=20)
+        done = subprocess.run(["bash", "-uc", script], capture_output=True, text=True, timeout=20)
         assert done.returncode == 0 and not done.stderr
         return done.stdout.split()
 

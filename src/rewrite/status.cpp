@@ -11,20 +11,6 @@ constexpr std::string_view kNeeded =
     "mongo-idproxy: the status is for those who may do hostInfo on the cluster, which the role "
     "clusterMonitor includes; the server says: ";
 
-/// Reads `ok` of a reply. Nothing unless the reply has exactly one, which is 0 or 1.
-std::optional<bool> ok_of(const wire::OpMsgView& reply) {
-  std::optional<std::int64_t> ok;
-  bson::Elements fields(reply.body());
-  while (const auto field = fields.next()) {
-    if (field->key != "ok") continue;
-    if (ok) return std::nullopt;
-    ok = field->as_integer();
-    if (ok != 0 && ok != 1) return std::nullopt;
-  }
-  if (fields.malformed() || !ok) return std::nullopt;
-  return *ok == 1;
-}
-
 void append_all(Bytes document, Buffer& out) {
   bson::Elements elements(document);
   while (const auto each = elements.next()) bson::append_copy(out, *each);
@@ -57,7 +43,16 @@ void ask_for_right(const wire::OpMsgView& request, wire::PatchedMessage& out) {
 }
 
 std::optional<bool> permits_status(const wire::OpMsgView& reply) {
-  return ok_of(reply);
+  std::optional<std::int64_t> ok;
+  bson::Elements fields(reply.body());
+  while (const auto field = fields.next()) {
+    if (field->key != "ok") continue;
+    if (ok) return std::nullopt;
+    ok = field->as_integer();
+    if (ok != 0 && ok != 1) return std::nullopt;
+  }
+  if (fields.malformed() || !ok) return std::nullopt;
+  return *ok == 1;
 }
 
 void append_status_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply,

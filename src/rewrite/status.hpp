@@ -27,7 +27,7 @@ namespace idproxy::rewrite {
 /// checksum if the request has one. `out` borrows nothing from the request.
 void ask_for_right(const wire::OpMsgView& request, wire::PatchedMessage& out);
 
-/// Whether the server's reply permits it; nothing if the reply cannot be understood.
+/// Whether the server's reply permits it; nothing unless the reply has exactly one `ok`, 0 or 1.
 [[nodiscard]] std::optional<bool> permits_status(const wire::OpMsgView& reply);
 
 /// Appends the whole answer to `request`: the server's error, from its `reply`.

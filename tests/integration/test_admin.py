@@ -373,13 +373,14 @@ class TestSignals:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_the_second_ends_at_once(self, standalone, number):
         with Thief(standalone) as server, holding(server, "ping") as ping:
-            proxy = Proxy(configuration(server, [], standalone, limits={"drain": "60s"}))
+            proxy = Proxy(configuration(server, [], standalone, admin=LISTEN, limits={"drain": "60s"}))
             with wire.WireClient(proxy.address) as client:
                 client.send(wire.command(PING))
                 ping.await_held()
                 proxy.process.send_signal(number)
                 proxy.wait_event("draining")
-                time.sleep(0.5)
+                # It is still there after a round trip of its control thread, which gets the signals.
+                assert Admin(proxy).get("/readyz").status == 503
                 assert proxy.alive()
                 proxy.stop(number, timeout=30)
             assert proxy.wait_event("stopped")["connections_cut_off"] == 1

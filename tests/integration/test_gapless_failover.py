@@ -14,6 +14,7 @@ from pymongo.errors import PyMongoError
 
 from support.backfill import Backfill, updated_twice
 from support.process import eventually
+from support.profiler import Profiler
 from support.proxy import Proxy, configuration
 from support.replica_set import ReplicaSet
 from support.threads import Threads
@@ -65,3 +66,18 @@ def test_primaries_come_and_go(tmp_path: pathlib.Path):
         assert sorted(found.values()) == list(range(1, len(found) + 1))
         assert set(acknowledged) <= set(found)
         direct.close()
+
+
+def test_the_majority_that_is_asked_for_as_a_number():
+    """Of three members, two are one, so that the proxy need not read what it has just stored; three are more."""
+    with ReplicaSet() as rs:
+        config = configuration(rs, [{"ns": "shop.orders", "field": "n", "strategy": "gapless"}])
+        config["upstream"]["uri"] = rs.uri
+        rs.primary.client.shop.orders.create_index("n", unique=True, sparse=True)
+        with Proxy(config) as proxy, proxy.set_client(rs.name) as client, Profiler(rs.primary, "shop"):
+            for members in (2, 3):
+                orders = client.shop.get_collection("orders", write_concern=pymongo.WriteConcern(members))
+                orders.insert_one({"members": members})
+            sent = list(rs.primary.client.shop["system.profile"].find({"command.insert": "orders"}).sort("ts"))
+        assert [each["command"]["writeConcern"]["w"] for each in sent] == ["majority", 3]
+        assert [each["n"] for each in rs.primary.client.shop.orders.find().sort("members")] == [1, 2]

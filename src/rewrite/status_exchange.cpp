@@ -9,8 +9,8 @@ namespace idproxy::rewrite {
 namespace {
 
 // How often to look whether the document is there, and how long it may take to make one.
-constexpr std::chrono::milliseconds kLook{2};
-constexpr std::chrono::seconds kMost{10};
+constexpr std::chrono::milliseconds kPollEvery{2};
+constexpr std::chrono::seconds kLongest{10};
 
 /// The conversation of {idproxy: "status"}. A client that may look at the server may look at the
 /// proxy, so it sends the server a command that needs this right, on the client's connection.
@@ -68,7 +68,7 @@ Action StatusExchange::resume(const Context& context, Workspace& workspace) {
                         workspace.reply);
     return action::Reply{workspace.reply.view()};
   }
-  if (context.clock.monotonic() - asked_ < kMost) return action::Wait{kLook};
+  if (context.clock.monotonic() - asked_ < kLongest) return action::Wait{kPollEvery};
   return fail_request(
       original(),
       {ErrorCode::max_time_ms_expired, "mongo-idproxy: it could not make its status within 10 s"},

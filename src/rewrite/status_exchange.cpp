@@ -10,7 +10,7 @@ namespace {
 
 // How often to look whether the document is there, and how long it may take to make one.
 constexpr std::chrono::milliseconds kPollEvery{2};
-constexpr std::chrono::seconds kLongest{10};
+constexpr std::chrono::seconds kTimeLimit{10};
 
 /// The conversation of {idproxy: "status"}. A client that may look at the server may look at the
 /// proxy, so it sends the server a command that needs this right, on the client's connection.
@@ -68,7 +68,7 @@ Action StatusExchange::resume(const Context& context, Workspace& workspace) {
                         workspace.reply);
     return action::Reply{workspace.reply.view()};
   }
-  if (context.clock.monotonic() - asked_ < kLongest) return action::Wait{kPollEvery};
+  if (context.clock.monotonic() - asked_ < kTimeLimit) return action::Wait{kPollEvery};
   return fail_request(
       original(),
       {ErrorCode::max_time_ms_expired, "mongo-idproxy: it could not make its status within 10 s"},

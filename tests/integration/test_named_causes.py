@@ -55,9 +55,10 @@ class TestAWrongReplicaSet:
         done = check(tmp_path, config)
         fault = (f"{replica_set.address} is a member of the replica set rs0, but upstream.uri has "
                  "replicaSet=other: write replicaSet=rs0")
-        assert done.returncode == 69 and f"  {fault}\n" in done.stdout
+        assert done.returncode == 69 and "error: set-name-differs: upstream.uri\n" in done.stdout
+        assert f"  {fault}, in line 1 of {tmp_path}" in done.stdout
         assert "does not answer" not in done.stdout, done.stdout
-        assert f"The id store (upstream.uri) is not found: {fault}\n" in done.stdout
+        assert f"error: store-down: id_store\n  the id store (upstream.uri) is not found: {fault}\n" in done.stdout
         remedy = fault.rpartition(" write ")[2]
         config["upstream"]["uri"] = config["upstream"]["uri"].replace("replicaSet=other", remedy)
         done = check(tmp_path, config)
@@ -97,7 +98,7 @@ class TestAWrongReplicaSet:
                  "id_store.uri has replicaSet=other: write replicaSet=rs0")
         done = check(tmp_path, {**config, "admin": {"listen": None}})
         assert done.returncode == 69
-        assert f"The id store (id_store.uri) {fault}\n" in done.stdout
+        assert f"  the id store (id_store.uri) {fault}\n" in done.stdout
         admin = Admin(start_proxy(config))
         eventually(lambda: f"id store: {fault}\n" in page(admin), SOON)
 

@@ -4,10 +4,8 @@
 namespace idproxy::app::commands {
 
 const Command kBackfill{
-    "backfill", "Give values to documents from before their rule",
-    R"(Usage: mongo-idproxy backfill --ns DB.COLLECTION --field FIELD
-                              [--sort FIELD | --sort -FIELD] [--rate N]
-                              [--dry-run] [--config FILE])",
+    "backfill",
+    "Give values to documents from before their rule",
     R"(Make the unique index, backfill, start or reload the proxy with the rule, and
 backfill again for what was stored in between: so old documents have the lower
 numbers.
@@ -18,16 +16,13 @@ id_store.uri needs find and update on the collection.
 
 Examples:   mongo-idproxy backfill --ns shop.orders --field number --dry-run
             mongo-idproxy backfill --ns shop.orders --field number \
-              --sort created --rate 2000 --config proxy.yaml
-
-Exit codes: 0 no document is left without a value, 1 some are (the report says
-            why), 64 command line, 69 a server does not answer or the rule is
-            not ready, 70 internal error, 77 file unreadable, 78 configuration
-Signals:    SIGTERM and SIGINT end it behind the batch under way, a second one
-            at once)",
+              --sort created --rate 2000 --config proxy.yaml)",
+    {{0, "no document is left without a value"},
+     {1, "some are (the report says why)"},
+     {69, "a server does not answer or the rule is not ready"}},
+    "SIGTERM and SIGINT end it behind the batch under way, a second one at once",
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<jobs::BackfillRequest>();
-      add_config(options, config);
       add_rule(options, *request, "The field to fill, as its rule names it");
       add_value(
           options, "--sort", request->sort, "FIELD",
@@ -41,6 +36,7 @@ Signals:    SIGTERM and SIGINT end it behind the batch under way, a second one
           options, "--period-from", request->period_from, "FIELD",
           "For rules with `reset`, or with a date in the\n`template`: a document's date is in "
           "this field");
+      add_config(options, config);
       return on_file(request, jobs::backfill);
     }};
 

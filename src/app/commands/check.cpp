@@ -3,23 +3,25 @@
 #include <boost/json/object.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <iostream>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
 #include "app/commands/command.hpp"
 #include "app/config_file.hpp"
+#include "app/doctor/report.hpp"
+#include "app/doctor/rules_check.hpp"
+#include "app/doctor/servers_check.hpp"
 #include "app/jobs/rule_session.hpp"
 #include "app/jobs/store_fault.hpp"
-#include "app/jobs/value_text.hpp"
 #include "app/json_view.hpp"
 #include "app/state/readiness.hpp"
 #include "app/views/text_table.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/server_release.hpp"
-#include "idproxy/id_store/closed_schema.hpp"
-#include "idproxy/id_store/server_hello.hpp"
 
 namespace idproxy::app::commands {
 namespace {
@@ -31,9 +33,10 @@ struct CheckRequest {
 };
 
 namespace json = boost::json;
+using doctor::RulesSaid;
+using doctor::ServersSaid;
 using id_store::ServerHello;
 using jobs::answers;
-using jobs::RuleSession;
 using SteadyClock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
@@ -47,32 +50,35 @@ constexpr auto kStoreAtLeast = 250ms;
 constexpr auto kLookAtLeast = 1000ms;
 constexpr auto kStoreStopWithin = 400ms;
 
-/// What has been found, as it is printed as JSON.
-struct Checked {
-  json::object said{};
-  bool is_well = true;
-};
+/// The servers of the connection string, further members of their sets, and the store's servers.
+ServersSaid ask_servers(const std::string& uri, const id_store::Options& store,
+                        SteadyClock::time_point until) {
+  ServersSaid said{id_store::ask_each_and_members(uri, kConnectWithin, kOthersWithin), {}};
+  if (store.uri_key != "upstream.uri") {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now()) - kLookAtLeast;
+    said.store = id_store::ask_each(store.uri, std::clamp<std::chrono::milliseconds>(
+                                                   left - 500ms, kStoreAtLeast, kOthersWithin));
+  }
+  return said;
+}
 
-struct ServersChecked : Checked {
-  std::int32_t oldest = 0;  ///< the wire version of the oldest that answers
-  bool in_time = true;
-};
+bool in_time(const ServersSaid& said) {
+  return std::ranges::all_of(said.upstream, &ServerHello::in_time) &&
+         std::ranges::all_of(said.store, &ServerHello::in_time);
+}
 
-json::object row_of(const ServerHello& server, const std::string& set_fault) {
-  const bool is_there = answers(server);
-  const char* absent = server.wants_tls   ? "wants TLS"
-                       : server.is_silent ? "accepts connections, and does not answer"
-                                          : "does not answer";
-  const std::string version = !is_there ? ""
-                              : server.version.empty()
-                                  ? server_release::name_of(server.wire_version)
-                                  : "MongoDB " + server.version;
-  return {{"address", server.address},
-          {"state", !is_there           ? absent
-                    : set_fault.empty() ? server.state
-                                        : jobs::set_of(server)},
-          {"version", text_or_null(version)},
-          {"fault", text_or_null(is_there ? "" : server.fault)}};
+/// No error; one of several servers may be down.
+bool are_well(const ServersSaid& said, const doctor::DoctorCheck& check) {
+  if (std::ranges::none_of(said.upstream, answers)) return false;
+  const auto is_down = [&](const std::string& address) {
+    return std::ranges::any_of(said.upstream, [&](const ServerHello& each) {
+      return each.address == address && !answers(each);
+    });
+  };
+  return std::ranges::none_of(check.findings, [&](const state::Finding& each) {
+    return each.kind.level == state::Level::error && !is_down(each.subject);
+  });
 }
 
 /// One that has answered by another name, too.
@@ -82,114 +88,71 @@ bool is_listed_twice(const ServerHello& server, const std::vector<ServerHello>& 
          });
 }
 
-std::chrono::milliseconds left_until(SteadyClock::time_point until) {
-  return std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
+json::object row_of(const ServerHello& server, bool is_of_set) {
+  const bool is_there = answers(server);
+  const char* absent = server.wants_tls   ? "wants TLS"
+                       : server.is_silent ? "accepts connections, and does not answer"
+                                          : "does not answer";
+  const std::string version = !is_there ? ""
+                              : server.version.empty()
+                                  ? server_release::name_of(server.wire_version)
+                                  : "MongoDB " + server.version;
+  return {{"address", server.address},
+          {"state", !is_there   ? absent
+                    : is_of_set ? server.state
+                                : jobs::set_of(server)},
+          {"version", text_or_null(version)},
+          {"fault", text_or_null(is_there ? "" : server.fault)}};
 }
 
-/// What the servers of the connection string, further members of their sets and the store's servers
-/// say.
-ServersChecked ask_servers(const std::string& uri, const id_store::Options& store,
-                           SteadyClock::time_point until) {
-  const auto each = id_store::ask_each_and_members(uri, kConnectWithin, kOthersWithin);
+json::array servers_json(const ServersSaid& said, const std::string& uri) {
   const std::string expected = id_store::replica_set_of(uri);
-  ServersChecked checked;
-  checked.oldest = state::oldest_of(each);
   json::array rows;
-  std::string set_fault;
-  for (const ServerHello& server : each) {
+  for (const ServerHello& server : said.upstream) {
+    if (is_listed_twice(server, said.upstream)) continue;
     const std::string fault = id_store::set_name_fault(server, expected, "upstream.uri");
-    if (set_fault.empty()) set_fault = fault;
-    if (!is_listed_twice(server, each)) rows.push_back(row_of(server, fault));
-    checked.in_time = checked.in_time && server.in_time;
+    rows.push_back(row_of(server, fault.empty()));
   }
-  json::array faults;
-  if (!set_fault.empty()) faults.emplace_back(set_fault);
-  if (std::ranges::none_of(each, answers)) faults.emplace_back("no server answers");
-  if (store.uri_key != "upstream.uri") {
-    const auto left = left_until(until) - kLookAtLeast - 500ms;
-    const auto its = id_store::ask_each(
-        store.uri, std::clamp<std::chrono::milliseconds>(left, kStoreAtLeast, kOthersWithin));
-    for (const ServerHello& server : its) checked.in_time = checked.in_time && server.in_time;
-    const std::string fault = jobs::store_fault(each, its, store.uri_key);
-    if (!fault.empty()) faults.emplace_back(fault);
-  }
-  checked.is_well = faults.empty();
-  checked.said = {{"servers", std::move(rows)}, {"servers_wrong", std::move(faults)}};
-  return checked;
+  return rows;
 }
 
-void print_servers(JsonView said, std::ostream& out) {
-  out << "\nServers\n";
+std::string servers_text(const json::array& rows) {
   views::TextTable table(3);
-  for (const JsonView& each : said["servers"].items()) {
+  for (const json::value& row : rows) {
+    const JsonView each(row);
     table.add({{each["address"].text()}, {each["state"].text()}, {each["version"].text()}});
-    if (const std::string fault = each["fault"].text(); !fault.empty()) {
-      table.add_note(fault, views::Tone::plain);
-    }
   }
-  out << table.text({});
-  for (const JsonView& each : said["servers_wrong"].items()) {
-    out << "  " << printable(each.text()) << '\n';
-  }
+  return "\nServers\n" + table.text({});
 }
 
-/// Why each rule is not ready; also, if that is all, for what its collection's validator refuses.
-std::vector<std::string> all_reasons(const RuleSession& session, const id_store::Options& store) {
-  std::vector<std::string> reasons;
-  for (const Reason& each : state::reasons_of(session.set())) reasons.push_back(each.whole());
-  if (session.watch().why_down()) return reasons;
-  const id_store::mongo::Pool pool(store.uri, store.wtimeout, store.uri_key);
-  id_store::mongo::Client client = pool.client();
-  for (std::size_t i = 0; i < reasons.size(); ++i) {
-    const rewrite::Rule& rule = session.rule(i);
-    if (!reasons[i].empty() || has_wildcards(rule.ns)) continue;
-    reasons[i] =
-        id_store::closed_schema_fault(client, id_store::split_namespace(rule.ns), rule.field);
-  }
-  return reasons;
-}
-
-Checked check_rules(const RuleSession& session, const id_store::Options& store,
-                    std::int32_t wire_version) {
-  Checked checked;
+json::array rules_json(const std::vector<rewrite::Rule>& rules, const RulesSaid& said,
+                       std::int32_t wire_version) {
   json::array rows;
-  const std::vector<std::string> reasons = all_reasons(session, store);
-  const auto numbers = session.watch().numbers(1);
-  const auto lack_index = session.watch().lack_index();
-  for (std::size_t i = 0; i < reasons.size(); ++i) {
-    const rewrite::Rule& rule = session.rule(i);
-    const bool is_ready = reasons[i].empty();
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    const rewrite::Rule& rule = rules[i];
+    const doctor::RuleSaid& its = said.rules[i];
+    const bool is_ready = its.reason.empty();
     json::array notes;
-    if (const auto lacks = lack_index.find(i); is_ready && lacks != lack_index.end()) {
-      notes.emplace_back(state::note_on_index(rule, lacks->second.commands));
-    }
-    if (const std::string note = state::note_on_limits(rule, wire_version);
-        is_ready && !note.empty()) {
-      notes.emplace_back(note);
+    for (const std::string& note : {its.note, state::note_on_limits(rule, wire_version)}) {
+      if (is_ready && !note.empty()) notes.emplace_back(note);
     }
     rows.push_back({{"rule", i + rule.nones_before},
                     {"ns", rule.ns},
                     {"field", rule.field},
                     {"strategy", rule.strategy_name},
                     {"ready", is_ready},
-                    {"reason", text_or_null(reasons[i])},
+                    {"reason", text_or_null(its.reason)},
                     {"checked_with_first_insert", is_ready && has_wildcards(rule.ns)},
-                    {"sample", text_or_null(is_ready ? jobs::sample_of(rule, i, numbers) : "")},
+                    {"sample", text_or_null(its.sample)},
                     {"notes", std::move(notes)}});
-    checked.is_well = checked.is_well && is_ready;
   }
-  std::string fault = session.why_down();
-  if (!fault.empty()) fault.front() = 'T';
-  checked.said = {{"rules", std::move(rows)}, {"store_wrong", text_or_null(fault)}};
-  return checked;
+  return rows;
 }
 
-void print_rules(JsonView said, std::ostream& out) {
-  out << "\nRules\n";
+std::string rules_text(const json::array& rows) {
   views::TextTable table(6);
-  const std::vector<JsonView> rules = said["rules"].items();
-  std::size_t not_ready = 0;
-  for (const JsonView& each : rules) {
+  for (const json::value& row : rows) {
+    const JsonView each(row);
     const bool is_ready = each["ready"].is_true();
     const char* state = !is_ready ? "NOT READY"
                         : each["checked_with_first_insert"].is_true()
@@ -205,15 +168,24 @@ void print_rules(JsonView said, std::ostream& out) {
     for (const JsonView& note : each["notes"].items()) {
       table.add_note(note.text(), views::Tone::plain);
     }
-    not_ready += is_ready ? 0 : 1;
   }
-  out << table.text({});
-  const std::string fault = said["store_wrong"].text();
-  if (!fault.empty()) out << '\n' << printable(fault) << '\n';
-  if (not_ready == 0) return;
-  out << '\n'
-      << not_ready << " of " << rules.size() << (rules.size() == 1 ? " rule" : " rules")
-      << (not_ready == 1 ? " is" : " are") << " not ready\n";
+  return "\nRules\n" + table.text({});
+}
+
+/// "1 of 2 rules is not ready"; empty: all are.
+std::string summary_of(const RulesSaid& said) {
+  const auto count = std::ranges::count_if(
+      said.rules, [](const doctor::RuleSaid& each) { return !each.reason.empty(); });
+  if (count == 0) return {};
+  return '\n' + std::to_string(count) + " of " + std::to_string(said.rules.size()) +
+         (said.rules.size() == 1 ? " rule" : " rules") + (count == 1 ? " is" : " are") +
+         " not ready\n";
+}
+
+/// No row of a rule says it.
+bool is_further(const state::Finding& finding) {
+  const std::string_view id = finding.kind.id;
+  return id != doctor::finding::kRuleNotReady.id && id != doctor::finding::kIndexMissing.id;
 }
 
 json::array findings_json(const ConfigFile& opened, const std::string& file) {
@@ -256,34 +228,53 @@ class Check {
  private:
   /// Asks the servers what a start with this configuration would meet. Uses up no number of a
   /// counter, ends soon after `until`, and may end the process if a server hangs.
-  [[nodiscard]] ExitCode connect(const std::string& upstream_uri, SteadyClock::time_point until) {
-    config::Config& config = opened_.loaded.config;
-    json_["findings"] = findings_json(opened_, request_.file);
-    ServersChecked servers = ask_servers(upstream_uri, config.id_store, until);
-    tell(std::move(servers.said), print_servers);
-    if (config.rules.empty()) {
-      const ExitCode code = end(servers.is_well ? ExitCode::ok : ExitCode::unavailable);
-      if (!servers.in_time) jobs::leave(code);
-      return code;
+  [[nodiscard]] ExitCode connect(const std::string& uri, SteadyClock::time_point until) {
+    const config::Config& config = opened_.loaded.config;
+    const ServersSaid servers = ask_servers(uri, config.id_store, until);
+    const auto check = doctor::check_servers(config, uri, servers, request_.file);
+    json::array rows = servers_json(servers, uri);
+    out_ << servers_text(rows);
+    json_["servers"] = std::move(rows);
+    out_ << doctor::findings_text(check.findings, {});
+    note(check.findings, check.name);
+    bool is_well = are_well(servers, check);
+    bool hangs = !in_time(servers) || !is_well;
+    RulesSaid rules{};
+    if (!config.rules.empty()) {
+      rules = doctor::check_rules(config, request_.file, {until, kStoreStopWithin});
+      tell_rules(rules, state::oldest_of(servers.upstream));
+      is_well = is_well && rules.why_down.empty() && summary_of(rules).empty();
+      hangs = hangs || rules.hangs;
     }
-    const id_store::Options store = config.id_store;
-    RuleSession session(state::only_looking(std::move(config)));
-    session.await_first_look(std::max<std::chrono::milliseconds>(left_until(until), kLookAtLeast));
-    Checked rules = check_rules(session, store, servers.oldest);
-    tell(std::move(rules.said), print_rules);
-    const bool is_well = servers.is_well && rules.is_well;
     const ExitCode code = end(is_well ? ExitCode::ok : ExitCode::unavailable);
-    if (!servers.in_time || !servers.is_well) jobs::leave(code);
-    return session.end(code, kStoreStopWithin);
+    if (hangs) jobs::leave(code);
+    return code;
   }
 
-  void tell(json::object said, void (*print)(JsonView, std::ostream&)) {
-    for (const auto& [key, value] : said) json_.insert_or_assign(key, value);
-    print(JsonView(json::value(std::move(said))), out_);
+  void tell_rules(const RulesSaid& said, std::int32_t oldest) {
+    json::array rows = rules_json(opened_.loaded.config.rules, said, oldest);
+    out_ << rules_text(rows);
+    json_["rules"] = std::move(rows);
+    std::vector<state::Finding> findings = said.check.findings;
+    if (!said.why_down.empty()) {
+      findings.push_back({doctor::finding::kStoreDown, "id_store", {said.why_down}});
+    }
+    note(findings, said.check.name);
+    std::erase_if(findings, std::not_fn(is_further));
+    out_ << doctor::findings_text(findings, {});
+    out_ << summary_of(said);
+  }
+
+  void note(const std::vector<state::Finding>& findings, const std::string& check) {
+    for (const state::Finding& each : findings) {
+      found_.push_back(doctor::finding_json(each, check));
+    }
   }
 
   [[nodiscard]] ExitCode end(ExitCode code) {
-    json_["findings"] = findings_json(opened_, request_.file);
+    json::array findings = findings_json(opened_, request_.file);
+    std::ranges::copy(found_, std::back_inserter(findings));
+    json_["findings"] = std::move(findings);
     if (request_.as_json) std::cout << json_line(json_);
     return code;
   }
@@ -293,6 +284,7 @@ class Check {
   std::ostringstream unseen_;
   std::ostream& out_;
   json::object json_;
+  json::array found_;  // with the servers
 };
 
 ExitCode check_config(const CheckRequest& request) {
@@ -303,17 +295,15 @@ ExitCode check_config(const CheckRequest& request) {
 }  // namespace
 
 const Command kCheck{
-    "check", "Check the configuration",
-    "Usage: mongo-idproxy check [--connect] [--json] [--config FILE]",
+    "check",
+    "Check the configuration",
     R"(The same as --check-config. It prints all errors and warnings with their lines,
 opens no listener and writes nothing. --connect takes ten seconds at most.
 
 Examples:   mongo-idproxy check
-            mongo-idproxy check --connect --config proxy.yaml
-
-Exit codes: 0 no error, 64 command line, 70 internal error, 77 file unreadable,
-            78 configuration; with --connect 69: a server does not answer, or a
-            rule is not ready)",
+            mongo-idproxy check --connect --config proxy.yaml)",
+    {{0, "no error"}, {69, "with --connect: a server does not answer, or a rule is not ready"}},
+    nullptr,
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<CheckRequest>();
       options.add_flag("--connect", request->connects,

@@ -37,8 +37,8 @@ void add_config(CLI::App& options, std::string& config) {
 }
 
 void add_rule(CLI::App& options, jobs::RuleOptions& rule, const char* field_text) {
-  add_value(options, "--ns", rule.ns, "DB.COLLECTION", "The collection");
-  add_value(options, "--field", rule.field, "FIELD", field_text);
+  add_value(options, "--ns", rule.ns, "DB.COLLECTION", "The collection")->required();
+  add_value(options, "--field", rule.field, "FIELD", field_text)->required();
 }
 
 void require(const jobs::RuleOptions& rule) {

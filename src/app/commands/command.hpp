@@ -18,12 +18,19 @@ namespace idproxy::app::commands {
 /// unknown option.
 using Run = std::function<ExitCode(const std::string& config)>;
 
+/// What an exit code means.
+struct Exit {
+  int code;
+  const char* text;
+};
+
 /// A command, which an object defines in its own file; run.cpp lists them.
 struct Command {
   const char* name;
-  const char* text;    ///< one line
-  const char* usage;   ///< CLI11 would show "[OPTIONS]"
-  const char* footer;  ///< of its help
+  const char* text;         ///< one line
+  const char* about;        ///< more, and examples
+  std::vector<Exit> exits;  ///< those that are not the same for all commands
+  const char* signals;      ///< what they do, if anything special
   /// Adds the options, and returns what to do once they are parsed. `config`: for add_config().
   Run (*add)(CLI::App& options, std::string& config);
 };

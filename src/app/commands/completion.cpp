@@ -100,15 +100,18 @@ std::string completions(const CLI::App& program, const std::vector<std::string>&
 }
 
 const Command kCompletion{
-    "completion", "Print a script for a shell", "Usage: mongo-idproxy completion bash|zsh|fish",
+    "completion",
+    "Print a script for a shell",
     R"(Prints a script that completes commands and options. An installation has them
 where the shells look for them.
 
 Examples:   source <(mongo-idproxy completion bash)
             mongo-idproxy completion fish | source)",
+    {},
+    nullptr,
     [](CLI::App& options, std::string& /*config*/) -> Run {
       const auto shell = std::make_shared<std::string>();
-      add_value(options, "shell", *shell, "", "bash, zsh or fish");
+      add_value(options, "shell", *shell, "bash|zsh|fish", "For which shell")->required();
       return [shell](const std::string& /*config*/) { return print_completion(*shell); };
     }};
 

@@ -110,18 +110,16 @@ ExitCode print_config(const ConfigRequest& request) {
 }  // namespace
 
 const Command kConfig{
-    "config", "Show each key, its value and where it is from",
-    R"(Usage: mongo-idproxy config [--json] [--config FILE]
-       mongo-idproxy config --schema)",
+    "config",
+    "Show each key, its value and where it is from",
     R"(Prints each key with its value, its default if that is another one, and where
 the value comes from. Connection strings are shown without user and password.
 --schema needs no file.
 
 Examples:   mongo-idproxy config --config proxy.yaml
-            mongo-idproxy config --schema > mongo-idproxy.schema.json
-
-Exit codes: 0 printed, 64 command line, 70 internal error, 77 file unreadable,
-            78 configuration)",
+            mongo-idproxy config --schema > mongo-idproxy.schema.json)",
+    {{0, "printed"}},
+    nullptr,
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<ConfigRequest>();
       CLI::Option* json =

@@ -209,26 +209,23 @@ ExitCode counters(const CountersRequest& request) {
 }  // namespace
 
 const Command kCounters{
-    "counters", "List, show and set counters",
-    R"(Usage: mongo-idproxy counters list [--json] [--config FILE]
-       mongo-idproxy counters get NAME [--json] [--config FILE]
-       mongo-idproxy counters set NAME VALUE [--force] [--json] [--config FILE]
-       mongo-idproxy counters sync NAME [--json] [--config FILE])",
+    "counters",
+    "List, show and set counters",
     R"(`list` shows the counters and the sequences without gaps that the rules use: the
 next number of each, and the largest that is stored. `set` has a counter's next
 number be VALUE, which must be beyond what is stored. `sync` sets a counter that
 is behind the data past it. Running proxies follow. NAME is as `list` prints it.
 
 Examples:   mongo-idproxy counters list
-            mongo-idproxy counters set shop.orders.number 5000
-
-Exit codes: 0 done, 1 there is no such counter, or it must not be set so,
-            64 command line, 69 a server does not answer or refuses,
-            70 internal error, 77 file unreadable, 78 configuration)",
+            mongo-idproxy counters set shop.orders.number 5000)",
+    {{0, "done"},
+     {1, "there is no such counter, or it must not be set so"},
+     {69, "a server does not answer or refuses"}},
+    nullptr,
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<CountersRequest>();
-      add_value(options, "action", request->action, "", "list, get, set or sync");
-      add_value(options, "name", request->name, "", "As `list` prints it");
+      add_value(options, "action", request->action, "list|get|set|sync", "What to do")->required();
+      add_value(options, "name", request->name, "NAME", "As `list` prints it");
       const auto read = [request](const std::string& text) {
         std::int64_t value = 0;
         const auto done = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -238,7 +235,7 @@ Exit codes: 0 done, 1 there is no such counter, or it must not be set so,
         request->value = value;
       };
       options.add_option_function<std::string>("value", read, "set: the next number")
-          ->option_text("");
+          ->option_text("VALUE");
       options.add_flag("--force", request->force,
                        "set: although numbers that are stored would be\ngiven out a second time");
       options.add_flag("--json", request->as_json, "Print JSON");

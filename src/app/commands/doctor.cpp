@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <future>
 #include <iostream>
 #include <memory>
@@ -42,6 +41,7 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kAllWithin = 16s;
 constexpr std::chrono::seconds kHelloWithin = 3s;
 constexpr std::chrono::milliseconds kProxyWithin = 3s;
+constexpr std::chrono::milliseconds kStopWithin = 2s;
 
 std::chrono::sys_seconds this_second() {
   return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
@@ -92,8 +92,6 @@ class Doctor {
   }
 
   [[nodiscard]] const doctor::DoctorReport& report() const { return report_; }
-  /// A thread still waits for a server.
-  [[nodiscard]] bool hangs() const { return hangs_; }
 
  private:
   [[nodiscard]] const config::Config& config() const { return opened_.loaded.config; }
@@ -151,16 +149,17 @@ class Doctor {
     auto store = ask_apart<doctor::StoreSaid>([shared] { return doctor::check_store(*shared); });
     auto counters = ask_apart<doctor::DoctorCheck>(
         [shared, file] { return doctor::check_counters(*shared, file); });
-    auto rules =
-        ask_apart<doctor::RulesSaid>([shared, file] { return doctor::check_rules(*shared, file); });
+    auto rules = ask_apart<doctor::RulesSaid>([shared, file, until] {
+      return doctor::check_rules(*shared, file, {until - kStopWithin - 1s, kStopWithin});
+    });
     if (auto said = await("servers", servers, until)) {
       add(doctor::check_servers(config(), upstream_uri, *said, file));
     }
     auto stored = await("user", store, until);
     if (stored) add(std::move(stored->user));
     if (auto said = await("rules", rules, until)) {
-      hangs_ = hangs_ || said->hangs;
       add(std::move(said->check));
+      session_ = std::move(said->session);
     }
     if (auto said = await("counters", counters, until)) add(*std::move(said));
     if (!stored || !stored->proxies) return;
@@ -171,7 +170,6 @@ class Doctor {
   std::optional<Said> await(const char* name, std::future<Said>& answer,
                             SteadyClock::time_point until) {
     if (answer.wait_until(until) == std::future_status::ready) return answer.get();
-    hangs_ = true;
     doctor::DoctorCheck check{name};
     check.what = "no answer";
     check.add(state::finding::kNoAnswerInTime, name,
@@ -220,7 +218,7 @@ class Doctor {
   ConfigFile& opened_;
   doctor::DoctorReport report_;
   const RunningProxy& proxy_;
-  bool hangs_ = false;
+  std::unique_ptr<jobs::RuleSession> session_;
 };
 
 /// No mapping of keys: nothing of it could be read.
@@ -245,27 +243,24 @@ ExitCode examine(const DoctorRequest& request) {
   } else {
     std::cout << doctor::doctor_text(report, terminal);
   }
-  std::cout << std::flush;
-  const ExitCode code = doctor::has_faults(report) ? ExitCode::findings : ExitCode::ok;
-  if (examination.hangs()) std::_Exit(static_cast<int>(code));
-  return code;
+  jobs::leave(doctor::has_faults(report) ? ExitCode::findings : ExitCode::ok);
 }
 
 }  // namespace
 
-const Command kDoctor{"doctor", "Find what is wrong, with the commands that mend it",
-                      "Usage: mongo-idproxy doctor [--json] [--config FILE]",
+const Command kDoctor{"doctor",
+                      "Find what is wrong, with the commands that mend it",
                       R"(Looks at the file, its secrets and certificates, this host's ports and
 descriptors, the servers, the store's user, rules, indexes, counters, and the
 proxies that run. Each finding has a name that docs/troubleshooting.md explains,
 and the commands to type. It only reads, and ends within 30 seconds.
 
 Examples:   sudo mongo-idproxy doctor
-            mongo-idproxy doctor --json --config proxy.yaml
-
-Exit codes: 0 nothing is wrong, but for notes; 1 errors or warnings,
-            64 command line, 70 internal error, 77 file unreadable,
-            78 the file is no configuration)",
+            mongo-idproxy doctor --json --config proxy.yaml)",
+                      {{0, "nothing is wrong, but for notes"},
+                       {1, "errors or warnings"},
+                       {78, "the file is no configuration"}},
+                      nullptr,
                       [](CLI::App& options, std::string& config) -> Run {
                         const auto request = std::make_shared<DoctorRequest>();
                         options.add_flag("--json", request->as_json, "Print the findings as JSON");

@@ -207,18 +207,15 @@ ExitCode print_ids(const IdsRequest& request) {
 }  // namespace
 
 const Command kIds{
-    "ids", "Print values that a rule would give",
-    R"(Usage: mongo-idproxy ids --ns DB.COLLECTION --field FIELD [-n N] [--json]
-                         [--config FILE])",
+    "ids",
+    "Print values that a rule would give",
     R"(Prints values that the rule would give, one a line, as mongosh writes them. None
 is used up: the next numbers of a counter may go to others meanwhile.
 
 Examples:   mongo-idproxy ids --ns shop.orders --field number
-            mongo-idproxy ids --ns shop.orders --field code -n 3 --json
-
-Exit codes: 0 printed, 64 command line, 69 a server does not answer or the rule
-            is not ready, 70 internal error, 77 file unreadable,
-            78 configuration)",
+            mongo-idproxy ids --ns shop.orders --field code -n 3 --json)",
+    {{0, "printed"}, {69, "a server does not answer or the rule is not ready"}},
+    nullptr,
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<IdsRequest>();
       add_rule(options, *request, "The field, as its rule names it");

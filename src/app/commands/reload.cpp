@@ -123,17 +123,17 @@ ExitCode reload(const ReloadRequest& request) {
 }  // namespace
 
 const Command kReload{
-    "reload", "Have the proxy read its configuration again",
-    "Usage: mongo-idproxy reload [--json] [--config FILE] [--admin HOST:PORT]",
+    "reload",
+    "Have the proxy read its configuration again",
     R"(It sends the proxy SIGHUP, waits up to 10 s, and prints what has changed, or the
 mistakes in the file. Variables in the file are those of the proxy.
 
 Examples:   sudo mongo-idproxy reload
-            mongo-idproxy reload --config proxy.yaml && echo done
-
-Exit codes: 0 reloaded, 64 command line, 69 the proxy does not answer, or its
-            process is not to be seen from here, 70 internal error, 77 it is
-            another user's, or file unreadable, 78 configuration)",
+            mongo-idproxy reload --config proxy.yaml && echo done)",
+    {{0, "reloaded"},
+     {69, "the proxy does not answer, or its process is not to be seen from here"},
+     {77, "it is another user's, or file unreadable"}},
+    nullptr,
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<ReloadRequest>();
       options.add_flag("--json", request->as_json, "Print JSON");

@@ -151,20 +151,19 @@ ExitCode status(const StatusRequest& request) {
 }  // namespace
 
 const Command kStatus{
-    "status", "Show servers, rules, clients and what is wrong",
-    R"(Usage: mongo-idproxy status [--servers] [--rules] [--clients [--app NAME]]
-                            [--watch] [--json]
-                            [--config FILE | --admin HOST:PORT])",
+    "status",
+    "Show servers, rules, clients and what is wrong",
     R"(Without --servers, --rules and --clients it prints a summary, with what is wrong
 first. With --watch, where standard output is no terminal, a summary is one line
 a second, with figures of that second.
 
 Examples:   mongo-idproxy status --watch
-            mongo-idproxy status --clients --app shop --admin 127.0.0.1:27216
-
-Exit codes: 0 nothing is wrong, or --watch; 1 an error is among what is wrong,
-            64 command line, 69 the proxy does not answer, 70 internal error,
-            77 file unreadable, 78 the file does not say where to ask)",
+            mongo-idproxy status --clients --app shop --admin 127.0.0.1:27216)",
+    {{0, "nothing is wrong, or --watch"},
+     {1, "an error is among what is wrong"},
+     {69, "the proxy does not answer"},
+     {78, "the file does not say where to ask"}},
+    nullptr,
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<StatusRequest>();
       options.add_flag("--servers", request->servers, "All figures of the servers");

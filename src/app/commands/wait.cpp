@@ -71,18 +71,17 @@ ExitCode wait(const WaitRequest& request) {
 }  // namespace
 
 const Command kWait{
-    "wait", "Wait until the proxy is ready",
-    R"(Usage: mongo-idproxy wait [--max DURATION] [--json]
-                          [--config FILE | --admin HOST:PORT])",
+    "wait",
+    "Wait until the proxy is ready",
     R"(A proxy is ready once it serves, and each rule without wildcards gives values.
 Standard error says what it waits for.
 
 Examples:   mongo-idproxy wait && ./start-the-application
-            mongo-idproxy wait --max 2m --admin 127.0.0.1:27216
-
-Exit codes: 0 it is ready, 69 it was not within --max, 64 command line,
-            70 internal error, 77 file unreadable, 78 the file does not say
-            where to ask)",
+            mongo-idproxy wait --max 2m --admin 127.0.0.1:27216)",
+    {{0, "it is ready"},
+     {69, "it was not within --max"},
+     {78, "the file does not say where to ask"}},
+    nullptr,
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<WaitRequest>();
       const auto read = [request](const std::string& text) {

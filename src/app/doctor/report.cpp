@@ -103,6 +103,8 @@ std::string clean_text(const DoctorReport& report, const views::Terminal& termin
          '\n';
 }
 
+}  // namespace
+
 json::object finding_json(const state::Finding& finding, const std::string& check) {
   return json::object{{"id", finding.kind.id},
                       {"level", name_of(finding.kind.level)},
@@ -113,7 +115,16 @@ json::object finding_json(const state::Finding& finding, const std::string& chec
                       {"link", std::string("troubleshooting.md#") + finding.kind.id}};
 }
 
-}  // namespace
+std::string findings_text(const std::vector<state::Finding>& findings,
+                          const views::Terminal& terminal) {
+  std::string text;
+  for (const Level level : {Level::error, Level::warning}) {
+    for (const state::Finding& each : findings) {
+      if (each.kind.level == level) text += '\n' + finding_text(each, terminal);
+    }
+  }
+  return text;
+}
 
 std::string doctor_text(const DoctorReport& report, const views::Terminal& terminal) {
   if (summary_of(report).empty()) return clean_text(report, terminal);

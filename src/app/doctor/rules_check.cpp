@@ -5,14 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "app/jobs/rule_session.hpp"
+#include "app/jobs/value_text.hpp"
 #include "app/state/findings.hpp"
 #include "app/state/readiness.hpp"
 #include "app/state/run_out.hpp"
 #include "app/system_clock.hpp"
+#include "idproxy/base/glob.hpp"
+#include "idproxy/id_store/closed_schema.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/namespaces.hpp"
 
@@ -24,7 +28,9 @@ using id_store::mongo::Array;
 using id_store::mongo::Document;
 using ids::UniqueIndex;
 
-constexpr std::chrono::seconds kRulesWithin = 8s;
+// The first look at the collections.
+constexpr std::chrono::milliseconds kLookAtLeast = 1s;
+constexpr std::chrono::milliseconds kLookAtMost = 8s;
 // Reading documents for duplicates: for one rule, and for all.
 constexpr std::int32_t kOneMs = 2000;
 constexpr std::chrono::seconds kDuplicatesWithin = 4s;
@@ -56,39 +62,75 @@ Document duplicates_of(const rewrite::Rule& rule, const std::string& collection)
 /// Asks the id store of a configuration about its rules.
 class RulesCheck {
  public:
-  RulesCheck(config::Config config, const std::string& file)
+  RulesCheck(config::Config config, const std::string& file, const RulesLimits& limits)
       : file_(file),
+        limits_(limits),
         options_(config.id_store),
-        session_(state::only_looking(std::move(config))),
-        rules_(session_.set().rules()) {}
+        session_(std::make_unique<jobs::RuleSession>(state::only_looking(std::move(config)))),
+        rules_(session_->set().rules()) {}
 
   RulesSaid run() {
-    session_.await_first_look(kRulesWithin);
-    const auto reasons = state::reasons_of(session_.set());
-    const auto lacks = session_.watch().lack_index();
-    const auto why_down = session_.watch().why_down();
-    for (std::size_t i = 0; i < rules_.size() && !why_down; ++i) {
-      const bool is_ready = reasons[i].text.empty();
-      if (!is_ready) {
-        check_.add(state::rule_not_ready(rules_[i], i, reasons[i]),
-                   reasons[i].commands.empty() ? check_connect(file_) : Commands());
-      }
-      if (const auto found = lacks.find(i); found != lacks.end()) {
-        lacks_index(i, found->second, is_ready);
+    session_->await_first_look(std::clamp(left(), kLookAtLeast, kLookAtMost));
+    RulesSaid said{{"rules"}, {}, session_->why_down()};
+    const auto lacks = session_->watch().lack_index();
+    const auto numbers = session_->watch().numbers(1);
+    const auto reasons = state::reasons_of(session_->set());
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+      const auto found = lacks.find(i);
+      said.rules.push_back(rule(i, reasons[i], found == lacks.end() ? nullptr : &found->second,
+                                said.why_down.empty()));
+      if (said.rules[i].reason.empty()) {
+        said.rules[i].sample = jobs::sample_of(rules_[i], i, numbers);
       }
     }
     runs_out();
     check_.what = std::to_string(rules_.size()) + (rules_.size() == 1 ? " rule" : " rules") +
                   (unread_ ? "; not all documents were read for duplicates" : "");
-    if (why_down) {
+    if (const auto why_down = session_->watch().why_down()) {
       check_.what = "the id store " + *why_down;
       check_.skipped = true;
     }
-    const bool hangs = !session_.stop();
-    return {std::move(check_), hangs};
+    said.check = std::move(check_);
+    said.hangs = !session_->stop(limits_.stop);
+    said.session = std::move(session_);
+    return said;
   }
 
  private:
+  [[nodiscard]] std::chrono::milliseconds left() const {
+    return std::chrono::floor<std::chrono::milliseconds>(limits_.until -
+                                                         std::chrono::steady_clock::now());
+  }
+
+  /// `is_up`: the store answers; if not, that alone is found.
+  RuleSaid rule(std::size_t index, Reason reason, const id_store::MissingIndex* lacks, bool is_up) {
+    const rewrite::Rule& rule = rules_[index];
+    if (reason.text.empty() && is_up && !has_wildcards(rule.ns)) reason.text = closed_schema(rule);
+    RuleSaid said{reason.whole()};
+    const bool is_ready = reason.text.empty();
+    if (is_ready && lacks != nullptr) said.note = state::note_on_index(rule, lacks->commands);
+    if (!is_up) return said;
+    if (!is_ready) {
+      const Commands more = reason.commands.empty() ? check_connect(file_) : Commands();
+      check_.add(state::rule_not_ready(rule, index, std::move(reason)), more);
+    }
+    if (lacks != nullptr) lacks_index(index, *lacks, is_ready);
+    return said;
+  }
+
+  /// What the collection's validator refuses.
+  std::string closed_schema(const rewrite::Rule& rule) {
+    return id_store::closed_schema_fault(client(), id_store::split_namespace(rule.ns), rule.field);
+  }
+
+  id_store::mongo::Client& client() {
+    if (!client_) {
+      pool_.emplace(options_.uri, options_.wtimeout, options_.uri_key);
+      client_.emplace(pool_->client());
+    }
+    return *client_;
+  }
+
   void lacks_index(std::size_t index, const id_store::MissingIndex& lacks, bool is_ready) {
     const rewrite::Rule& rule = rules_[index];
     if (rule.unique_index == UniqueIndex::warn && is_ready) {
@@ -105,14 +147,14 @@ class RulesCheck {
   bool has_duplicates(const rewrite::Rule& rule, const std::string& text) {
     // Then values may be equal by design.
     if (rule.strategy->about().sequences.repeats() || unread_) return false;
+    if (left().count() < kOneMs) {
+      unread_ = true;
+      return false;
+    }
     const auto begun = std::chrono::steady_clock::now();
     const id_store::Namespace ns = id_store::split_namespace(text);
-    if (!client_) {
-      pool_.emplace(options_.uri, options_.wtimeout, options_.uri_key);
-      client_.emplace(pool_->client());
-    }
     bool found = false;
-    const auto reply = client_->read_all(ns.db, duplicates_of(rule, ns.collection),
+    const auto reply = client().read_all(ns.db, duplicates_of(rule, ns.collection),
                                          [&found](Bytes) { return found = true; });
     spent_ += std::chrono::steady_clock::now() - begun;
     const bool is_unanswered = !reply.ok() && !reply.refused(id_store::mongo::kUnauthorized);
@@ -122,7 +164,7 @@ class RulesCheck {
 
   void runs_out() {
     state::RunOut run_out;
-    run_out.update(rules_, session_.watch().numbers(std::numeric_limits<std::size_t>::max()),
+    run_out.update(rules_, session_->watch().numbers(std::numeric_limits<std::size_t>::max()),
                    process_sources().clock.monotonic());
     for (const state::RunOut::Warning& each : run_out.current()) {
       const rewrite::Rule& rule = rules_[each.rule_index];
@@ -133,8 +175,9 @@ class RulesCheck {
   }
 
   const std::string& file_;
+  const RulesLimits& limits_;
   const id_store::Options options_;
-  jobs::RuleSession session_;
+  std::unique_ptr<jobs::RuleSession> session_;
   const std::vector<rewrite::Rule>& rules_;  // of session_
   std::optional<id_store::mongo::Pool> pool_;
   std::optional<id_store::mongo::Client> client_;
@@ -145,9 +188,9 @@ class RulesCheck {
 
 }  // namespace
 
-RulesSaid check_rules(config::Config config, const std::string& file) {
+RulesSaid check_rules(config::Config config, const std::string& file, const RulesLimits& limits) {
   if (config.rules.empty()) return {{"rules", "none", true}};
-  return RulesCheck(std::move(config), file).run();
+  return RulesCheck(std::move(config), file, limits).run();
 }
 
 }  // namespace idproxy::app::doctor

@@ -1,6 +1,7 @@
 #include "rewrite/batch.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -14,18 +15,12 @@ namespace {
 
 /// True if the server has refused this field of the command.
 bool rejects(std::string_view field, const wire::OpMsgView& message, std::int64_t code) {
-  constexpr std::int64_t kFailedToParse = 9;
-  constexpr std::int64_t kTypeMismatch = 14;
-  constexpr std::int64_t kInvalidOptions = 72;
-  constexpr std::int64_t kApiStrict = 323;
-  constexpr std::int64_t kUnknownField = 40415;
-  if (code != kBadValue && code != kFailedToParse && code != kTypeMismatch &&
-      code != kInvalidOptions && code != kApiStrict && code != kUnknownField) {
-    return false;
-  }
-  const auto errmsg = bson::find(message.body(), "errmsg");
-  if (!errmsg || errmsg->type != bson::Type::string) return false;
-  return errmsg->text().find(field) != std::string_view::npos;
+  using enum ErrorCode;
+  constexpr std::array kRejections{bad_value,       failed_to_parse,  type_mismatch,
+                                   invalid_options, api_strict_error, idl_unknown_field};
+  if (std::ranges::none_of(kRejections, [&](ErrorCode its) { return code == its; })) return false;
+  const auto errmsg = bson::find(message.body(), "errmsg", bson::Type::string);
+  return errmsg && errmsg->text().find(field) != std::string_view::npos;
 }
 
 /// True if a message may have as many bytes as the next command.
@@ -302,8 +297,8 @@ Batch::Next Batch::told_whether_executed(const wire::OpMsgView& message) {
   if (reply->ok && !command_->adds_up(*reply, *options_, progress_.todo().first(1))) {
     return action::Close{};
   }
-  const bool is_refused =
-      reply->ok && !reply->errors.empty() && reply->errors.front().code == kCollectionUuidMismatch;
+  const bool is_refused = reply->ok && !reply->errors.empty() &&
+                          reply->errors.front().code == ErrorCode::collection_uuid_mismatch;
   turns_->told(is_refused);
   return std::nullopt;
 }
@@ -385,7 +380,7 @@ Batch::Next Batch::take_failure(const wire::OpMsgView& message, std::int64_t cod
                                 const Step& step) {
   const auto out = progress_.out();
   const bool only = progress_.is_only_command();
-  const bool duplicate = code == kDuplicateKey && out.size() == 1;
+  const bool duplicate = code == ErrorCode::duplicate_key && out.size() == 1;
   const bool denied = stores_nothing(code) || (duplicate && denies(message.body()));
   if (denied && duplicate) note_undone(out.front());
   if (stores_nothing(code) || (guards_ != nullptr && guards_->is_moved(code))) note_refusal();

@@ -279,11 +279,10 @@ struct Result {
 /// inserted.
 std::optional<Result> read_result(const bson::Element& last_error) {
   if (last_error.type != bson::Type::document) return std::nullopt;
-  const auto n = bson::find(last_error.value, "n");
-  const auto updated = bson::find(last_error.value, "updatedExisting");
+  const auto updated = bson::find(last_error.value, "updatedExisting", bson::Type::boolean);
   const bool inserted = bson::find(last_error.value, "upserted").has_value();
-  if (!n || !updated || updated->type != bson::Type::boolean) return std::nullopt;
-  if (n->as_integer() != 1 || (updated->as_integer() == 1) == inserted) return std::nullopt;
+  if (!updated || bson::find_integer(last_error.value, "n") != 1) return std::nullopt;
+  if ((updated->as_integer() == 1) == inserted) return std::nullopt;
   return Result{1, inserted};
 }
 

@@ -112,8 +112,8 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
   bool has_past = false;  // a time-series collection, past whose rules it may insert
   Statements entries(write.command.ns_info, write.command.ns_info_in_array);
   while (const auto entry = entries.next()) {
-    const auto ns = bson::find(*entry, "ns");
-    if (!ns || ns->type != bson::Type::string) return false;
+    const auto ns = bson::find(*entry, "ns", bson::Type::string);
+    if (!ns) return false;
     if (write.namespaces.size() == kMost) return too_many("collections where rules are configured");
     const auto [db, collection] = split_ns(ns->text());
     BulkNamespace& its = write.namespaces.emplace_back();
@@ -324,18 +324,16 @@ struct Cursor {
 };
 
 std::optional<Cursor> read_cursor(Bytes body, std::string_view batch) {
-  const auto cursor = bson::find(body, "cursor");
-  if (!cursor || cursor->type != bson::Type::document) return std::nullopt;
-  const auto id = bson::find(cursor->value, "id");
-  const auto its = bson::find(cursor->value, batch);
-  if (!id || id->type != bson::Type::int64) return std::nullopt;
-  if (!its || its->type != bson::Type::array) return std::nullopt;
+  const auto cursor = bson::find(body, "cursor", bson::Type::document);
+  if (!cursor) return std::nullopt;
+  const auto id = bson::find(cursor->value, "id", bson::Type::int64);
+  const auto its = bson::find(cursor->value, batch, bson::Type::array);
+  if (!id || !its) return std::nullopt;
   return Cursor{load_i64(id->value.data()), its->value};
 }
 
 std::optional<std::int64_t> count_in(Bytes body, std::string_view name) {
-  const auto field = bson::find(body, name);
-  const auto count = field ? field->as_integer() : std::nullopt;
+  const auto count = bson::find_integer(body, name);
   return count && *count >= 0 ? count : std::nullopt;
 }
 
@@ -345,20 +343,20 @@ bool read_results(Bytes array, std::size_t statements, WriteReply& reply) {
   bson::Elements results(array);
   while (const auto result = results.next()) {
     if (result->type != bson::Type::document) return false;
-    const auto index = bson::find(result->value, "idx");
-    const auto ok = bson::find(result->value, "ok");
-    if (!index || index->type != bson::Type::int32 || !ok || !ok->as_integer()) return false;
+    const auto index = bson::find(result->value, "idx", bson::Type::int32);
+    const auto ok = bson::find_integer(result->value, "ok");
+    if (!index || !ok) return false;
     const std::int32_t at = load_i32(index->value.data());
     if (at <= last || at >= static_cast<std::int64_t>(statements)) return false;
     last = at;
     ++reply.results;
-    if (*ok->as_integer() == 1) {
+    if (*ok == 1) {
       if (bson::find(result->value, "upserted")) reply.upserted.push_back(at);
       continue;
     }
-    const auto code = bson::find(result->value, "code");
-    if (!code || !code->as_integer()) return false;
-    reply.errors.push_back({at, *code->as_integer(), result->value});
+    const auto code = bson::find_integer(result->value, "code");
+    if (!code) return false;
+    reply.errors.push_back({at, *code, result->value});
   }
   return !results.malformed();
 }
@@ -367,8 +365,7 @@ bool read_results(Bytes array, std::size_t statements, WriteReply& reply) {
 
 std::optional<WriteReply> read_bulk_reply(Bytes body, std::size_t statements) {
   // Of a failure, the fields are those of other commands.
-  const auto ok = bson::find(body, "ok");
-  if (!ok || ok->as_integer() != 1) return WriteReply::read(body, statements);
+  if (bson::find_integer(body, "ok") != 1) return WriteReply::read(body, statements);
   const auto cursor = read_cursor(body, "firstBatch");
   const auto errors = count_in(body, "nErrors");
   const auto inserted = count_in(body, "nInserted");
@@ -400,9 +397,9 @@ BulkResults::Next BulkResults::add(const wire::OpMsgView& reply) {
     results_.clear();
     count_ = batches_ = 0;
   }
-  const auto ok = bson::find(reply.body(), "ok");
-  if (!ok || ok->as_integer() != 1) return is_first ? Next::done : Next::malformed;
-  const auto cursor = read_cursor(reply.body(), is_first ? "firstBatch" : "nextBatch");
+  const auto cursor = bson::find_integer(reply.body(), "ok") == 1
+                          ? read_cursor(reply.body(), is_first ? "firstBatch" : "nextBatch")
+                          : std::nullopt;
   if (!cursor) return is_first ? Next::done : Next::malformed;  // which the reader finds, too
   if (is_first && cursor->id == 0) return Next::done;
   if (is_first) first_.append(reply.message());

@@ -30,9 +30,7 @@ void tell_gone(const Plan& plan, const ids::CollectionUuid& uuid) {
 /// not know the field (observed, 6.0.5), and a client may send one of its own.
 bool names_collections(Bytes body, WriteKind kind) {
   if (kind == WriteKind::find_and_modify) return false;
-  const auto strict = bson::find(body, "apiStrict");
-  const bool is_strict = strict && strict->as_integer() == 1;
-  return !is_strict && !bson::find(body, "collectionUUID");
+  return bson::find_integer(body, "apiStrict") != 1 && !bson::find(body, "collectionUUID");
 }
 
 }  // namespace
@@ -78,7 +76,7 @@ std::chrono::nanoseconds GuardStage::patience(std::chrono::nanoseconds now, bool
 }
 
 bool GuardStage::is_moved(std::int64_t code) const {
-  return !collections_.empty() && code == kCollectionUuidMismatch;
+  return !collections_.empty() && code == ErrorCode::collection_uuid_mismatch;
 }
 
 void GuardStage::moved(std::chrono::nanoseconds now) {

@@ -126,9 +126,9 @@ Action NextExchange::read_answer(const wire::OpMsgView& message, const Step& ste
   const WriteError& error = read->errors.front();
   const bool may_insert = !says_not_permitted(*read);
   if (may_insert) request_.bind();
-  // A mongos says kShardKeyNotFound if `_id` is the collection's shard key: that cannot be an
+  // A mongos says ShardKeyNotFound if `_id` is the collection's shard key: that cannot be an
   // array, either (not observed).
-  if (refuses_id(error.code) || error.code == kShardKeyNotFound) {
+  if (refuses_id(error.code) || error.code == ErrorCode::shard_key_not_found) {
     if (rights_ != nullptr) rights_->add(request_.ns(), Right::insert, step.now);
     return draw_values(step);
   }

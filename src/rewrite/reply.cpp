@@ -68,8 +68,7 @@ CommandError shutting_down() {
 }
 
 bool in_transaction(const Command& command) {
-  const auto autocommit = bson::find(command.document(), "autocommit");
-  return autocommit && autocommit->as_integer() == 0;
+  return bson::find_integer(command.document(), "autocommit") == 0;
 }
 
 /// The label for a command that was not sent to the server: a driver that may try again should.
@@ -179,9 +178,8 @@ void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
 
 void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply,
                     std::string_view needed, Buffer& out) {
-  const auto its_code = bson::find(reply.body(), "code");
-  const std::int64_t code = its_code ? its_code->as_integer().value_or(0) : 0;
-  const bool lacks_right = code == static_cast<std::int64_t>(ErrorCode::unauthorized);
+  const std::int64_t code = bson::find_integer(reply.body(), "code").value_or(0);
+  const bool lacks_right = code == ErrorCode::unauthorized;
   const auto command = Command::find(request.message());
   const bool passes = command && bson::find(command->document(), "txnNumber") &&
                       std::ranges::find(kPasses, code) != kPasses.end();

@@ -30,8 +30,8 @@ std::optional<std::size_t> count_of(const bson::Element& array, bson::Type type)
 std::optional<std::int32_t> index_after(std::int64_t last, const bson::Element& entry,
                                         std::size_t statements) {
   if (entry.type != bson::Type::document) return std::nullopt;
-  const auto index = bson::find(entry.value, "index");
-  if (!index || index->type != bson::Type::int32) return std::nullopt;
+  const auto index = bson::find(entry.value, "index", bson::Type::int32);
+  if (!index) return std::nullopt;
   const std::int32_t at = load_i32(index->value.data());
   if (at <= last || at >= static_cast<std::int64_t>(statements)) return std::nullopt;
   return at;
@@ -118,10 +118,10 @@ std::optional<std::vector<WriteError>> read_write_errors(Bytes array, std::size_
   bson::Elements entries(array);
   while (const auto entry = entries.next()) {
     const auto at = index_after(last, *entry, statements);
-    const auto code = at ? bson::find(entry->value, "code") : std::nullopt;
-    if (!code || !code->as_integer()) return {};
+    const auto code = at ? bson::find_integer(entry->value, "code") : std::nullopt;
+    if (!code) return {};
     last = *at;
-    errors.push_back({*at, *code->as_integer(), entry->value});
+    errors.push_back({*at, *code, entry->value});
   }
   if (entries.malformed()) return {};
   return errors;
@@ -148,8 +148,8 @@ std::uint64_t timestamp(const std::optional<bson::Element>& element) {
 /// fails (observed, 6.0.5).
 Time op_time(const bson::Element& field) {
   if (field.type != bson::Type::document) return {-1, timestamp(field)};
-  const auto term = bson::find(field.value, "t");
-  return {term ? term->as_integer().value_or(-1) : -1, timestamp(bson::find(field.value, "ts"))};
+  return {bson::find_integer(field.value, "t").value_or(-1),
+          timestamp(bson::find(field.value, "ts"))};
 }
 
 Time cluster_time(const bson::Element& field) {
@@ -206,7 +206,7 @@ void ReplyMerge::add_errors(std::span<const WriteError> errors,
   for (const WriteError& error : errors) {
     const std::int32_t statement = statements[static_cast<std::size_t>(error.index)];
     // It answers the proxy's question, and is nothing for drivers.
-    const bool is_moved = error.code == kCollectionUuidMismatch;
+    const bool is_moved = error.code == ErrorCode::collection_uuid_mismatch;
     if (is_moved && errors_.insert(earlier.extract(statement)).inserted) continue;
     Buffer entry;
     entry.append(error.document);
@@ -233,12 +233,11 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
     add_results(field, statements);
   } else if (field.key == "upserted") {
     for_each(field, [&](const bson::Element& entry) {
-      const auto index = bson::find(entry.value, "index");
+      const auto index = bson::find_integer(entry.value, "index");
       Buffer copy;
       copy.append(entry.value);
       upserted_bytes_ += copy.size() + kMostPerStatement;
-      upserted_.emplace(statements[static_cast<std::size_t>(*index->as_integer())],
-                        std::move(copy));
+      upserted_.emplace(statements[static_cast<std::size_t>(*index)], std::move(copy));
     });
   } else if (field.key == "errorLabels") {
     for_each(field, [&](const bson::Element& label) {
@@ -256,9 +255,8 @@ void ReplyMerge::add_results(const bson::Element& cursor,
   if (!batch) return;
   has_results_ = true;
   for_each(*batch, [&](const bson::Element& result) {
-    const auto ok = bson::find(result.value, "ok");
-    if (ok->as_integer() != 1) return;
-    const auto index = bson::find(result.value, "idx")->as_integer();
+    if (bson::find_integer(result.value, "ok") != 1) return;
+    const auto index = bson::find_integer(result.value, "idx");
     const std::int32_t statement = statements[static_cast<std::size_t>(*index)];
     if (bson::find(result.value, "upserted")) inserted_.insert(statement);
     if (hides_successes_) return;
@@ -502,10 +500,8 @@ void append_report(std::span<const Assigned> assigned, Buffer& out) {
 }
 
 bool stores_nothing(std::int64_t code) {
-  constexpr std::int64_t kUnauthorized = 13;
-  constexpr std::int64_t kInvalidNamespace = 73;
-  constexpr std::int64_t kCommandNotSupportedOnView = 166;
-  return code == kUnauthorized || code == kInvalidNamespace || code == kCommandNotSupportedOnView;
+  return code == ErrorCode::unauthorized || code == ErrorCode::invalid_namespace ||
+         code == ErrorCode::command_not_supported_on_view;
 }
 
 bool denies(Bytes error) {
@@ -515,10 +511,9 @@ bool denies(Bytes error) {
   // BSONObjectTooLarge, geo keys that cannot be extracted, documents that an update makes too large
   static constexpr std::array<std::int64_t, 19> kRefusals = {
       2, 9, 13, 14, 28, 40, 52, 53, 54, 56, 57, 66, 121, 166, 361, 10334, 16755, 17419, 17420};
-  const auto code = bson::find(error, "code");
-  const auto number = code ? code->as_integer() : std::nullopt;
-  if (number == kDuplicateKey) return bson::find(error, "keyPattern").has_value();
-  return number && std::ranges::find(kRefusals, *number) != kRefusals.end();
+  const auto code = bson::find_integer(error, "code");
+  if (code == ErrorCode::duplicate_key) return bson::find(error, "keyPattern").has_value();
+  return code && std::ranges::find(kRefusals, *code) != kRefusals.end();
 }
 
 }  // namespace idproxy::rewrite

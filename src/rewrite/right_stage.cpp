@@ -36,7 +36,7 @@ bool is_refused_id(const bson::Element& id) {
 /// Servers want one more right for that.
 bool goes_past_validation(Bytes body) {
   const auto field = bson::find(body, "bypassDocumentValidation");
-  return field && field->as_integer().value_or(1) != 0;
+  return field && field->as_integer() != 0;
 }
 
 }  // namespace
@@ -122,8 +122,7 @@ void RightStage::refused(const Assignment& its) {
 }
 
 bool stores_nothing(const WriteCommand& insert, Bytes body) {
-  const auto ordered = bson::find(body, "ordered");
-  const bool stops = !ordered || ordered->as_integer() != 0;
+  const bool stops = bson::find_integer(body, "ordered") != 0;
   Statements documents(insert);
   std::size_t refused = 0;
   while (const auto document = documents.next()) {

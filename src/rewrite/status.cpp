@@ -19,8 +19,8 @@ void append_all(Bytes document, Buffer& out) {
 }  // namespace
 
 std::optional<CommandError> fault_of_database(const wire::OpMsgView& request) {
-  const auto db = bson::find(request.body(), "$db");
-  if (db && db->type == bson::Type::string && db->text() == "admin") return std::nullopt;
+  const auto db = bson::find(request.body(), "$db", bson::Type::string);
+  if (db && db->text() == "admin") return std::nullopt;
   return CommandError{ErrorCode::unauthorized,
                       "idproxy may only be run against the admin database."};
 }

@@ -17,8 +17,7 @@ namespace idproxy::rewrite {
 namespace {
 
 std::string transaction_in(Bytes body) {
-  const auto autocommit = bson::find(body, "autocommit");
-  const bool is_one = autocommit && autocommit->as_integer() == 0;
+  const bool is_one = bson::find_integer(body, "autocommit") == 0;
   return is_one ? transaction_of(body).value_or("") : std::string();
 }
 
@@ -106,9 +105,8 @@ bool is_up_to_majority(const std::optional<bson::Element>& w, std::int64_t major
 
 /// Asks for the journal, too, which a standalone server does not wait for otherwise.
 ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& out) {
-  const auto sent = bson::find(body, "writeConcern");
-  const bool has_concern = sent && sent->type == bson::Type::document;
-  const Bytes concern = has_concern ? sent->value : Bytes(kNoFields);
+  const auto sent = bson::find(body, "writeConcern", bson::Type::document);
+  const Bytes concern = sent ? sent->value : Bytes(kNoFields);
   const auto w = bson::find(concern, "w");
   const bool raises = is_up_to_majority(w, majority);
   bool has_j = false;
@@ -154,10 +152,9 @@ ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter a
 }
 
 std::optional<std::string> transaction_of(Bytes body) {
-  const auto lsid = bson::find(body, "lsid");
-  const auto number = bson::find(body, "txnNumber");
-  if (!lsid || lsid->type != bson::Type::document) return std::nullopt;
-  if (!number || number->type != bson::Type::int64) return std::nullopt;
+  const auto lsid = bson::find(body, "lsid", bson::Type::document);
+  const auto number = bson::find(body, "txnNumber", bson::Type::int64);
+  if (!lsid || !number) return std::nullopt;
   return std::string(as_text(lsid->value)).append(as_text(number->value));
 }
 

@@ -36,7 +36,7 @@ ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter a
 /// Appends a document with the fields by which an insert asks whether the server has executed its
 /// statements in an earlier attempt, {ordered: true, writeConcern: {w: 1}, collectionUUID: <none
 /// that exists>}: it skips those, and answers the first of the others with
-/// kCollectionUuidMismatch (observed, 6.0.5; docs/server-behaviour.md#retryable-writes).
+/// CollectionUUIDMismatch (observed, 6.0.5; docs/server-behaviour.md#retryable-writes).
 void append_fields_of_question(RandomSource& random, Buffer& out);
 
 /// Identifies the client's transaction that a command is a part of, by its lsid and txnNumber;

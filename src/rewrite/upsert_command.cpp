@@ -48,20 +48,14 @@ bool goes_alone(const WriteRequest& write) {
 }
 
 bool says_nothing_found(Bytes reply, WriteKind kind) {
-  // Of a findAndModify that has inserted in an earlier attempt (observed, 4.4.2 to 6.0.5).
-  constexpr std::int64_t kWasUpsert = 40608;
   const bool is_one = kind == WriteKind::find_and_modify;
-  const auto ok = bson::find(reply, "ok");
-  if (!ok || ok->as_integer() != 1) {
-    const auto code = bson::find(reply, "code");
-    return is_one && code && code->as_integer() == kWasUpsert;
+  if (bson::find_integer(reply, "ok") != 1) {
+    return is_one && bson::find_integer(reply, "code") == ErrorCode::was_upsert;
   }
   if (bson::find(reply, "writeErrors") || bson::find(reply, "retriedStmtIds")) return false;
-  if (!is_one) return bson::find(reply, "n") && bson::find(reply, "n")->as_integer() == 0;
-  const auto last = bson::find(reply, "lastErrorObject");
-  const auto n =
-      last && last->type == bson::Type::document ? bson::find(last->value, "n") : std::nullopt;
-  return n && n->as_integer() == 0;
+  if (!is_one) return bson::find_integer(reply, "n") == 0;
+  const auto last = bson::find(reply, "lastErrorObject", bson::Type::document);
+  return last && bson::find_integer(last->value, "n") == 0;
 }
 
 namespace {

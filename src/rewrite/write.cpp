@@ -54,8 +54,7 @@ std::optional<WriteOptions> WriteOptions::read(Bytes body) {
       options.in_transaction = no;
     } else if (field->key == "writeConcern") {
       if (!once(kWriteConcern) || field->type != bson::Type::document) return {};
-      const auto w = bson::find(field->value, "w");
-      options.acknowledged = !w || w->as_integer() != 0;
+      options.acknowledged = bson::find_integer(field->value, "w") != 0;
     } else if (field->key == "txnNumber") {
       if (!once(kTxnNumber) || (field->type != bson::Type::int64 && !null)) return {};
       options.has_txn_number = !null;
@@ -122,8 +121,8 @@ bool has_field(Bytes fields, std::string_view field) {
   bson::Elements all(fields);
   while (const auto each = all.next()) {
     if (each->type != bson::Type::document) continue;
-    const auto path = bson::find(each->value, "path");
-    if (path && path->type == bson::Type::string && overlap(path->text(), field)) return true;
+    const auto path = bson::find(each->value, "path", bson::Type::string);
+    if (path && overlap(path->text(), field)) return true;
   }
   return false;
 }

@@ -284,8 +284,7 @@ std::optional<Action> WriteExchange::scan() {
   size_ = result.size;
   wants_results_ = is_bulk() && wants_results(write_, given_);
   if (wants_results_) {
-    const auto errors_only = bson::find(write_.message.body(), "errorsOnly");
-    write_.all_results = errors_only && errors_only->as_integer().value_or(0) != 0;
+    write_.all_results = bson::find_integer(write_.message.body(), "errorsOnly").value_or(0) != 0;
   }
   const bool needs_batch = takes_turns() || reserves_values();
   as_batch_ = needs_batch || looked_ == Looked::found_nothing;
@@ -456,11 +455,10 @@ bool WriteExchange::reserves_values() const {
 std::optional<CommandError> WriteExchange::fault_in_batch() const {
   const bool in_turn = takes_turns();
   const auto options = divisible(write_.message, statements_);
-  const auto concern = bson::find(write_.message.body(), "writeConcern");
-  const auto w = concern && concern->type == bson::Type::document ? bson::find(concern->value, "w")
-                                                                  : std::nullopt;
+  const auto concern = bson::find(write_.message.body(), "writeConcern", bson::Type::document);
+  const bool is_blind = concern && bson::find_integer(concern->value, "w") == 0;
   std::string why;
-  if (in_turn && (!acknowledged_ || (w && w->as_integer() == 0))) {
+  if (in_turn && (!acknowledged_ || is_blind)) {
     why = "a write with {w: 0} does not tell which numbers are stored";
   } else if (!options || (statements_ > 1 && !separable(write_))) {
     why = "this write cannot be sent in several commands";

@@ -15,17 +15,10 @@
 
 namespace idproxy::rewrite {
 
-/// The codes of mongod's write errors that the proxy treats specially.
-inline constexpr std::int64_t kDuplicateKey = 11000;
-inline constexpr std::int64_t kBadValue = 2;
-inline constexpr std::int64_t kInvalidIdField = 53;
-inline constexpr std::int64_t kShardKeyNotFound = 61;
-inline constexpr std::int64_t kCollectionUuidMismatch = 361;
-
-/// True if a server refuses an `_id` that is an array with this code: MongoDB 4.4 with kBadValue,
-/// later ones with kInvalidIdField (observed, 4.4.2, 5.0.4, 6.0.5).
+/// True if a server refuses an `_id` that is an array with this code: MongoDB 4.4 with BadValue,
+/// later ones with InvalidIdField (observed, 4.4.2, 5.0.4, 6.0.5).
 [[nodiscard]] constexpr bool refuses_id(std::int64_t code) {
-  return code == kInvalidIdField || code == kBadValue;
+  return code == ErrorCode::invalid_id_field || code == ErrorCode::bad_value;
 }
 
 /// An entry of writeErrors, or a result of a bulkWrite with an error.

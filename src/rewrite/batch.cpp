@@ -60,16 +60,16 @@ Batch::Batch(Contents contents, BatchSent sent)
       plan_(*contents_.write.plan),
       given_(contents_.given),
       guards_(contents_.guards),
-      command_(make_command(contents_.write, given_, contents_.refused)),
+      command_(contents_.write, given_, std::move(contents_.refused)),
       options_(options_of(contents_)),
       progress_(contents_.statements, stops_of(options_)),
       fates_(contents_.statements, sent == BatchSent::whole ? Fate::sent : Fate::unsent),
       budget_(options_ ? options_->max_time_ms : std::nullopt, contents_.started),
-      taken_(plan_, given_, command_->ns(), &contents_.write),
+      taken_(plan_, given_, command_.ns(), &contents_.write),
       renewal_(plan_, given_, taken_),
       request_id_(client_request_id()) {
   const WriteKind kind = contents_.write.command.kind;
-  if (contents_.takes_turns) turns_.emplace(plan_, given_, *command_, kind, contents_.memory);
+  if (contents_.takes_turns) turns_.emplace(plan_, given_, command_, kind, contents_.memory);
   if (sent == BatchSent::whole) progress_.sent_whole();
   if (contents_.once) options_.reset();
   const bool may_be_repeated = kind == WriteKind::insert && options_ &&
@@ -77,7 +77,7 @@ Batch::Batch(Contents contents, BatchSent sent)
                                options_->has_txn_number && !options_->in_transaction;
   if (turns_ && may_be_repeated) turns_->may_be_repeated();
   if (sent == BatchSent::nothing && kind == WriteKind::insert && plan_.reserves()) {
-    reservations_ = std::make_unique<ReserveStage>(contents_.write, given_, contents_.refused);
+    reservations_ = std::make_unique<ReserveStage>(contents_.write, given_, command_.refused());
   }
 }
 
@@ -176,7 +176,7 @@ std::optional<std::size_t> Batch::emit_part(const Step& step) {
   WritePart part{progress_.out(), &*options_,   first,  budget_.time_left(step.now),
                  request_id_,     own_fields(), named()};
   part.numbered = !contents_.has_begun;
-  return command_->emit(part, step.workspace, step.out);
+  return command_.emit(part, step.workspace, step.out);
 }
 
 Action Batch::send_part(const Step& step) {
@@ -192,7 +192,7 @@ Action Batch::send_whole(const Step& step) {
   options_.reset();
   const WritePart whole{progress_.out(), nullptr,      true,   std::nullopt,
                         request_id_,     own_fields(), named()};
-  if (!command_->emit(whole, step.workspace, step.out)) return action::Close{};
+  if (!command_.emit(whole, step.workspace, step.out)) return action::Close{};
   if (!fits(step)) return fail(too_large(), step);
   note_sent(step);
   return action::Send{&step.out, original()};
@@ -203,7 +203,7 @@ Action Batch::send_whole(const Step& step) {
 bool Batch::only_repeats(std::span<const std::int32_t> next) const {
   const bool others_count = turns_ && !options_->ordered && next.size() > 1;
   // A value that could not be reserved may have been renewed before the statement was ever sent.
-  if (reservations_ && !command_->errors().contains(next.front())) return false;
+  if (reservations_ && !command_.replies().errors().contains(next.front())) return false;
   return repeats_.contains(next.front()) && progress_.only_repeats() && !others_count;
 }
 
@@ -246,7 +246,7 @@ Action Batch::moved_too_often(const Step& step) {
 
 void Batch::reserved(ids::Grant grant, const Step& step) {
   ReserveStage::Outcome outcome = reservations_->accept(std::move(grant));
-  for (RefusedDocument& each : outcome.refused) command_->refuse(std::move(each));
+  for (RefusedDocument& each : outcome.refused) command_.refuse(std::move(each));
   if (outcome.taken.empty()) return;
   taken_.add(outcome.taken, ids::Taken::in_batch);
   renews_before_sending_ = true;
@@ -260,7 +260,7 @@ void Batch::renewed_before_sending(const Step& step) {
   count(collisions);
   static_cast<void>(budget_.take_pause(step.random));
   for (const Collision& collision : collisions) {
-    if (!collision.again) command_->refuse(reservations_->give_up(collision));
+    if (!collision.again) command_.refuse(reservations_->give_up(collision));
   }
 }
 
@@ -280,7 +280,7 @@ Action Batch::ask_whether_executed(const Step& step) {
   append_fields_of_question(step.random, fields_);
   const WritePart question{progress_.todo().first(1),   &*options_,  false,
                            budget_.time_left(step.now), request_id_, fields_.view()};
-  if (!command_->emit(question, step.workspace, step.out)) return action::Close{};
+  if (!command_.emit(question, step.workspace, step.out)) return action::Close{};
   if (!fits(step)) return fail(too_large(), step);
   return action::Send{&step.out, original()};
 }
@@ -292,9 +292,9 @@ Batch::Next Batch::told_whether_executed(const wire::OpMsgView& message) {
     turns_->told(told_which(message));
     return std::nullopt;
   }
-  const auto reply = command_->read(message.body(), 1);
+  const auto reply = command_.read(message.body(), 1);
   if (!reply) return action::Close{};
-  if (reply->ok && !command_->adds_up(*reply, *options_, progress_.todo().first(1))) {
+  if (reply->ok && !command_.adds_up(*reply, *options_, progress_.todo().first(1))) {
     return action::Close{};
   }
   const bool is_refused = reply->ok && !reply->errors.empty() &&
@@ -359,7 +359,7 @@ Batch::Next Batch::take(const wire::OpMsgView& message, const Step& step) {
   // there was only one command.
   const bool only = progress_.is_only_command() && !is_joined_;
   const Action otherwise = only ? Action{action::Relay{}} : Action{action::Close{}};
-  const auto reply = command_->read(message.body(), progress_.out().size());
+  const auto reply = command_.read(message.body(), progress_.out().size());
   if (!reply) return otherwise;
   if (!reply->ok) return options_ ? take_failure(message, reply->code, step) : otherwise;
   if (!options_) return take_only_reply(message, *reply, step);
@@ -371,7 +371,7 @@ Batch::Next Batch::take(const wire::OpMsgView& message, const Step& step) {
   if (may_be_mixed_up(*reply) && !has_expired(step)) {
     return ask_which_are_executed(repeated_.doubt(message, *reply, progress_.out()), step);
   }
-  if (!command_->adds_up(*reply, *options_, progress_.out())) return otherwise;
+  if (!command_.adds_up(*reply, *options_, progress_.out())) return otherwise;
   return take_reply(message, *reply, step);
 }
 
@@ -436,7 +436,7 @@ Batch::Next Batch::take_failure(const wire::OpMsgView& message, std::int64_t cod
 Batch::Next Batch::take_reply(const wire::OpMsgView& message, const WriteReply& reply,
                               const Step& step) {
   retried_ = retried_ || reply.retried > 0;
-  command_->add(message, reply, progress_.out());
+  command_.replies().add(message, reply, progress_.out());
   note_fates(reply);
   std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
   moved_ = moved_in(reply.errors);
@@ -450,18 +450,18 @@ Batch::Next Batch::take_reply(const wire::OpMsgView& message, const WriteReply& 
     moved_.clear();
   }
   only_ = progress_.is_only_command() && !is_joined_;
-  replaces_errors_ = replaces_errors_ || command_->replaces_errors(reply, progress_.out());
+  replaces_errors_ = replaces_errors_ || command_.replaces_errors(reply, progress_.out());
   progress_.answered(first_failed(reply));
   if (turns_) {
     const bool may_be_held = std::ranges::any_of(progress_.tried(), [&](std::int32_t each) {
-      return !command_->inserted(each) && may_hold_value(each, reply);
+      return !command_.inserted(each) && may_hold_value(each, reply);
     });
     turns_->answered({message, reply, progress_, *options_, collisions, !moved_.empty(),
                       is_unsure(), contents_.loses_writes, may_be_held});
   }
   const std::size_t failed = options_->stops() ? 0 : reply.errors.size();
   if (progress_.tried().size() > failed) budget_.progress(step.now);
-  repeats_.tried(progress_.tried(), command_->errors());
+  repeats_.tried(progress_.tried(), command_.replies().errors());
   if (reply.errors.empty()) went_well();
   if (options_->in_transaction) return std::nullopt;
   taken_.add(collisions, ids::Taken::in_batch);
@@ -479,8 +479,8 @@ Action Batch::take_only_reply(const wire::OpMsgView& message, const WriteReply& 
     repeated_.note_lost();
     return fail(some_are_lost(), step);
   }
-  if (!command_->replaces_errors(reply, progress_.out())) return action::Relay{};
-  command_->add(message, reply, progress_.out());
+  if (!command_.replaces_errors(reply, progress_.out())) return action::Relay{};
+  command_.replies().add(message, reply, progress_.out());
   return finish(step, report());
 }
 
@@ -518,7 +518,7 @@ void Batch::went_well() const {
   std::vector<std::vector<bool>> stored(plan_.size());  // by assignment and source
   for (std::size_t i = 0; i < stored.size(); ++i) stored[i].resize(sources_of(given, i));
   for (const Given& each : given.given) {
-    if (!command_->inserted(each.statement)) continue;
+    if (!command_.inserted(each.statement)) continue;
     stored[each.assignment][source_of(given, each.assignment, each.value)] = true;
   }
   for (std::size_t i = 0; i < stored.size(); ++i) {
@@ -580,7 +580,7 @@ void Batch::note_fates(const WriteReply& reply) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     const bool failed = error != reply.errors.end() && static_cast<std::size_t>(error->index) == i;
     const bool is_undone = failed ? denies((error++)->document)
-                                  : !command_->inserted(out[i]) && !may_hold_value(out[i], reply);
+                                  : !command_.inserted(out[i]) && !may_hold_value(out[i], reply);
     if (failed && options_->stops()) return note_stop(is_undone, out.subspan(i));
     if (is_undone) note_undone(out[i]);
   }
@@ -601,7 +601,7 @@ void Batch::note_stop(bool is_undone, std::span<const std::int32_t> tail) {
 /// True if an earlier attempt of the client has stored the statement with other values.
 bool Batch::was_replayed(std::int32_t statement) const {
   return options_ && options_->has_txn_number && !options_->in_transaction &&
-         command_->retried(options_->number_of(statement));
+         command_.replies().retried(options_->number_of(statement));
 }
 
 /// After a driver's second attempt, as far as the server tells of it (retriedStmtIds), all that was
@@ -678,7 +678,7 @@ std::optional<Need> Batch::renews(const Step& step) {
 
 Batch::Next Batch::decide(const Step& step) {
   if (options_->in_transaction) {
-    done_ = !command_->errors().empty() || progress_.todo().empty();
+    done_ = !command_.replies().errors().empty() || progress_.todo().empty();
     return std::nullopt;
   }
   const std::vector<Collision> collisions = renewal_.take();
@@ -749,11 +749,11 @@ Batch::Next Batch::send_missing(const std::optional<std::vector<std::int32_t>>& 
                                 const Step& step) {
   using Kind = RepeatedInsert::Verdict::Kind;
   const auto message = wire::OpMsgView::parse(repeated_.reply());
-  const auto reply = command_->read(message->body(), progress_.out().size());
+  const auto reply = command_.read(message->body(), progress_.out().size());
   const auto verdict = repeated_.judge(executed, *reply, progress_.out());
   if (verdict.kind == Kind::believe) return take_reply(*message, *reply, step);
   if (verdict.kind == Kind::give_up) return fail(some_are_lost(), step);
-  command_->add_stored(verdict.stored);
+  command_.replies().add_stored(verdict.stored);
   only_ = false;
   again_ = verdict.statements;
   return std::nullopt;
@@ -767,7 +767,7 @@ void Batch::begin_question(const Step& step) {
 Action Batch::ask_which_are_executed(std::span<const std::int32_t> statements, const Step& step) {
   begin_question(step);
   question_.emplace(statements);
-  question_->emit({&client(), &*options_, command_->ns(), request_id_, budget_.time_left(step.now)},
+  question_->emit({&client(), &*options_, command_.ns(), request_id_, budget_.time_left(step.now)},
                   step.out);
   return action::Send{&step.out, {}};
 }
@@ -782,11 +782,11 @@ Batch::Next Batch::ask_what_is_stored(const Step& step) {
   const bool reports =
       std::ranges::any_of(plan_, [](const Assignment& each) { return each.rule->report; });
   if (!is_unsure() || !reports || !options_->acknowledged) return std::nullopt;
-  std::vector<ids::TypedValue> ids = command_->ids();
+  std::vector<ids::TypedValue> ids = command_.ids();
   if (ids.empty() || ids.size() > StoredLook::kMost) return std::nullopt;
   begin_question(step);
   stored_.emplace(std::move(ids));
-  stored_->emit({&client(), command_->ns(), request_id_, budget_.time_left(step.now)}, plan_,
+  stored_->emit({&client(), command_.ns(), request_id_, budget_.time_left(step.now)}, plan_,
                 step.out);
   return action::Send{&step.out, {}};
 }
@@ -811,11 +811,11 @@ Action Batch::answer(const Step& step) {
 
 Action Batch::finish(const Step& step, std::span<const Assigned> assigned) {
   step.workspace.reply.clear();
-  if (!command_->has_reply()) {
+  if (command_.replies().empty()) {
     append_readdressed(*wire::OpMsgView::parse(failure_.view()), client_request_id(),
                        step.workspace.reply);
   } else {
-    command_->append_reply(assigned, step.workspace.reply);
+    command_.append_reply(assigned, step.workspace.reply);
   }
   return action::Reply{step.workspace.reply.view()};
 }
@@ -824,7 +824,7 @@ Action Batch::finish(const Step& step, std::span<const Assigned> assigned) {
 /// were not reached, found a document, or were executed with other values by an earlier command.
 std::vector<Assigned> Batch::report() const {
   std::vector<Assigned> report;
-  const auto& errors = command_->errors();
+  const auto& errors = command_.replies().errors();
   if (!options_ || !options_->acknowledged || (options_->in_transaction && !errors.empty())) {
     return report;
   }
@@ -834,13 +834,14 @@ std::vector<Assigned> Batch::report() const {
     const Rule& rule = *plan_[given.assignment].rule;
     if (!rule.report || errors.contains(given.statement)) continue;
     if (stops && given.statement > errors.begin()->first) break;
-    if (!command_->inserted(given.statement)) continue;
+    if (!command_.inserted(given.statement)) continue;
     if (unsure) {
       const auto value = stored_ ? stored_->value(given.statement, rule.field) : std::nullopt;
       if (value) report.push_back({given.statement, rule.field, value->type, value->value});
       continue;
     }
-    if (options_->has_txn_number && command_->retried(options_->number_of(given.statement))) {
+    if (options_->has_txn_number &&
+        command_.replies().retried(options_->number_of(given.statement))) {
       continue;
     }
     const ids::Values& values = given_.values[given.assignment];

@@ -12,10 +12,10 @@
 #include "idproxy/rewrite/draw_stage.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/guard_stage.hpp"
-#include "rewrite/batch_kind.hpp"
 #include "rewrite/batch_progress.hpp"
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/earlier_attempts.hpp"
+#include "rewrite/operation.hpp"
 #include "rewrite/reserve_stage.hpp"
 #include "rewrite/retries.hpp"
 #include "rewrite/turn_stage.hpp"
@@ -210,7 +210,7 @@ class Batch {
   const Plan& plan_;
   GivenValues& given_;
   GuardStage* guards_;  // null: no rule has a guard
-  std::unique_ptr<BatchKind> command_;
+  Operation command_;
   std::size_t values_sent_ = 0;
   std::optional<TurnStage> turns_;       // of sequences; nothing: there are none
   std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged

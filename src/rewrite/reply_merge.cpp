@@ -51,6 +51,17 @@ std::optional<std::vector<std::int32_t>> read_upserted(Bytes array, std::size_t 
   return indexes;
 }
 
+/// True if it says that a document was inserted. `n`: 1 if it says that, or that one was found.
+bool read_last_error(const bson::Element& last_error, std::optional<std::int64_t>& n) {
+  if (last_error.type != bson::Type::document) return false;
+  const auto updated = bson::find(last_error.value, "updatedExisting", bson::Type::boolean);
+  const bool inserted = bson::find(last_error.value, "upserted").has_value();
+  if (!updated || bson::find_integer(last_error.value, "n") != 1) return false;
+  if ((updated->as_integer() == 1) == inserted) return false;
+  n = 1;
+  return inserted;
+}
+
 }  // namespace
 
 std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
@@ -62,6 +73,7 @@ std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
     kWriteErrors,
     kUpserted,
     kRetried,
+    kLastError,
     kLabels,
     kFields
   };
@@ -70,6 +82,7 @@ std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
   WriteReply reply;
   Bytes write_errors;
   Bytes upserted;
+  bool its_insert = false;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
     if (field->key == "n") {
@@ -92,6 +105,12 @@ std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
       const auto count = count_of(*field, bson::Type::int32);
       if (!once(kRetried) || !count) return {};
       reply.retried = *count;
+    } else if (field->key == "retriedStmtId") {
+      if (!once(kRetried) || field->type != bson::Type::int32) return {};
+      reply.retried = 1;
+    } else if (field->key == "lastErrorObject") {
+      if (!once(kLastError)) return {};
+      its_insert = read_last_error(*field, reply.n);
     } else if (field->key == "errorLabels") {
       const auto count = count_of(*field, bson::Type::string);
       if (!once(kLabels) || !count || *count > kMostLabels) return {};
@@ -108,6 +127,7 @@ std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
   if (!errors || !inserted) return {};
   reply.errors = std::move(*errors);
   reply.upserted = std::move(*inserted);
+  if (its_insert) reply.upserted.assign(1, 0);
   return reply;
 }
 
@@ -187,6 +207,9 @@ void ReplyMerge::Latest::see(const bson::Element& field, Time its_time) {
 void ReplyMerge::add(const wire::OpMsgView& message, const WriteReply& reply,
                      std::span<const std::int32_t> statements) {
   if (reply.n) n_ = n_.value_or(0) + *reply.n;
+  for (const std::int32_t each : reply.upserted) {
+    inserted_.insert(statements[static_cast<std::size_t>(each)]);
+  }
   add_errors(reply.errors, statements);
   // Beside ok: 1, labels belong to the writeConcernError, so they are dropped without one.
   if (!bson::find(message.body(), "writeConcernError")) labels_.clear();
@@ -221,6 +244,8 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
     operation_time_.see(field, {0, timestamp(field)});
   } else if (field.key == "$clusterTime") {
     cluster_time_.see(field, cluster_time(field));
+  } else if (field.key == "retriedStmtId") {
+    retried_.insert(static_cast<std::int32_t>(field.as_integer().value_or(0)));
   } else if (field.key == "retriedStmtIds") {
     for_each(field, [&](const bson::Element& number) {
       const auto statement = static_cast<std::int32_t>(number.as_integer().value_or(0));
@@ -258,7 +283,6 @@ void ReplyMerge::add_results(const bson::Element& cursor,
     if (bson::find_integer(result.value, "ok") != 1) return;
     const auto index = bson::find_integer(result.value, "idx");
     const std::int32_t statement = statements[static_cast<std::size_t>(*index)];
-    if (bson::find(result.value, "upserted")) inserted_.insert(statement);
     if (hides_successes_) return;
     Buffer copy;
     copy.append(result.value);

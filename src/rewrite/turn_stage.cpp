@@ -31,7 +31,7 @@ ids::TurnTaker taker_of(Bytes body, const ConnectionMemory* memory) {
 
 }  // namespace
 
-TurnStage::TurnStage(const Plan& plan, GivenValues& given, const BatchKind& command, WriteKind kind,
+TurnStage::TurnStage(const Plan& plan, GivenValues& given, const Operation& command, WriteKind kind,
                      const ConnectionMemory* memory)
     : command_(command),
       kind_(kind),

@@ -14,8 +14,8 @@
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/hello_reply.hpp"
 #include "idproxy/rewrite/statements.hpp"
-#include "rewrite/batch_kind.hpp"
 #include "rewrite/batch_progress.hpp"
+#include "rewrite/operation.hpp"
 
 namespace idproxy::rewrite {
 
@@ -124,7 +124,7 @@ class NumbersInTurn {
 class TurnStage {
  public:
   /// Borrows its arguments but `memory`, which may be null. `command`: the client's.
-  TurnStage(const Plan& plan, GivenValues& given, const BatchKind& command, WriteKind kind,
+  TurnStage(const Plan& plan, GivenValues& given, const Operation& command, WriteKind kind,
             const ConnectionMemory* memory);
 
   /// Event: the client may have sent this insert before.
@@ -192,7 +192,7 @@ class TurnStage {
   [[nodiscard]] bool was_executed(std::int32_t statement) const;
   void answered_with_error(const Outcome& outcome);
 
-  const BatchKind& command_;
+  const Operation& command_;
   const WriteKind kind_;
   const std::int64_t majority_;  // of the server's set
   NumbersInTurn numbers_;

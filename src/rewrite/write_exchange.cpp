@@ -268,8 +268,7 @@ std::optional<Action> WriteExchange::scan() {
   }
   given_.opening = rights_.is_shown() ? ids::Opening::any : ids::Opening::only_used;
   ScanResult result = is_insert() ? workspace_->insert.scan(write_, given_)
-                      : is_bulk() ? scan_bulk(write_, given_, workspace_->insert)
-                                  : scan_upserts(write_, given_);
+                                  : scan_updates(write_, given_, workspace_->insert);
   driver_made_ = result.driver_made;
   leaves_zero_ = result.leaves_zero;
   if (result.kind == ScanResult::Kind::failed) return fail(result.error);
@@ -533,7 +532,7 @@ Action WriteExchange::send_without_upsert() {
   looked_ = Looked::under_way;
   assigned_ = 0;
   refill(*workspace_);
-  emit_upserts(write_, given_, UpsertEdit::As::update, message_);
+  emit_upserts(write_, given_, UpsertEdit::As::update, workspace_->insert, message_);
   if (message_.size() > kLimit) return fail(too_large());
   return action::Send{&message_, original()};
 }
@@ -566,7 +565,7 @@ Action WriteExchange::send() {
   // Those whose indexes were seen.
   const auto named = guards_ ? guards_->collections() : std::span<const NamedCollection>();
   if (is_bulk() || !named.empty()) {
-    if (!emit_naming(named, write_, given_, *workspace_, message_)) {
+    if (!emit_as_sequence(write_, given_, named, workspace_->insert, message_)) {
       return fail({ErrorCode::operation_failed,
                    "mongo-idproxy: the keys of the array in a write must be \"0\", \"1\", … "
                    "in a bulkWrite, and where a rule demands a unique index"});
@@ -602,12 +601,15 @@ Action WriteExchange::send_unkept() {
 
 /// Writes the client's message with its values.
 void WriteExchange::emit() {
-  if (!is_insert()) return emit_upserts(write_, given_, UpsertEdit::As::upsert, message_);
+  InsertRewriter& documents = workspace_->insert;
+  if (!is_insert()) {
+    return emit_upserts(write_, given_, UpsertEdit::As::upsert, documents, message_);
+  }
   if (has_waited_) {
     GivenValues same;
-    static_cast<void>(workspace_->insert.scan(write_, same));
+    static_cast<void>(documents.scan(write_, same));
   }
-  workspace_->insert.emit(write_, given_, message_);
+  documents.emit(write_, given_, message_);
 }
 
 /// The collection turned out to be a view or a time-series collection, or to have no rule; or the

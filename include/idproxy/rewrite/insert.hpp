@@ -164,8 +164,6 @@ class InsertRewriter {
   void add_lengths(const Site& site, std::size_t first_edit);
 
   // insert_emit.cpp: writing
-  void emit_as_sequence(const WriteRequest& insert, const GivenValues& given,
-                        wire::PatchedMessage& out);
   [[nodiscard]] std::size_t expected_copies() const;
   void emit_record(const Record& record, std::size_t& next, std::size_t& at,
                    wire::PatchedMessage& out);

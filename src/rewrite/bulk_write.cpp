@@ -270,23 +270,22 @@ std::optional<wire::OpMsgView> BulkResults::joined() {
   if (first_.empty()) return std::nullopt;
   const auto first = wire::OpMsgView::parse(first_.view());
   joined_.clear();
-  ReplyFrame frame(joined_, first->header().request_id, first->header().response_to, false);
-  bson::Scope body(joined_);
-  bson::Elements fields(first->body());
-  while (const auto field = fields.next()) {
-    if (field->key != "cursor") {
-      bson::append_copy(joined_, *field);
-      continue;
+  const wire::MsgHeader& its = first->header();
+  append_op_msg(joined_, its.request_id, its.response_to, false, [&] {
+    bson::Elements fields(first->body());
+    while (const auto field = fields.next()) {
+      if (field->key != "cursor") {
+        bson::append_copy(joined_, *field);
+        continue;
+      }
+      bson::append_inside(joined_, bson::Type::document, "cursor", [&] {
+        bson::append_int64(joined_, "id", 0);
+        bson::append_inside(joined_, bson::Type::array, "firstBatch",
+                            [&] { joined_.append(results_.view()); });
+        if (const auto ns = bson::find(field->value, "ns")) bson::append_copy(joined_, *ns);
+      });
     }
-    bson::append_inside(joined_, bson::Type::document, "cursor", [&] {
-      bson::append_int64(joined_, "id", 0);
-      bson::append_inside(joined_, bson::Type::array, "firstBatch",
-                          [&] { joined_.append(results_.view()); });
-      if (const auto ns = bson::find(field->value, "ns")) bson::append_copy(joined_, *ns);
-    });
-  }
-  body.close();
-  frame.close();
+  });
   const auto view = wire::OpMsgView::parse(joined_.view());
   return view ? std::optional(*view) : std::nullopt;
 }

@@ -166,23 +166,16 @@ std::vector<Collision> TakenValues::collisions_in(std::span<const WriteError> er
 }
 
 void TakenValues::add(std::span<const Collision> collisions, ids::Taken where) {
-  if (collisions.empty()) return;
-  std::vector<std::vector<std::uint32_t>> values(plan_.size());
+  std::vector<std::size_t> places;
   for (const Collision& collision : collisions) {
-    for (const std::size_t at : collision.given) {
-      const Given& given = given_.given[at];
-      values[given.assignment].push_back(given.value);
-      taken_.insert(at);
-    }
+    places.insert(places.end(), collision.given.begin(), collision.given.end());
   }
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i].empty()) continue;
-    std::ranges::sort(values[i]);
-    by_source(plan_, given_, i, std::move(values[i]), [&](ids::Source& source, auto which) {
-      const std::size_t in_request = counts_[&source] += which.size();
-      source.collided(given_.values[i], which, in_request, where);
-    });
-  }
+  if (places.empty()) return;
+  taken_.insert(places.begin(), places.end());
+  by_source(plan_, given_, places, [&](std::size_t i, ids::Source& source, auto which) {
+    const std::size_t in_request = counts_[&source] += which.size();
+    source.collided(given_.values[i], which, in_request, where);
+  });
 }
 
 }  // namespace idproxy::rewrite

@@ -16,45 +16,6 @@ namespace idproxy::rewrite {
 
 namespace {
 
-/// Writes a findAndModify with another request id and maxTimeMS.
-void emit_find_and_modify(const WriteRequest& write, const GivenValues& given,
-                          const WritePart& part, wire::PatchedMessage& out) {
-  const wire::OpMsgView& client = write.message;
-  const Bytes message = client.message();
-  const UpsertEdit edit(write, given, 0);
-  out.start(message);
-  const std::size_t message_size = out.add_i32();
-  out.set_i32(out.add_i32(), part.request_id);
-  out.keep(8, wire::kSectionsOffset);
-  *out.add(1) = 0;
-  const std::size_t start = out.size();
-  const std::size_t size = out.add_i32();
-  bson::Elements fields(client.body());
-  while (const auto field = fields.next()) {
-    const Bytes element(field->begin, field->end());
-    const auto at = static_cast<std::size_t>(field->begin - message.data());
-    if (part.options != nullptr && field->key == "maxTimeMS") {
-      Buffer time;
-      if (part.max_time_ms) bson::append_int64(time, field->key, *part.max_time_ms);
-      out.add(time.view());
-    } else if (field->value.data() == edit.statement().update.data()) {
-      edit.write(message, element, out);
-    } else if (part.leaves_out_begin(field->key)) {
-      continue;
-    } else if (part.instead.empty() || !bson::find(part.instead, field->key)) {
-      out.keep(at, at + element.size());
-    }
-  }
-  if (!part.instead.empty()) {
-    out.add(part.instead.subspan(4, part.instead.size() - bson::kMinDocument));
-  }
-  *out.add(1) = 0;
-  out.set_i32(size, static_cast<std::int64_t>(out.size() - start));
-  const bool checksum = client.has(wire::flag::kChecksumPresent);
-  out.set_i32(message_size, static_cast<std::int64_t>(out.size() + (checksum ? 4 : 0)));
-  if (checksum) out.add_checksum();
-}
-
 /// Writes a statement of an update, or an operation of a bulkWrite. Returns false if it is
 /// malformed.
 bool emit_statement(const WriteRequest& write, const GivenValues& given, const WritePart& part,
@@ -98,8 +59,8 @@ std::optional<std::size_t> emit_part(const WriteRequest& write, const GivenValue
                                      wire::PatchedMessage& out, UpsertEdit::As as) {
   if (write.command.kind == WriteKind::insert) return documents.emit_part(write, given, part, out);
   if (write.command.kind == WriteKind::find_and_modify) {
-    emit_find_and_modify(write, given, part, out);
-    return 1;
+    const UpsertEdit edit(write, given, 0);
+    return PartFrame(write, part, out, &edit).close();
   }
   PartFrame frame(write, part, out);
   for (const std::int32_t index : part.statements) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 #include "rewrite/own_message.hpp"
 
 namespace idproxy::rewrite {
@@ -65,20 +66,7 @@ bool read_last_error(const bson::Element& last_error, std::optional<std::int64_t
 }  // namespace
 
 std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
-  enum : unsigned {
-    kOk,
-    kCode,
-    kN,
-    kModified,
-    kWriteErrors,
-    kUpserted,
-    kRetried,
-    kLastError,
-    kLabels,
-    kFields
-  };
-  std::array<bool, kFields> seen{};
-  const auto once = [&](unsigned field) { return !std::exchange(seen[field], true); };
+  FieldsOnce once;
   WriteReply reply;
   Bytes write_errors;
   Bytes upserted;
@@ -87,40 +75,40 @@ std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
   while (const auto field = fields.next()) {
     if (field->key == "n") {
       reply.n = field->as_integer();
-      if (!once(kN) || !reply.n) return {};
+      if (!once(field->key) || !reply.n) return {};
     } else if (field->key == "ok") {
       const auto ok = field->as_integer();
-      if (!once(kOk) || !ok || (*ok != 0 && *ok != 1)) return {};
+      if (!once(field->key) || !ok || (*ok != 0 && *ok != 1)) return {};
       reply.ok = *ok == 1;
     } else if (field->key == "writeErrors") {
-      if (!once(kWriteErrors) || field->type != bson::Type::array) return {};
+      if (!once(field->key) || field->type != bson::Type::array) return {};
       write_errors = field->value;
     } else if (field->key == "nModified") {
       reply.modified = field->as_integer();
-      if (!once(kModified) || !reply.modified) return {};
+      if (!once(field->key) || !reply.modified) return {};
     } else if (field->key == "upserted") {
-      if (!once(kUpserted) || field->type != bson::Type::array) return {};
+      if (!once(field->key) || field->type != bson::Type::array) return {};
       upserted = field->value;
     } else if (field->key == "retriedStmtIds") {
       const auto count = count_of(*field, bson::Type::int32);
-      if (!once(kRetried) || !count) return {};
+      if (!once(field->key) || !count) return {};
       reply.retried = *count;
     } else if (field->key == "retriedStmtId") {
-      if (!once(kRetried) || field->type != bson::Type::int32) return {};
+      if (!once(field->key) || field->type != bson::Type::int32) return {};
       reply.retried = 1;
     } else if (field->key == "lastErrorObject") {
-      if (!once(kLastError)) return {};
+      if (!once(field->key)) return {};
       its_insert = read_last_error(*field, reply.n);
     } else if (field->key == "errorLabels") {
       const auto count = count_of(*field, bson::Type::string);
-      if (!once(kLabels) || !count || *count > kMostLabels) return {};
+      if (!once(field->key) || !count || *count > kMostLabels) return {};
     } else if (field->key == "code") {
       const auto code = field->as_integer();
-      if (!once(kCode) || !code) return {};
+      if (!once(field->key) || !code) return {};
       reply.code = *code;
     }
   }
-  if (fields.malformed() || !seen[kOk]) return {};
+  if (fields.malformed() || !once.has("ok")) return {};
   if (!reply.ok) return reply;
   auto errors = read_write_errors(write_errors, statements);
   auto inserted = read_upserted(upserted, statements);
@@ -380,25 +368,23 @@ class ReplyMerge::Writer {
     if (std::exchange(errors_done_, true)) return;
     if (!merge_.errors_.empty() && !merge_.has_results_) write_errors();
     if (merge_.retried_in_order_.empty()) return;
-    bson::append_head(out_, bson::Type::array, "retriedStmtIds");
-    bson::Scope array(out_);
-    for (std::size_t i = 0; i < merge_.retried_in_order_.size(); ++i) {
-      bson::append_int32(out_, std::to_string(i), merge_.retried_in_order_[i]);
-    }
-    array.close();
+    bson::append_inside(out_, bson::Type::array, "retriedStmtIds", [&] {
+      for (std::size_t i = 0; i < merge_.retried_in_order_.size(); ++i) {
+        bson::append_int32(out_, std::to_string(i), merge_.retried_in_order_[i]);
+      }
+    });
   }
 
   void write_errors() {
-    bson::append_head(out_, bson::Type::array, "writeErrors");
-    bson::Scope array(out_);
     std::size_t i = 0;
-    for (const auto& [index, entry] : merge_.errors_) {
-      bson::append_head(out_, bson::Type::document, std::to_string(i++));
-      bson::Scope document(out_);
-      write_error(index, entry.view());
-      document.close();
-    }
-    array.close();
+    bson::append_inside(out_, bson::Type::array, "writeErrors", [&] {
+      for (const auto& [index, entry] : merge_.errors_) {
+        bson::append_inside(out_, bson::Type::document, std::to_string(i++), [&] {
+          bson::append_int32(out_, "index", index);
+          error(index, entry.view(), kOfError);
+        });
+      }
+    });
   }
 
   /// The results of a bulkWrite, all in the first batch.
@@ -429,11 +415,6 @@ class ReplyMerge::Writer {
     } else {
       append_without(entry, kOfResult);
     }
-  }
-
-  void write_error(std::int32_t index, Bytes entry) {
-    bson::append_int32(out_, "index", index);
-    error(index, entry, kOfError);
   }
 
   /// Writes an error, except for these fields, which stand in front of it.
@@ -468,12 +449,11 @@ class ReplyMerge::Writer {
     // It may be true of one command, but not of all.
     if (merge_.has_written()) std::erase(labels, kNoWritesPerformed);
     if (labels.empty()) return;
-    bson::append_head(out_, bson::Type::array, "errorLabels");
-    bson::Scope array(out_);
-    for (std::size_t i = 0; i < labels.size(); ++i) {
-      bson::append_string(out_, std::to_string(i), labels[i]);
-    }
-    array.close();
+    bson::append_inside(out_, bson::Type::array, "errorLabels", [&] {
+      for (std::size_t i = 0; i < labels.size(); ++i) {
+        bson::append_string(out_, std::to_string(i), labels[i]);
+      }
+    });
   }
 
   const ReplyMerge& merge_;
@@ -491,16 +471,14 @@ class ReplyMerge::Writer {
 void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocument> refused,
                         std::span<const Assigned> assigned, Buffer& out) const {
   const auto last = wire::OpMsgView::parse(last_.view());
-  ReplyFrame frame(out, last->header().request_id, response_to,
-                   last->has(wire::flag::kChecksumPresent));
-  bson::Scope document(out);
-  Writer writer(*this, refused, out);
-  bson::Elements fields(last->body());
-  while (const auto field = fields.next()) writer.field(*field);
-  writer.other_times();
-  append_report(assigned, out);
-  document.close();
-  frame.close();
+  const bool checksum = last->has(wire::flag::kChecksumPresent);
+  append_op_msg(out, last->header().request_id, response_to, checksum, [&] {
+    Writer writer(*this, refused, out);
+    bson::Elements fields(last->body());
+    while (const auto field = fields.next()) writer.field(*field);
+    writer.other_times();
+    append_report(assigned, out);
+  });
 }
 
 void append_report(std::span<const Assigned> assigned, Buffer& out) {

@@ -33,10 +33,10 @@ ids::TurnTaker taker_of(Bytes body, const ConnectionMemory* memory) {
 
 TurnStage::TurnStage(const Plan& plan, GivenValues& given, const Operation& command, WriteKind kind,
                      const ConnectionMemory* memory)
-    : command_(command),
+    : NumbersInTurn(plan, given, taker_of(command.message().body(), memory)),
+      command_(command),
       kind_(kind),
-      majority_(memory == nullptr ? 0 : memory->majority),
-      numbers_(plan, given, taker_of(command.message().body(), memory)) {}
+      majority_(memory == nullptr ? 0 : memory->majority) {}
 
 void TurnStage::told(std::optional<std::vector<std::int32_t>> executed) {
   executed_ = std::move(executed);
@@ -53,7 +53,7 @@ bool TurnStage::is_alone(const BatchProgress& progress) const {
   return one_by_one_ && !(first_ == First::not_executed && progress.commands() == 0);
 }
 
-void TurnStage::send(const BatchProgress& progress, Buffer& fields) {
+void TurnStage::append_fields(const BatchProgress& progress, Buffer& fields) {
   // The rest follows at once, and its answer is for both.
   const bool rest_follows = one_by_one_ && progress.commands() == 1 && progress.out().size() == 1 &&
                             !progress.todo().empty();
@@ -72,15 +72,15 @@ void TurnStage::answered(const Outcome& outcome) {
   // executed any.
   const bool is_unknown = outcome.is_unsure && !executed_ && reply.errors.empty();
   if (is_unknown || (again && out.size() > 1)) return lost();
-  std::vector<std::int32_t> stored;
+  std::vector<std::int32_t> done;
   if (!again) {
-    std::ranges::copy_if(outcome.progress.tried(), std::back_inserter(stored),
+    std::ranges::copy_if(outcome.progress.tried(), std::back_inserter(done),
                          [&](std::int32_t each) { return command_.inserted(each); });
   }
   const bool is_certain = !bson::find(outcome.message.body(), "writeConcernError").has_value();
-  numbers_.stored(stored, is_certain ? durability_ : ids::Durability::not_yet);
+  stored(done, is_certain ? durability_ : ids::Durability::not_yet);
   const bool rest_is_pending = outcome.options.ordered || (!is_repeated_ && !outcome.loses_writes);
-  if (!stored.empty() && rest_is_pending) one_by_one_ = false;
+  if (!done.empty() && rest_is_pending) one_by_one_ = false;
   if (!reply.errors.empty()) answered_with_error(outcome);
 }
 
@@ -159,6 +159,7 @@ std::optional<std::string> transaction_of(Bytes body) {
 }
 
 bool needs_turn(const Plan& plan, const GivenValues& given) {
+  if (!plan.takes_turns()) return false;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     if (plan[i].in_turn && given.wanted[i] > 0) return true;
   }

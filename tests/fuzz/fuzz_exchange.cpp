@@ -275,7 +275,8 @@ void drive(Bytes input, rewrite::Namespaces& namespaces, rewrite::Context contex
   const auto* send = std::get_if<action::Send>(&action);
   if (send == nullptr || !exchange.awaits_reply()) return;
   if (exchange.is_hello() || exchange.is_status() || exchange.is_next()) return;
-  if (exchange.command_kind() != rewrite::WriteKind::insert) return;  // fuzz_upsert drives those
+  if (exchange.facts().command_kind != rewrite::WriteKind::insert)
+    return;  // fuzz_upsert drives those
   const std::int32_t id = wire::read_header(request.view()).request_id;
   const Sent whole = read(request.view());
   if (!whole.well_formed) return;  // every server refuses it
@@ -324,7 +325,7 @@ void drive(Bytes input, rewrite::Namespaces& namespaces, rewrite::Context contex
   if (std::holds_alternative<action::Relay>(action)) {
     require(wire::read_header(reply.view()).response_to == id);
   }
-  static_cast<void>(exchange.given_up());
+  static_cast<void>(exchange.facts().given_up);
   workspace.reply.clear();
   exchange.release(workspace);
 }

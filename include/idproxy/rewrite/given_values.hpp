@@ -103,6 +103,11 @@ using UseSource = std::function<void(ids::Source&, std::span<const std::uint32_t
 void by_source(const Plan& plan, const GivenValues& given, std::size_t assignment,
                std::vector<std::uint32_t> which, const UseSource& use);
 
+/// The same for the values at these indexes in given.given, of all assignments.
+void by_source(const Plan& plan, const GivenValues& given, std::span<const std::size_t> places,
+               const std::function<void(std::size_t assignment, ids::Source& source,
+                                        std::span<const std::uint32_t> which)>& use);
+
 /// Returns values that are stored nowhere to those strategies that take values back, so that they
 /// can serve other statements; not numbers without gaps, which return with their turns. `is_unused`
 /// is called with indexes of given.given.

@@ -6,6 +6,13 @@
 
 namespace idproxy::rewrite {
 
+void GivenSequences::add_value(const ids::Sequences& sequences,
+                               std::span<const ids::FieldValue> fields, ids::Opening opening) {
+  // Only the date decides: the same for all statements of a command, also at midnight.
+  if (fields.empty() && !all.empty()) return of_value.push_back(0);
+  add_value(sequences.sequence(fields, opening));
+}
+
 void GivenSequences::add_value(std::shared_ptr<ids::Source> sequence) {
   const auto next = static_cast<std::uint32_t>(all.size());
   const auto [its, is_new] = known.emplace(sequence.get(), next);

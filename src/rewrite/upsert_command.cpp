@@ -21,19 +21,9 @@ std::int64_t as_signed(std::size_t size) {
   return static_cast<std::int64_t>(size);
 }
 
-// ---- reading ---------------------------------------------------------------------------------
-
-/// Notes which sequence the next value of the assignment comes from, as for a document. judge() has
-/// admitted the statement.
-void choose_sequence(const UpsertStatement& statement, const ids::Sequences& sequences,
-                     GivenSequences& its, ids::Opening opening) {
-  const auto values = known_values(statement, sequences.fields());
-  // Only the date decides: the same for all statements of a command, also at midnight.
-  if (values->empty() && !its.all.empty()) return its.of_value.push_back(0);
-  its.add_value(sequences.sequence(*values, opening));
-}
-
 }  // namespace
+
+// ---- reading ---------------------------------------------------------------------------------
 
 bool goes_alone(const WriteRequest& write) {
   const bool is_bulk = write.command.kind == WriteKind::bulk_write;
@@ -130,8 +120,9 @@ bool scan_upsert(const UpsertStatement& statement, std::int32_t index, bool is_a
       given.given.push_back({index, static_cast<std::uint16_t>(ns.first + i), 0});
       if (assignment.sequences == nullptr) continue;
       given.sequences.resize(all.size());
-      choose_sequence(statement, *assignment.sequences, given.sequences[ns.first + i],
-                      given.opening);
+      // judge() has admitted the statement.
+      const auto values = known_values(statement, assignment.sequences->fields());
+      given.sequences[ns.first + i].add_value(*assignment.sequences, *values, given.opening);
       continue;
     }
     if (statement.kind == UpsertStatement::Kind::plain || assignment.implied) continue;
@@ -261,33 +252,6 @@ ScanResult scan_updates(const WriteRequest& write, GivenValues& given, InsertRew
 
 namespace {
 
-/// The places of the lengths around the statements, and what they are before the change.
-class LengthsAround {
- public:
-  explicit LengthsAround(wire::PatchedMessage& out) : out_(out) {}
-
-  /// Keeps the message from `at` on up to the length at `place`, and makes room for that.
-  void open(Bytes message, std::size_t& at, std::size_t place) {
-    out_.keep(at, place);
-    open_[count_++] = {out_.add_i32(), load_i32(message.data() + place)};
-    at = place + 4;
-  }
-  void close(std::int64_t growth) {
-    for (const Open& each : std::span(open_).first(count_)) {
-      out_.set_i32(each.place, each.value + growth);
-    }
-  }
-
- private:
-  struct Open {
-    std::size_t place;
-    std::int64_t value;
-  };
-  wire::PatchedMessage& out_;
-  std::array<Open, 3> open_{};
-  std::size_t count_ = 0;
-};
-
 /// The statements that get or keep values, ascending.
 std::vector<std::int32_t> changed_statements(const GivenValues& given) {
   std::vector<std::int32_t> all;
@@ -310,14 +274,19 @@ void emit_upserts(const WriteRequest& write, const GivenValues& given, UpsertEdi
     return static_cast<std::size_t>(part.data() - message.data());
   };
   out.start(message);
-  LengthsAround lengths(out);
   std::size_t at = 0;
-  lengths.open(message, at, 0);
+  std::vector<std::pair<std::size_t, std::int64_t>> lengths;  // their places, and before the change
+  const auto open = [&](std::size_t place) {
+    out.keep(at, place);
+    lengths.emplace_back(out.add_i32(), load_i32(message.data() + place));
+    at = place + 4;
+  };
+  open(0);
   if (command.in_array()) {
-    lengths.open(message, at, offset(write.message.body()));
-    lengths.open(message, at, offset(command.statements));
+    open(offset(write.message.body()));
+    open(offset(command.statements));
   } else if (command.sequence) {
-    lengths.open(message, at, offset(command.sequence->whole) + 1);
+    open(offset(command.sequence->whole) + 1);
   }
   std::int64_t growth = 0;
   for (const std::int32_t index : changed_statements(given)) {
@@ -336,7 +305,7 @@ void emit_upserts(const WriteRequest& write, const GivenValues& given, UpsertEdi
   }
   const bool checksum = write.message.has(wire::flag::kChecksumPresent);
   out.keep(at, message.size() - (checksum ? 4 : 0));
-  lengths.close(growth);
+  for (const auto& [place, before] : lengths) out.set_i32(place, before + growth);
   if (checksum) out.add_checksum();
 }
 

@@ -384,29 +384,12 @@ std::optional<Action> WriteExchange::accept(const Need& need) {
 
 std::optional<Need> WriteExchange::lacks_guard() {
   if (!guards_) return std::nullopt;
-  GuardVerdict verdict = guards_->ask(given_, request_.message.body(), request_.command.kind, now_);
-  Need need{Stage::guard, verdict.assignment};
-  switch (verdict.kind) {
-    case GuardVerdict::Kind::ready:
-      return std::nullopt;
-    case GuardVerdict::Kind::waits:
-      need.source = verdict.assignment->guard.get();
-      need.patience = guards_->patience(now_, batch_ != nullptr && batch_->commands() > 0);
-      return need;
-    case GuardVerdict::Kind::refused:
-      need.error = std::move(verdict.error);
-      return need;
-    case GuardVerdict::Kind::left_alone:
-      break;
-  }
-  if (batch_ == nullptr && !is_bulk()) {
-    is_unchanged_ = true;
-    facts_.forwarded.clear();
-    return std::nullopt;
-  }
-  need.error = {ids::Errc::unavailable,
-                "the collection has become a view or a time-series collection"};
-  return need;
+  const bool was_sent = batch_ != nullptr && batch_->commands() > 0;
+  auto need = guards_->need(request_, given_, now_, was_sent);
+  if (!need || !guards_->is_left_alone() || batch_ != nullptr || is_bulk()) return need;
+  is_unchanged_ = true;
+  facts_.forwarded.clear();
+  return std::nullopt;
 }
 
 /// Draws the values that are missing. Many rules on many documents can exceed the limit, which is

@@ -42,6 +42,9 @@ struct GivenSequences {
 
   /// Notes that the next value comes from this sequence.
   void add_value(std::shared_ptr<ids::Source> sequence);
+  /// The same of the one of these sequences that the fields of its document lead to.
+  void add_value(const ids::Sequences& sequences, std::span<const ids::FieldValue> fields,
+                 ids::Opening opening);
 };
 
 /// The values that the statements of one command get.

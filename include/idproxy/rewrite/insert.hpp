@@ -149,7 +149,6 @@ class InsertRewriter {
   void give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
             GivenValues& values);
   [[nodiscard]] bool look_up_fields(Bytes document, std::size_t assignment);
-  void choose_sequence(std::size_t assignment, GivenSequences& its, ids::Opening opening);
   [[nodiscard]] bool locate(Bytes document, std::size_t assignment, Site& site);
   [[nodiscard]] bool follow(std::size_t assignment, std::size_t depth, Site& site, bool& found);
   [[nodiscard]] bool find_at_once(std::size_t assignment, std::size_t depth, Site& site,

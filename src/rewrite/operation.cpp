@@ -106,13 +106,13 @@ bool has_known_type(const bson::Element& field) {
 }
 
 /// The fields that a statement may have, of which it must have the first `needed`.
-struct Form {
+struct AllowedFields {
   std::span<const std::string_view> known;
   std::size_t needed;
 };
 
 /// Nothing for an operation that mongod refuses together with its command.
-std::optional<Form> form_of(Bytes statement, const WriteRequest& write) {
+std::optional<AllowedFields> allowed_in(Bytes statement, const WriteRequest& write) {
   static constexpr auto kStatement = std::to_array<std::string_view>(
       {"q", "u", "multi", "upsert", "hint", "collation", "arrayFilters", "c", "sort"});
   static constexpr auto kInsert = std::to_array<std::string_view>({"insert", "document"});
@@ -121,23 +121,23 @@ std::optional<Form> form_of(Bytes statement, const WriteRequest& write) {
                                        "collation", "arrayFilters", "constants", "sort"});
   static constexpr auto kDelete =
       std::to_array<std::string_view>({"delete", "filter", "multi", "hint", "collation"});
-  if (write.command.kind == WriteKind::update) return Form{kStatement, 2};
+  if (write.command.kind == WriteKind::update) return AllowedFields{kStatement, 2};
   const auto op = BulkOp::read(statement, write.namespaces.size());
   if (!op) return std::nullopt;
-  if (op->kind == BulkOp::Kind::update) return Form{kUpdate, 3};
-  return op->kind == BulkOp::Kind::insert ? Form{kInsert, 2} : Form{kDelete, 2};
+  if (op->kind == BulkOp::Kind::update) return AllowedFields{kUpdate, 3};
+  return op->kind == BulkOp::Kind::insert ? AllowedFields{kInsert, 2} : AllowedFields{kDelete, 2};
 }
 
-bool has_form(Bytes statement, const Form& form) {
+bool has_only(Bytes statement, const AllowedFields& allowed) {
   std::vector<std::string_view> names;
   bson::Elements fields(statement);
   while (const auto field = fields.next()) {
-    if (std::ranges::find(form.known, field->key) == form.known.end()) return false;
+    if (std::ranges::find(allowed.known, field->key) == allowed.known.end()) return false;
     if (!has_known_type(*field)) return false;
     if (std::ranges::find(names, field->key) != names.end()) return false;
     names.push_back(field->key);
   }
-  return std::ranges::all_of(form.known.first(form.needed), [&](std::string_view name) {
+  return std::ranges::all_of(allowed.known.first(allowed.needed), [&](std::string_view name) {
     return std::ranges::find(names, name) != names.end();
   });
 }
@@ -152,8 +152,8 @@ bool separable(const WriteRequest& write) {
     if (static_cast<std::int64_t>(each->size()) > bson::kMaxInternalDocument) return false;
     if (!bson::well_formed(*each, kLevels)) return false;
     if (write.command.kind == WriteKind::insert) continue;
-    const auto form = form_of(*each, write);
-    if (!form || !has_form(*each, *form)) return false;
+    const auto allowed = allowed_in(*each, write);
+    if (!allowed || !has_only(*each, *allowed)) return false;
   }
   return !statements.malformed() && statements.plain_keys();
 }

@@ -77,4 +77,14 @@ std::optional<Element> find(Bytes document, std::string_view key) {
   return std::nullopt;
 }
 
+std::optional<Element> find(Bytes document, std::string_view key, Type type) {
+  auto found = find(document, key);
+  return found && found->type == type ? found : std::nullopt;
+}
+
+std::optional<std::int64_t> find_integer(Bytes document, std::string_view key) {
+  const auto found = find(document, key);
+  return found ? found->as_integer() : std::nullopt;
+}
+
 }  // namespace idproxy::bson

@@ -65,21 +65,22 @@ ClientStatistics ConnectionPair::describe() const {
   const auto now = thread_.shared.clock.monotonic();
   const auto transactions = thread_.shared.transactions.of(id_, transactions_);
   const Rates rates = counts_.lately.rates(now);
-  ClientStatistics client{.id = id_,
-                          .address = peer_name(downstream_.socket()),
-                          .server = server_->name,
-                          .age = now - counts_.opened,
-                          .requests = counts_.requests,
-                          .documents = counts_.documents,
-                          .values = counts_.values + (exchange_ ? exchange_->values_sent() : 0),
-                          .requests_per_second = rates.requests,
-                          .documents_per_second = rates.documents,
-                          .transactions = transactions.count,
-                          .bytes_received = counts_.bytes_received,
-                          .bytes_sent = counts_.bytes_sent,
-                          .memory = memory(),
-                          .tls = downstream_.is_secure(),
-                          .port = own_port(upstream_.socket())};
+  ClientStatistics client{
+      .id = id_,
+      .address = peer_name(downstream_.socket()),
+      .server = server_->name,
+      .age = now - counts_.opened,
+      .requests = counts_.requests,
+      .documents = counts_.documents,
+      .values = counts_.values + (exchange_ ? exchange_->facts().values_sent : 0),
+      .requests_per_second = rates.requests,
+      .documents_per_second = rates.documents,
+      .transactions = transactions.count,
+      .bytes_received = counts_.bytes_received,
+      .bytes_sent = counts_.bytes_sent,
+      .memory = memory(),
+      .tls = downstream_.is_secure(),
+      .port = own_port(upstream_.socket())};
   if (counts_.compressor != wire::Compressor::none) {
     client.compressor = wire::name_of(counts_.compressor);
   }

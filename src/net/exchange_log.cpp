@@ -39,7 +39,7 @@ std::string text_of(const rewrite::Forwarded& past) {
 
 /// Logs upserts that were sent without a value.
 void log_forwarded(const rewrite::Exchange& exchange, const Clock& clock) {
-  for (const rewrite::Forwarded& each : exchange.forwarded()) {
+  for (const rewrite::Forwarded& each : exchange.facts().forwarded) {
     const rewrite::Assignment& assignment = *each.assignment;
     if (each.reason == rewrite::ForwardReason::configured) continue;
     if (each.past_the_rules) {
@@ -67,7 +67,7 @@ void log_forwarded(const rewrite::Exchange& exchange, const Clock& clock) {
 /// Logs updates that were sent although they take values away. One that sets a value may set the
 /// same one: no reason to warn.
 void log_taken_away(const rewrite::Exchange& exchange, const Clock& clock) {
-  for (const rewrite::TakenAway& each : exchange.taken_away()) {
+  for (const rewrite::TakenAway& each : exchange.facts().taken_away) {
     const bool sets = each.reason == rewrite::LossReason::sets;
     const rewrite::Assignment& assignment = *each.assignment;
     const auto updates = assignment.outcomes->taken_away_log.add(
@@ -89,7 +89,7 @@ void log_taken_away(const rewrite::Exchange& exchange, const Clock& clock) {
 }
 
 void log_driver_made(const rewrite::Exchange& exchange) {
-  const rewrite::Assignment* rule = exchange.driver_made();
+  const rewrite::Assignment* rule = exchange.facts().driver_made;
   if (rule == nullptr || rule->outcomes->driver_made_logged.exchange(true)) return;
   log::event(
       log::Level::warning, "driver_made_ids",
@@ -101,7 +101,7 @@ void log_driver_made(const rewrite::Exchange& exchange) {
 }
 
 void log_zero(const rewrite::Exchange& exchange) {
-  const rewrite::Assignment* rule = exchange.leaves_zero();
+  const rewrite::Assignment* rule = exchange.facts().leaves_zero;
   if (rule == nullptr || rule->outcomes->zero_logged.exchange(true)) return;
   log::event(log::Level::warning, "zero_stored",
              "a document brought null, 0, \"\" or an id of zeros in the rule's field, and the rule "
@@ -112,7 +112,7 @@ void log_zero(const rewrite::Exchange& exchange) {
 }
 
 void log_given_up(const rewrite::Exchange& exchange, std::uint64_t connection) {
-  const auto given_up = exchange.given_up();
+  const auto given_up = exchange.facts().given_up;
   if (!given_up) return;
   log::event(log::Level::warning, "duplicates_given_up",
              "generated values stayed duplicates until " +
@@ -125,7 +125,7 @@ void log_given_up(const rewrite::Exchange& exchange, std::uint64_t connection) {
 }
 
 void log_lost(const rewrite::Exchange& exchange) {
-  const rewrite::Assignment* rule = exchange.lost_writes();
+  const rewrite::Assignment* rule = exchange.facts().lost_writes;
   if (rule == nullptr || rule->outcomes->lost_logged.exchange(true)) return;
   log::event(log::Level::error, "server_loses_writes",
              "the server has left out documents of an unordered insert that a driver repeated, and "
@@ -135,7 +135,7 @@ void log_lost(const rewrite::Exchange& exchange) {
 }
 
 void log_not_permitted(const rewrite::Exchange& exchange, const Ended& by) {
-  const rewrite::Assignment* refused = exchange.not_permitted();
+  const rewrite::Assignment* refused = exchange.facts().not_permitted;
   if (refused == nullptr) return;
   // Who has not logged in may call himself anything.
   const std::string user = by.client == nullptr || !by.logged_in ? "" : by.client->user;

@@ -380,7 +380,7 @@ void ConnectionPair::act_on_request(const rewrite::Action& next, Bytes message, 
   if (const auto* need = std::get_if<action::AskStore>(&next)) return ask(*need);
   if (const auto* question = std::get_if<action::AskServer>(&next)) return ask_server(*question);
   count_request();
-  if (exchange_->was_odd()) log_request(*exchange_, thread_.context.clock);
+  if (exchange_->facts().was_odd()) log_request(*exchange_, thread_.context.clock);
   if (const auto* own = std::get_if<action::Reply>(&next)) return answer_here(own->message);
   if (exchange_->is_hello()) exchange_->share.reset();  // replies may stream without an end
   const auto* patched = std::get_if<action::Send>(&next);
@@ -389,7 +389,7 @@ void ConnectionPair::act_on_request(const rewrite::Action& next, Bytes message, 
   }
   if (patched == nullptr && !exchange_->is_hello()) thread_.cells[Counted::requests_relayed].add();
   RequestGate::Message about = exchange_->about;
-  about.may_wait = about.may_wait || exchange_->may_wait();
+  about.may_wait = about.may_wait || exchange_->facts().may_wait;
   forwarded(about, message);
   if (patched != nullptr) return send(*patched);
   if (!exchange_->awaits_reply()) end_exchange();
@@ -408,11 +408,11 @@ void ConnectionPair::count_request() {
   if (exchange_->is_hello()) cells[Counted::requests_hello].add();
   if (exchange_->is_status()) cells[Counted::requests_status].add();
   if (exchange_->is_next()) cells[Counted::requests_next].add();
-  counts_.documents += exchange_->documents();
-  counts_.lately.add(0, exchange_->documents(), thread_.now());
-  if (exchange_->assigned() == 0) return;
-  cells[counted_as(exchange_->command_kind())].add();
-  cells[Counted::documents_refused].add(exchange_->refused());
+  counts_.documents += exchange_->facts().documents;
+  counts_.lately.add(0, exchange_->facts().documents, thread_.now());
+  if (exchange_->facts().assigned == 0) return;
+  cells[counted_as(exchange_->facts().command_kind)].add();
+  cells[Counted::documents_refused].add(exchange_->facts().refused);
 }
 
 void ConnectionPair::send(const action::Send& message) {
@@ -440,13 +440,13 @@ void ConnectionPair::sent() {
 /// The exchange has done what its last event from a peer called for. A reply that is relayed as it
 /// came does not count: looking at the clock costs more than that.
 void ConnectionPair::note_added_time() {
-  if (exchange_->assigned() == 0) return;
-  exchange_->added += thread_.context.clock.monotonic() - exchange_->since();
+  if (exchange_->facts().assigned == 0) return;
+  exchange_->added += thread_.context.clock.monotonic() - exchange_->facts().since;
 }
 
 void ConnectionPair::answer_here(Bytes message) {
   note_added_time();
-  if (exchange_->handed_out() == 0) thread_.cells[Counted::requests_refused].add();
+  if (exchange_->facts().handed_out == 0) thread_.cells[Counted::requests_refused].add();
   const wire::Compressor compressor = exchange_->about.compressor;
   Buffer answer;
   answer.append(message);
@@ -519,7 +519,7 @@ void ConnectionPair::act_on_reply(const rewrite::Action& next, Bytes message) {
   if (const auto* news = std::get_if<action::Learn>(&next)) return learn(*news->said);
   if (const auto* again = std::get_if<action::Send>(&next)) {
     RequestGate::Message about = exchange_->about;
-    about.may_wait = about.may_wait || exchange_->may_wait();
+    about.may_wait = about.may_wait || exchange_->facts().may_wait;
     expect_reply(about, exchange_->request_id());
     return send(*again);
   }
@@ -553,11 +553,11 @@ void ConnectionPair::learned() {
 }
 
 void ConnectionPair::end_exchange() {
-  if (exchange_->ended_badly()) {
+  if (exchange_->facts().ended_badly()) {
     log_end(*exchange_, {id_, memory_.client.get(), memory_.logged_in, thread_.context.clock});
   }
-  counts_.values += exchange_->values_sent();
-  if (exchange_->assigned() > 0) thread_.cells.insert_added.observe(exchange_->added);
+  counts_.values += exchange_->facts().values_sent;
+  if (exchange_->facts().assigned > 0) thread_.cells.insert_added.observe(exchange_->added);
   thread_.buffers.give_back(exchange_->release(thread_.workspace));
   thread_.workspace.trim();
   if (exchange_->about.compressor != wire::Compressor::none) thread_.inflation.trim();

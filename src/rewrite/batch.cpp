@@ -1,36 +1,24 @@
 #include "rewrite/batch.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <limits>
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
-#include "idproxy/rewrite/given_values.hpp"
-#include "idproxy/rewrite/guard_stage.hpp"
 
 namespace idproxy::rewrite {
 namespace {
 
 /// True if the server has refused this field of the command.
 bool rejects(std::string_view field, const wire::OpMsgView& message, std::int64_t code) {
-  constexpr std::int64_t kFailedToParse = 9;
-  constexpr std::int64_t kTypeMismatch = 14;
-  constexpr std::int64_t kInvalidOptions = 72;
-  constexpr std::int64_t kApiStrict = 323;
-  constexpr std::int64_t kUnknownField = 40415;
-  if (code != kBadValue && code != kFailedToParse && code != kTypeMismatch &&
-      code != kInvalidOptions && code != kApiStrict && code != kUnknownField) {
-    return false;
-  }
-  const auto errmsg = bson::find(message.body(), "errmsg");
-  if (!errmsg || errmsg->type != bson::Type::string) return false;
-  return errmsg->text().find(field) != std::string_view::npos;
-}
-
-/// True if a message may have as many bytes as the next command.
-bool fits(const BatchStep& step) {
-  return step.out.size() <= static_cast<std::size_t>(wire::kMaxMessageSize);
+  using enum ErrorCode;
+  constexpr std::array kRejections{bad_value,       failed_to_parse,  type_mismatch,
+                                   invalid_options, api_strict_error, idl_unknown_field};
+  if (std::ranges::none_of(kRejections, [&](ErrorCode its) { return code == its; })) return false;
+  const auto errmsg = bson::find(message.body(), "errmsg", bson::Type::string);
+  return errmsg && errmsg->text().find(field) != std::string_view::npos;
 }
 
 /// The position in the command of the first statement with an error.
@@ -44,9 +32,10 @@ Stops stops_of(const std::optional<WriteOptions>& options) {
   return options->stops() ? Stops::at_errors : Stops::never;
 }
 
-std::optional<WriteOptions> options_of(const Batch::Contents& contents) {
-  auto options = divisible(contents.write.message, contents.statements);
-  if (options) options->in_turn = contents.takes_turns;
+std::optional<WriteOptions> options_of(const WriteRequest& write, const GivenValues& given,
+                                       std::size_t statements) {
+  auto options = divisible(write.message, statements);
+  if (options) options->in_turn = needs_turn(*write.plan, given);
   return options;
 }
 
@@ -60,147 +49,147 @@ CommandError some_are_lost() {
 
 }  // namespace
 
-Batch::Batch(Contents contents, BatchSent sent)
-    : contents_(std::move(contents)),
-      plan_(*contents_.write.plan),
-      given_(contents_.given),
-      guards_(contents_.guards),
-      command_(make_command(contents_.write, given_, contents_.refused)),
-      options_(options_of(contents_)),
-      progress_(contents_.statements, stops_of(options_)),
-      fates_(contents_.statements, sent == BatchSent::whole ? Fate::sent : Fate::unsent),
-      budget_(options_ ? options_->max_time_ms : std::nullopt, contents_.started),
-      taken_(plan_, given_, command_->ns(), &contents_.write),
-      renewal_(plan_, given_, taken_),
-      request_id_(client_request_id()) {
-  const WriteKind kind = contents_.write.command.kind;
-  if (contents_.takes_turns) turns_.emplace(plan_, given_, *command_, kind, contents_.memory);
-  if (sent == BatchSent::whole) progress_.sent_whole();
-  if (contents_.once) options_.reset();
+Batch::Batch(WriteState& write)
+    : write_(write),
+      plan_(*write.request_.plan),
+      given_(write.given_),
+      command_(write.request_, given_, std::move(write.refused_)),
+      options_(options_of(write.request_, given_, write.statements_)),
+      progress_(write.statements_, stops_of(options_)),
+      fates_(write.statements_, write.sent_ ? Fate::sent : Fate::unsent),
+      budget_(options_ ? options_->max_time_ms : std::nullopt, write.started_),
+      taken_(plan_, given_, command_.ns(), &write.request_),
+      renewal_(plan_, given_, taken_) {
+  const WriteKind kind = write.request_.command.kind;
+  if (needs_turn(plan_, given_)) turns_.emplace(plan_, given_, command_, kind, write.memory_);
+  if (write.sent_) progress_.sent_whole();
+  if (!write.acknowledged_) options_.reset();
   const bool may_be_repeated = kind == WriteKind::insert && options_ &&
-                               (contents_.statements > 1 || is_unsure()) &&
-                               options_->has_txn_number && !options_->in_transaction;
+                               (write.statements_ > 1 || is_unsure()) && options_->has_txn_number &&
+                               !options_->in_transaction;
   if (turns_ && may_be_repeated) turns_->may_be_repeated();
-  if (sent == BatchSent::nothing && kind == WriteKind::insert && plan_.reserves()) {
-    reservations_ = std::make_unique<ReserveStage>(contents_.write, given_, contents_.refused);
+  if (!write.sent_ && kind == WriteKind::insert && plan_.reserves()) {
+    reservations_ = std::make_unique<ReserveStage>(write.request_, given_, command_.refused());
   }
 }
 
-std::optional<GivenUp> Batch::given_up() const {
+void Batch::tell(ExchangeFacts& facts) const {
   const auto& [rule, ended_by] = repeats_.given_up();
-  if (rule == nullptr) return std::nullopt;
-  return GivenUp{rule->ns, rule->rule, rule->attempts(), ended_by};
+  if (rule != nullptr) facts.given_up = {rule->ns, rule->rule, rule->attempts(), ended_by};
+  if (repeated_.has_lost()) facts.lost_writes = &plan_.front();
+  facts.may_wait = turns_ && turns_->may_wait();
 }
 
 // ---- before a command --------------------------------------------------------------------------
 
 /// If all remaining statements have collided, they keep their errors; else the whole command fails
 /// with mongod's error for this case.
-Batch::Next Batch::end_if_expired(const Step& step) {
-  if (!has_expired(step)) return std::nullopt;
-  if (only_repeats(progress_.todo())) {
-    repeats_.abandon(progress_.todo(), RetryBound::max_time);
-    return finish(step, report());
-  }
-  return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"}, step);
+Batch::Next Batch::end_if_expired() {
+  if (!has_expired()) return std::nullopt;
+  if (const auto end = keep_errors(progress_.todo(), RetryBound::max_time)) return end;
+  return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"});
 }
 
-std::optional<Need> Batch::lacks(const Step& step) {
+/// Ends the write if all of these statements have collided.
+Batch::Next Batch::keep_errors(std::span<const std::int32_t> statements, RetryBound ended_by) {
+  if (progress_.commands() == 0 || !only_repeats(statements)) return std::nullopt;
+  repeats_.abandon(statements, ended_by);
+  return finish(report());
+}
+
+std::optional<Need> Batch::lacks() {
   if (reservations_) {
     if (renews_before_sending_) {
-      if (auto need = renews(step)) return need;
-      renewed_before_sending(step);
+      if (auto need = renews()) return need;
+      renewed_before_sending();
     }
     if (auto need = reservations_->need(progress_.todo())) return need;
   }
   if (!options_ || !turns_) return std::nullopt;
-  if (auto need = turns_->need(progress_.todo())) {
-    if (progress_.commands() == 0) need->patience -= step.now - contents_.patient_since;
+  if (auto need = turns_->provide(progress_.todo())) {
+    if (progress_.commands() == 0) need->patience -= write_.now_ - write_.patient_since_;
     return need;
   }
   return turns_->must_ask() ? std::optional(Need{Stage::earlier_attempt}) : std::nullopt;
 }
 
-Batch::Next Batch::accept(const Need& need, const std::optional<wire::OpMsgView>& reply,
-                          std::optional<ids::Result<ids::Grant>>& grant, const Step& step) {
-  if (need.stage == Stage::earlier_attempt) return told_whether_executed(*reply);
+Batch::Next Batch::accept(const Need& need) {
+  if (need.stage == Stage::earlier_attempt) return told_whether_executed(*write_.reply_);
   if (need.stage == Stage::fresh_values) {  // which makes do without
-    renewal_.answered(*std::move(grant));
+    renewal_.answered(*std::move(write_.grant_));
     return std::nullopt;
   }
-  if (!*grant) {
-    const ids::Error& error = grant->error();
+  if (!*write_.grant_) {
+    const ids::Error& error = write_.grant_->error();
     const bool is_turn = need.stage == Stage::turn;
-    if (is_turn && lost_its_index(error, step)) return std::nullopt;
-    return no_values_for(*need.assignment, with_progress(error, is_turn && turns_->has_some()),
-                         step);
+    if (is_turn && lost_its_index(error)) return std::nullopt;
+    return no_values_for(*need.assignment, with_progress(error, is_turn && turns_->has_some()));
   }
   if (need.stage == Stage::turn) {
-    turns_->accept(**std::move(grant));
+    turns_->accept(**std::move(write_.grant_));
   } else {
-    reserved(**std::move(grant), step);
+    reserved(**std::move(write_.grant_));
   }
   return std::nullopt;
 }
 
 /// Statements that have collided keep their errors. Otherwise nobody could tell the client about
 /// the statements that were never sent, so that the whole command fails.
-Action Batch::no_values_for(const Assignment& rule, const ids::Error& error, const Step& step) {
-  if (progress_.commands() > 0 && only_repeats(progress_.todo())) {
-    repeats_.abandon(progress_.todo(), RetryBound::no_value);
-    return finish(step, report());
-  }
-  return fail(no_values(client(), rule, error), step);
+Action Batch::no_values_for(const Assignment& rule, const ids::Error& error) {
+  if (const auto end = keep_errors(progress_.todo(), RetryBound::no_value)) return *end;
+  return fail(no_values(client(), rule, error));
 }
 
 // ---- sending -----------------------------------------------------------------------------------
 
-Action Batch::send(const Step& step) {
-  if (const auto end = end_if_expired(step)) return *end;
+Action Batch::send() {
+  if (const auto end = end_if_expired()) return *end;
   if (!options_) {
     progress_.sent_whole();
-    return send_whole(step);
+    return send_whole();
   }
   if (progress_.begins_part()) {
     budget_.end();
     repeated_.begin_part();
   }
   progress_.send(most_at_once());
-  if (progress_.commands() > 1) begin_question(step);
-  while (const auto fit = emit_part(step)) {
-    if (*fit == progress_.out().size()) return send_part(step);
+  if (progress_.commands() > 1) begin_question();
+  while (const auto fit = emit_part()) {
+    if (*fit == progress_.out().size()) return send_part();
     progress_.shorten(*fit);
   }
   return action::Close{};
 }
 
 /// Writes the next command. Returns how many of its statements fit into it.
-std::optional<std::size_t> Batch::emit_part(const Step& step) {
+std::optional<std::size_t> Batch::emit_part() {
   if (turns_) turns_->number(progress_.out());
-  const bool first = progress_.commands() == 1 && !contents_.has_begun;
-  WritePart part{progress_.out(), &*options_,   first,  budget_.time_left(step.now),
-                 request_id_,     own_fields(), named()};
-  part.numbered = !contents_.has_begun;
-  return command_->emit(part, step.workspace, step.out);
+  // Its only statement may have been sent without upsert, and found nothing.
+  const bool has_begun = write_.looked_ == WriteState::Looked::found_nothing;
+  const bool first = progress_.commands() == 1 && !has_begun;
+  WritePart part{progress_.out(),    &*options_,   first,         budget_.time_left(write_.now_),
+                 write_.request_id_, own_fields(), write_.named()};
+  part.numbered = !has_begun;
+  return command_.emit(part, *write_.workspace_, write_.message_);
 }
 
-Action Batch::send_part(const Step& step) {
-  if (!fits(step)) return fail(too_large(), step);
-  if (turns_) turns_->sent(progress_.out());
+Action Batch::send_part() {
+  if (!write_.fits()) return fail(too_large());
+  if (turns_) turns_->send(progress_.out());
   repeats_.sent(progress_.out());
-  note_sent(step);
-  return action::Send{&step.out, original()};
+  note_sent();
+  return action::Send{&write_.message_, original()};
 }
 
 /// Sends all statements in one command, with nothing left to decide.
-Action Batch::send_whole(const Step& step) {
+Action Batch::send_whole() {
   options_.reset();
-  const WritePart whole{progress_.out(), nullptr,      true,   std::nullopt,
-                        request_id_,     own_fields(), named()};
-  if (!command_->emit(whole, step.workspace, step.out)) return action::Close{};
-  if (!fits(step)) return fail(too_large(), step);
-  note_sent(step);
-  return action::Send{&step.out, original()};
+  const WritePart whole{progress_.out(),    nullptr,      true,          std::nullopt,
+                        write_.request_id_, own_fields(), write_.named()};
+  if (!command_.emit(whole, *write_.workspace_, write_.message_)) return action::Close{};
+  if (!write_.fits()) return fail(too_large());
+  note_sent();
+  return action::Send{&write_.message_, original()};
 }
 
 /// True if all statements that are left of the batch have collided. With an ordered batch, those
@@ -208,64 +197,64 @@ Action Batch::send_whole(const Step& step) {
 bool Batch::only_repeats(std::span<const std::int32_t> next) const {
   const bool others_count = turns_ && !options_->ordered && next.size() > 1;
   // A value that could not be reserved may have been renewed before the statement was ever sent.
-  if (reservations_ && !command_->errors().contains(next.front())) return false;
+  if (reservations_ && !command_.replies().errors().contains(next.front())) return false;
   return repeats_.contains(next.front()) && progress_.only_repeats() && !others_count;
 }
 
-Action Batch::fail(CommandError error, const Step& step) const {
+Action Batch::fail(CommandError error) const {
   error.repeats_write = progress_.commands() == 0 && may_repeat_write(original());
-  step.workspace.reply.clear();
-  const auto id = static_cast<std::int32_t>(step.workspace.next_request_id++);
-  append_error_reply(original(), id, error, step.workspace.reply);
-  return action::Reply{step.workspace.reply.view()};
+  write_.workspace_->reply.clear();
+  const auto id = static_cast<std::int32_t>(write_.workspace_->next_request_id++);
+  append_error_reply(original(), id, error, write_.workspace_->reply);
+  return action::Reply{write_.workspace_->reply.view()};
 }
 
 // ---- guards -----------------------------------------------------------------------------------
 
 std::vector<std::int32_t> Batch::moved_in(std::span<const WriteError> errors) const {
   std::vector<std::int32_t> moved;
-  if (guards_ == nullptr) return moved;
+  if (!write_.guards_) return moved;
   for (const WriteError& error : errors) {
-    if (!guards_->is_moved(error.code)) continue;
+    if (!write_.guards_->is_moved(error.code)) continue;
     moved.push_back(progress_.out()[static_cast<std::size_t>(error.index)]);
   }
   return moved;
 }
 
 /// True if the index has gone since the guard was asked, and the write may still wait for it.
-bool Batch::lost_its_index(const ids::Error& error, const Step& step) {
-  if (error.code != ids::Errc::unguarded || named().empty()) return false;
+bool Batch::lost_its_index(const ids::Error& error) {
+  if (error.code != ids::Errc::unguarded || write_.named().empty()) return false;
   const bool was_sent = progress_.commands() > 0;
-  if (guards_->patience(step.now, was_sent).count() <= 0) return false;
-  guards_->moved(step.now);
-  return !guards_->moves_too_often(step.now);
+  if (write_.guards_->patience(write_.now_, was_sent).count() <= 0) return false;
+  write_.guards_->moved(write_.now_);
+  return !write_.guards_->moves_too_often(write_.now_);
 }
 
-Action Batch::moved_too_often(const Step& step) {
+Action Batch::moved_too_often() {
   return no_values_for(
-      guards_->rule(),
-      {ids::Errc::unavailable, "the collection is dropped or replaced again and again"}, step);
+      write_.guards_->rule(),
+      {ids::Errc::unavailable, "the collection is dropped or replaced again and again"});
 }
 
 // ---- reservations -----------------------------------------------------------------------------
 
-void Batch::reserved(ids::Grant grant, const Step& step) {
+void Batch::reserved(ids::Grant grant) {
   ReserveStage::Outcome outcome = reservations_->accept(std::move(grant));
-  for (RefusedDocument& each : outcome.refused) command_->refuse(std::move(each));
+  for (RefusedDocument& each : outcome.refused) command_.refuse(std::move(each));
   if (outcome.taken.empty()) return;
   taken_.add(outcome.taken, ids::Taken::in_batch);
   renews_before_sending_ = true;
-  settle(std::move(outcome.taken), step);
+  settle(std::move(outcome.taken));
 }
 
 /// There is no pause before the next attempt, since nothing has been sent.
-void Batch::renewed_before_sending(const Step& step) {
+void Batch::renewed_before_sending() {
   renews_before_sending_ = false;
   const std::vector<Collision> collisions = renewal_.take();
   count(collisions);
-  static_cast<void>(budget_.take_pause(step.random));
+  static_cast<void>(budget_.take_pause(write_.context_->random));
   for (const Collision& collision : collisions) {
-    if (!collision.again) command_->refuse(reservations_->give_up(collision));
+    if (!collision.again) command_.refuse(reservations_->give_up(collision));
   }
 }
 
@@ -278,16 +267,16 @@ std::size_t Batch::most_at_once() const {
 
 /// Asks the server, by an insert of the first statement that cannot succeed. It costs no write, so
 /// that nobody waits for the secondaries twice. Servers before 6.0 have another question.
-Action Batch::ask_whether_executed(const Step& step) {
+Action Batch::ask_whether_executed() {
   turns_->asked();
-  if (is_unsure()) return ask_which_are_executed(progress_.todo(), step);
+  if (is_unsure()) return ask_which_are_executed(progress_.todo());
   fields_.clear();
-  append_fields_of_question(step.random, fields_);
-  const WritePart question{progress_.todo().first(1),   &*options_,  false,
-                           budget_.time_left(step.now), request_id_, fields_.view()};
-  if (!command_->emit(question, step.workspace, step.out)) return action::Close{};
-  if (!fits(step)) return fail(too_large(), step);
-  return action::Send{&step.out, original()};
+  append_fields_of_question(write_.context_->random, fields_);
+  const WritePart question{progress_.todo().first(1),      &*options_,         false,
+                           budget_.time_left(write_.now_), write_.request_id_, fields_.view()};
+  if (!command_.emit(question, *write_.workspace_, write_.message_)) return action::Close{};
+  if (!write_.fits()) return fail(too_large());
+  return action::Send{&write_.message_, original()};
 }
 
 /// Any answer but the expected error leaves it open. So does that of a server before 6.0, which
@@ -297,13 +286,13 @@ Batch::Next Batch::told_whether_executed(const wire::OpMsgView& message) {
     turns_->told(told_which(message));
     return std::nullopt;
   }
-  const auto reply = command_->read(message.body(), 1);
+  const auto reply = command_.read(message.body(), 1);
   if (!reply) return action::Close{};
-  if (reply->ok && !command_->adds_up(*reply, *options_, progress_.todo().first(1))) {
+  if (reply->ok && !command_.adds_up(*reply, *options_, progress_.todo().first(1))) {
     return action::Close{};
   }
-  const bool is_refused =
-      reply->ok && !reply->errors.empty() && reply->errors.front().code == kCollectionUuidMismatch;
+  const bool is_refused = reply->ok && !reply->errors.empty() &&
+                          reply->errors.front().code == ErrorCode::collection_uuid_mismatch;
   turns_->told(is_refused);
   return std::nullopt;
 }
@@ -314,7 +303,7 @@ Bytes Batch::own_fields() {
   if (!in_turn) return {};
   fields_.clear();
   bson::Scope all(fields_);
-  turns_->send(progress_, fields_);
+  turns_->append_fields(progress_, fields_);
   all.close();
   return fields_.view();
 }
@@ -323,13 +312,13 @@ Bytes Batch::own_fields() {
 /// each number first, they would do so again, and a driver that repeats the batch must find these
 /// statements untried.
 Batch::Next Batch::go_past(std::span<const Collision> collisions,
-                           std::span<const std::int32_t> rest, const Step& step) {
+                           std::span<const std::int32_t> rest) {
   const bool is_last = rest.empty() && progress_.todo().empty();
   const Assignment* sequence =
       collisions.empty() || is_last ? nullptr : turns_->sequence_in(collisions.front());
   if (sequence != nullptr) {
     const ids::Error error{ids::Errc::unavailable, "others take each number first"};
-    return fail(no_values(client(), *sequence, error), step);
+    return fail(no_values(client(), *sequence, error));
   }
   progress_.repeat(rest);
   done_ = progress_.todo().empty();
@@ -338,209 +327,209 @@ Batch::Next Batch::go_past(std::span<const Collision> collisions,
 
 // ---- replies ---------------------------------------------------------------------------------
 
-Batch::Next Batch::fetch(std::optional<wire::OpMsgView>& reply, const Step& step) {
-  if (contents_.write.command.kind != WriteKind::bulk_write) return std::nullopt;
-  switch (results_.add(*reply)) {
+Batch::Next Batch::fetch() {
+  if (write_.request_.command.kind != WriteKind::bulk_write) return std::nullopt;
+  switch (results_.add(*write_.reply_)) {
     case BulkResults::Next::malformed:
       return action::Close{};
     case BulkResults::Next::more:
-      begin_question(step);
-      results_.ask(client(), request_id_, step.out);
-      return action::Send{&step.out, {}};
+      begin_question();
+      results_.ask(client(), write_.request_id_, write_.message_);
+      return action::Send{&write_.message_, {}};
     case BulkResults::Next::done:
       break;
   }
   if (const auto joined = results_.joined()) {
-    reply = joined;
+    write_.reply_ = joined;
     is_joined_ = true;
   }
   return std::nullopt;
 }
 
-Batch::Next Batch::take(const wire::OpMsgView& message, const Step& step) {
-  if (question_) return send_missing(told_which(message), step);
+Batch::Next Batch::take() {
+  const wire::OpMsgView& message = *write_.reply_;
+  if (question_) return send_missing(told_which(message));
   failed_whole_ = false;
   // The batch does not go on after a reply that it cannot understand. The client gets the reply if
   // there was only one command.
   const bool only = progress_.is_only_command() && !is_joined_;
   const Action otherwise = only ? Action{action::Relay{}} : Action{action::Close{}};
-  const auto reply = command_->read(message.body(), progress_.out().size());
+  const auto reply = command_.read(message.body(), progress_.out().size());
   if (!reply) return otherwise;
-  if (!reply->ok) return options_ ? take_failure(message, reply->code, step) : otherwise;
-  if (!options_) return take_only_reply(message, *reply, step);
-  if (reply->retried > contents_.statements) return otherwise;
-  if (progress_.is_only_command() && contents_.loses_writes && is_unsure_insert() &&
+  if (!reply->ok) return options_ ? take_failure(message, reply->code) : otherwise;
+  if (!options_) return take_only_reply(message, *reply);
+  if (reply->retried > write_.statements_) return otherwise;
+  if (progress_.is_only_command() && write_.loses_writes() && is_unsure_insert() &&
       std::ranges::any_of(reply->errors, RepeatedInsert::is_invalid)) {
-    options_->stmt_ids = RepeatedInsert::shifted(*reply, *options_, contents_.statements);
+    options_->stmt_ids = RepeatedInsert::shifted(*reply, *options_, write_.statements_);
   }
-  if (may_be_mixed_up(*reply) && !has_expired(step)) {
-    return ask_which_are_executed(repeated_.doubt(message, *reply, progress_.out()), step);
+  if (may_be_mixed_up(*reply) && !has_expired()) {
+    return ask_which_are_executed(repeated_.doubt(message, *reply, progress_.out()));
   }
-  if (!command_->adds_up(*reply, *options_, progress_.out())) return otherwise;
-  return take_reply(message, *reply, step);
+  if (!command_.adds_up(*reply, *options_, progress_.out())) return otherwise;
+  return take_reply(message, *reply);
 }
 
 /// Handles a command that failed as a whole.
-Batch::Next Batch::take_failure(const wire::OpMsgView& message, std::int64_t code,
-                                const Step& step) {
+Batch::Next Batch::take_failure(const wire::OpMsgView& message, std::int64_t code) {
   const auto out = progress_.out();
-  const bool only = progress_.is_only_command();
-  const bool duplicate = code == kDuplicateKey && out.size() == 1;
+  const bool duplicate = code == ErrorCode::duplicate_key && out.size() == 1;
   const bool denied = stores_nothing(code) || (duplicate && denies(message.body()));
   if (denied && duplicate) note_undone(out.front());
-  if (stores_nothing(code) || (guards_ != nullptr && guards_->is_moved(code))) note_refusal();
+  if (stores_nothing(code) || (write_.guards_ && write_.guards_->is_moved(code))) note_refusal();
   if (turns_) turns_->failed(denied && !options_->in_transaction);
-  if (duplicate) {
-    Collision collision = taken_.collision_of(out.front(), message.body());
-    if (!collision.given.empty()) {
-      only_ = only;
-      if (!options_->in_transaction) {
-        taken_.add({&collision, 1}, ids::Taken::in_batch);
-        if (turns_) turns_->taken(collision);
-        failed_whole_ = true;
-        failure_.clear();
-        failure_.append(message.message());
-        std::vector<Collision> collisions;
-        collisions.push_back(std::move(collision));
-        settle(std::move(collisions), step);
-        return std::nullopt;
-      }
-      if (const auto end = aborted(message, collision, step)) return end;
-    }
-  }
-  if (!named().empty() && !options_->in_transaction) {
-    const bool is_moved = guards_->is_moved(code);
-    if (is_moved) {
-      guards_->moved(step.now);
-      if (guards_->moves_too_often(step.now)) return moved_too_often(step);
-    }
-    const bool takes_none = !is_moved && rejects("collectionUUID", message, code);
-    if (takes_none) guards_->takes_no_uuid();
-    if (is_moved || takes_none) {
-      again_.assign(out.begin(), out.end());
-      return std::nullopt;
-    }
-  }
-  if (rejects("stmtIds", message, code) && options_->has_txn_number && !turns_) {
-    if (progress_.commands() == 1 && !only) {
-      progress_.join();
-      return send_whole(step);
-    }
-    if (progress_.commands() > 1 && only_repeats(out)) {
-      repeats_.abandon(out, RetryBound::server);
-      return finish(step, report());
-    }
-  }
-  if (only) return action::Relay{};
-  step.workspace.reply.clear();
+  if (const auto next = duplicate ? failed_for_values(message) : std::nullopt) return *next;
+  if (const auto next = failed_for_guards(message, code)) return *next;
+  if (const auto next = failed_for_numbers(message, code)) return next;
+  if (progress_.is_only_command()) return action::Relay{};
+  write_.workspace_->reply.clear();
   const auto append = progress_.commands() == 1 ? append_readdressed : append_failure_of_later;
-  append(message, client_request_id(), step.workspace.reply);
-  return action::Reply{step.workspace.reply.view()};
+  append(message, client_request_id(), write_.workspace_->reply);
+  return action::Reply{write_.workspace_->reply.view()};
 }
 
-Batch::Next Batch::take_reply(const wire::OpMsgView& message, const WriteReply& reply,
-                              const Step& step) {
+/// A duplicate of its only statement. Nothing if no fresh value would cure it, or if the client
+/// should get the server's answer.
+std::optional<Batch::Next> Batch::failed_for_values(const wire::OpMsgView& message) {
+  std::vector<Collision> collisions{taken_.collision_of(progress_.out().front(), message.body())};
+  const Collision& collision = collisions.front();
+  if (collision.given.empty()) return std::nullopt;
+  only_ = progress_.is_only_command();
+  if (options_->in_transaction) {
+    const auto end = aborted(message, collision);
+    return end ? std::optional(end) : std::nullopt;
+  }
+  taken_.add(collisions, ids::Taken::in_batch);
+  if (turns_) turns_->taken(collision);
+  failed_whole_ = true;
+  failure_.clear();
+  failure_.append(message.message());
+  settle(std::move(collisions));
+  return Next();
+}
+
+/// The collection is another one, or the server does not know `collectionUUID`: all go again.
+std::optional<Batch::Next> Batch::failed_for_guards(const wire::OpMsgView& message,
+                                                    std::int64_t code) {
+  if (write_.named().empty() || options_->in_transaction) return std::nullopt;
+  if (write_.guards_->is_moved(code)) {
+    write_.guards_->moved(write_.now_);
+    if (write_.guards_->moves_too_often(write_.now_)) return moved_too_often();
+  } else if (rejects("collectionUUID", message, code)) {
+    write_.guards_->takes_no_uuid();
+  } else {
+    return std::nullopt;
+  }
+  again_.assign(progress_.out().begin(), progress_.out().end());
+  return Next();
+}
+
+/// The server does not know `stmtIds`, with which more than one command would go.
+Batch::Next Batch::failed_for_numbers(const wire::OpMsgView& message, std::int64_t code) {
+  if (!rejects("stmtIds", message, code) || !options_->has_txn_number || turns_) return {};
+  if (progress_.commands() > 1) return keep_errors(progress_.out(), RetryBound::server);
+  if (progress_.is_only_command()) return std::nullopt;
+  progress_.join();
+  return send_whole();
+}
+
+Batch::Next Batch::take_reply(const wire::OpMsgView& message, const WriteReply& reply) {
   retried_ = retried_ || reply.retried > 0;
-  command_->add(message, reply, progress_.out());
+  command_.replies().add(message, reply, progress_.out());
   note_fates(reply);
   std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
   moved_ = moved_in(reply.errors);
-  if (guards_ != nullptr && reply.n.value_or(0) > 0) guards_->stood();
-  if (!moved_.empty()) guards_->moved(step.now);
+  if (write_.guards_ && reply.n.value_or(0) > 0) write_.guards_->stood();
+  if (!moved_.empty()) write_.guards_->moved(write_.now_);
   if (options_->in_transaction && !(collisions.empty() && moved_.empty())) {
     if (turns_) turns_->lost();
-    const auto end = moved_.empty() ? aborted(message, collisions.front(), step)
-                                    : run_again(message, guards_->rule(), kMoved, step);
+    const auto end = moved_.empty() ? aborted(message, collisions.front())
+                                    : run_again(message, write_.guards_->rule(), kMoved);
     if (end) return end;
     moved_.clear();
   }
   only_ = progress_.is_only_command() && !is_joined_;
-  replaces_errors_ = replaces_errors_ || command_->replaces_errors(reply, progress_.out());
+  replaces_errors_ = replaces_errors_ || command_.replaces_errors(reply, progress_.out());
   progress_.answered(first_failed(reply));
   if (turns_) {
     const bool may_be_held = std::ranges::any_of(progress_.tried(), [&](std::int32_t each) {
-      return !command_->inserted(each) && may_hold_value(each, reply);
+      return !command_.inserted(each) && may_hold_value(each, reply);
     });
     turns_->answered({message, reply, progress_, *options_, collisions, !moved_.empty(),
-                      is_unsure(), contents_.loses_writes, may_be_held});
+                      is_unsure(), write_.loses_writes(), may_be_held});
   }
   const std::size_t failed = options_->stops() ? 0 : reply.errors.size();
-  if (progress_.tried().size() > failed) budget_.progress(step.now);
-  repeats_.tried(progress_.tried(), command_->errors());
+  if (progress_.tried().size() > failed) budget_.progress(write_.now_);
+  repeats_.tried(progress_.tried(), command_.replies().errors());
   if (reply.errors.empty()) went_well();
   if (options_->in_transaction) return std::nullopt;
   taken_.add(collisions, ids::Taken::in_batch);
-  settle(std::move(collisions), step);
+  settle(std::move(collisions));
   return std::nullopt;
 }
 
 /// Handles the reply to a command without options_, of which nothing is sent again.
-Action Batch::take_only_reply(const wire::OpMsgView& message, const WriteReply& reply,
-                              const Step& step) {
+Action Batch::take_only_reply(const wire::OpMsgView& message, const WriteReply& reply) {
   // To a write with {w: 0}, MongoDB 4.4 answers without n.
   const bool is_short = reply.errors.empty() && reply.n &&
                         *reply.n < static_cast<std::int64_t>(progress_.out().size());
-  if (is_short && contents_.loses_writes && contents_.write.command.kind == WriteKind::insert) {
+  if (is_short && write_.loses_writes() && write_.request_.command.kind == WriteKind::insert) {
     repeated_.note_lost();
-    return fail(some_are_lost(), step);
+    return fail(some_are_lost());
   }
-  if (!command_->replaces_errors(reply, progress_.out())) return action::Relay{};
-  command_->add(message, reply, progress_.out());
-  return finish(step, report());
+  if (!command_.replaces_errors(reply, progress_.out())) return action::Relay{};
+  command_.replies().add(message, reply, progress_.out());
+  return finish(report());
 }
 
 /// Handles a duplicate of a generated value that has aborted the client's transaction. Returns the
 /// answer that tells the client to run the transaction again; nothing if the client should get the
 /// server's answer.
-Batch::Next Batch::aborted(const wire::OpMsgView& message, const Collision& collision,
-                           const Step& step) {
+Batch::Next Batch::aborted(const wire::OpMsgView& message, const Collision& collision) {
   taken_.add({&collision, 1}, ids::Taken::in_transaction);
-  return run_again(message, assignment(collision.given.front()), "is taken", step);
+  return run_again(message, assignment(collision.given.front()), "is taken");
 }
 
 /// The answer that tells the client to run the transaction again; nothing if it should get the
 /// server's. That which says that a collection has moved is nothing for drivers.
 Batch::Next Batch::run_again(const wire::OpMsgView& message, const Assignment& target,
-                             const std::string& why, const Step& step) {
+                             const std::string& why) {
   RuleOutcomes& outcomes = *target.outcomes;
   const bool transient = target.rule->in_transaction == InTransaction::transient &&
-                         outcomes.may_run_again(step.now, target.attempts());
+                         outcomes.may_run_again(write_.now_, target.attempts());
   ++(transient ? outcomes.transient : outcomes.surfaced);
   if (!transient && moved_.empty()) return std::nullopt;
-  step.workspace.reply.clear();
+  write_.workspace_->reply.clear();
   append_undone_reply(message, client_request_id(),
                       {transient ? ErrorCode::write_conflict : ErrorCode::operation_failed,
                        "mongo-idproxy: the value generated for field '" + target.rule->field +
                            "' of " + target.ns + " " + why + "; run the transaction again",
                        transient ? kTransientTransactionError : std::string_view()},
-                      step.workspace.reply);
-  return action::Reply{step.workspace.reply.view()};
+                      write_.workspace_->reply);
+  return action::Reply{write_.workspace_->reply.view()};
 }
 
 /// Tells the rules whose values have been stored.
 void Batch::went_well() const {
-  const GivenValues& given = given_;
-  std::vector<std::vector<bool>> stored(plan_.size());  // by assignment and source
-  for (std::size_t i = 0; i < stored.size(); ++i) stored[i].resize(sources_of(given, i));
-  for (const Given& each : given.given) {
-    if (!command_->inserted(each.statement)) continue;
-    stored[each.assignment][source_of(given, each.assignment, each.value)] = true;
+  std::vector<std::size_t> stored;
+  std::vector<bool> any(plan_.size());
+  for (std::size_t at = 0; at < given_.given.size(); ++at) {
+    if (!command_.inserted(given_.given[at].statement)) continue;
+    stored.push_back(at);
+    any[given_.given[at].assignment] = true;
   }
-  for (std::size_t i = 0; i < stored.size(); ++i) {
-    const bool any = std::ranges::find(stored[i], true) != stored[i].end();
-    if (any && options_->in_transaction) plan_[i].outcomes->went_well();
-    for (std::size_t source = 0; source < stored[i].size(); ++source) {
-      if (!stored[i][source]) continue;
-      ids::Source& its = source_at(plan_, given, i, source);
-      if (its.in_a_row()) its.went_well();
-    }
+  for (std::size_t i = 0; i < any.size() && options_->in_transaction; ++i) {
+    if (any[i]) plan_[i].outcomes->went_well();
   }
+  by_source(plan_, given_, stored, [](std::size_t, ids::Source& source, auto) {
+    if (source.in_a_row()) source.went_well();
+  });
 }
 
 // ---- what becomes of the statements ------------------------------------------------------------
 
 /// Those of the command are on their way, so that their values may be stored.
-void Batch::note_sent(const Step& step) {
+void Batch::note_sent() {
   std::vector<std::size_t> values(plan_.size());
   given_.each_of(progress_.out(), [&](std::size_t at) {
     const Given& each = given_.given[at];
@@ -548,8 +537,8 @@ void Batch::note_sent(const Step& step) {
     values[each.assignment] += is_first ? 1 : 0;
   });
   for (std::size_t i = 0; i < values.size(); ++i) {
-    plan_[i].outcomes->sent(values[i], !contents_.once, step.now);
-    values_sent_ += values[i];
+    plan_[i].outcomes->sent(values[i], write_.acknowledged_, write_.now_);
+    write_.facts_.values_sent += values[i];
   }
   for (const std::int32_t each : progress_.out()) {
     fates_[static_cast<std::size_t>(each)] = Fate::sent;
@@ -585,7 +574,7 @@ void Batch::note_fates(const WriteReply& reply) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     const bool failed = error != reply.errors.end() && static_cast<std::size_t>(error->index) == i;
     const bool is_undone = failed ? denies((error++)->document)
-                                  : !command_->inserted(out[i]) && !may_hold_value(out[i], reply);
+                                  : !command_.inserted(out[i]) && !may_hold_value(out[i], reply);
     if (failed && options_->stops()) return note_stop(is_undone, out.subspan(i));
     if (is_undone) note_undone(out[i]);
   }
@@ -606,7 +595,7 @@ void Batch::note_stop(bool is_undone, std::span<const std::int32_t> tail) {
 /// True if an earlier attempt of the client has stored the statement with other values.
 bool Batch::was_replayed(std::int32_t statement) const {
   return options_ && options_->has_txn_number && !options_->in_transaction &&
-         command_->retried(options_->number_of(statement));
+         command_.replies().retried(options_->number_of(statement));
 }
 
 /// After a driver's second attempt, as far as the server tells of it (retriedStmtIds), all that was
@@ -627,10 +616,10 @@ void Batch::give_back() const {
 // ---- sending again ---------------------------------------------------------------------------
 
 /// Finds out which of them may go again, and which values they need for that.
-void Batch::settle(std::vector<Collision> collisions, const Step& step) {
-  if (!collisions.empty()) budget_.start(step.now);
+void Batch::settle(std::vector<Collision> collisions) {
+  if (!collisions.empty()) budget_.start(write_.now_);
   for (Collision& collision : collisions) {
-    const auto bound = forbids(collision, step);
+    const auto bound = forbids(collision);
     collision.again = !bound;
     if (bound) collision.ended_by = *bound;
   }
@@ -641,12 +630,12 @@ void Batch::settle(std::vector<Collision> collisions, const Step& step) {
 /// With `multi: true`, a duplicate may come from a document that the statement has found and
 /// changed like others before it. But it does not change a field that gets a value, so that in an
 /// index on that field alone only the insert can collide: it has found no document.
-std::optional<RetryBound> Batch::forbids(const Collision& collision, const Step& step) {
+std::optional<RetryBound> Batch::forbids(const Collision& collision) {
   if (given_.is_multi(collision.statement) && !collision.on_field_alone) return RetryBound::multi;
   std::vector<const Assignment*> taken;
   taken.reserve(collision.given.size());
   for (const std::size_t given : collision.given) taken.push_back(&assignment(given));
-  return budget_.forbids(taken, repeats_.of(collision.statement), step.now);
+  return budget_.forbids(taken, repeats_.of(collision.statement), write_.now_);
 }
 
 /// After a collision in an ordered batch, the values of the statements behind it that come from the
@@ -673,32 +662,32 @@ std::vector<std::size_t> Batch::doubtful(std::span<const Collision> collisions) 
   return found;
 }
 
-std::optional<Need> Batch::renews(const Step& step) {
+std::optional<Need> Batch::renews() {
   auto need = renewal_.draw();
   if (need) {
-    need->patience = budget_.patience(*need->assignment->rule, *need->source, step.now);
+    need->patience = budget_.patience(*need->assignment->rule, *need->source, write_.now_);
   }
   return need;
 }
 
-Batch::Next Batch::decide(const Step& step) {
+Batch::Next Batch::decide() {
   if (options_->in_transaction) {
-    done_ = !command_->errors().empty() || progress_.todo().empty();
+    done_ = !command_.replies().errors().empty() || progress_.todo().empty();
     return std::nullopt;
   }
   const std::vector<Collision> collisions = renewal_.take();
   count(collisions);
   const std::vector<std::int32_t> moved = std::exchange(moved_, {});
-  if (!moved.empty() && guards_->moves_too_often(step.now)) return moved_too_often(step);
-  if (!again_.empty()) return go_again(std::exchange(again_, {}), step);
+  if (!moved.empty() && write_.guards_->moves_too_often(write_.now_)) return moved_too_often();
+  if (!again_.empty()) return go_again(std::exchange(again_, {}));
   if (failed_whole_) {
-    if (collisions.front().again) return go_again(progress_.out(), step);
-    return relay_failure(step);
+    if (collisions.front().again) return go_again(progress_.out());
+    return relay_failure();
   }
   if (const auto tail = progress_.tail(); !tail.empty()) {
     const bool goes_again = !collisions.empty() && collisions.front().again;
-    if (goes_again || !moved.empty()) return go_again(tail, step);
-    if (!options_->ordered) return go_past(collisions, tail.subspan(1), step);
+    if (goes_again || !moved.empty()) return go_again(tail);
+    if (!options_->ordered) return go_past(collisions, tail.subspan(1));
     done_ = true;
     return std::nullopt;
   }
@@ -707,7 +696,7 @@ Batch::Next Batch::decide(const Step& step) {
     if (collision.again) again.push_back(collision.statement);
   }
   std::ranges::sort(again);
-  if (!again.empty()) return go_again(again, step);
+  if (!again.empty()) return go_again(again);
   done_ = progress_.todo().empty();
   return std::nullopt;
 }
@@ -724,9 +713,9 @@ void Batch::count(std::span<const Collision> collisions) {
 }
 
 /// Sends the statements again after the backoff.
-Batch::Next Batch::go_again(std::span<const std::int32_t> statements, const Step& step) {
+Batch::Next Batch::go_again(std::span<const std::int32_t> statements) {
   progress_.repeat(statements);
-  const auto pause = budget_.take_pause(step.random);
+  const auto pause = budget_.take_pause(write_.context_->random);
   return pause.count() > 0 ? Next(action::Wait{pause}) : std::nullopt;
 }
 
@@ -736,45 +725,45 @@ Batch::Next Batch::go_again(std::span<const std::int32_t> statements, const Step
 /// stored: then other values are stored than those that are given now.
 bool Batch::is_unsure() const {
   return options_ && options_->has_txn_number && !options_->in_transaction &&
-         !contents_.tells_retried;
+         !(write_.memory_ == nullptr || write_.memory_->tells_retried());
 }
 
 /// The same, of an insert whose statements the server may execute in any number.
 bool Batch::is_unsure_insert() const {
-  return is_unsure() && contents_.write.command.kind == WriteKind::insert && !options_->stops();
+  return is_unsure() && write_.request_.command.kind == WriteKind::insert && !options_->stops();
 }
 
 bool Batch::may_be_mixed_up(const WriteReply& reply) const {
   return is_unsure_insert() && options_->acknowledged && !turns_ &&
-         repeated_.may_be_mixed_up(reply, progress_.out().size(), contents_.loses_writes);
+         repeated_.may_be_mixed_up(reply, progress_.out().size(), write_.loses_writes());
 }
 
 /// Goes on after a reply that may be mixed up.
-Batch::Next Batch::send_missing(const std::optional<std::vector<std::int32_t>>& executed,
-                                const Step& step) {
+Batch::Next Batch::send_missing(const std::optional<std::vector<std::int32_t>>& executed) {
   using Kind = RepeatedInsert::Verdict::Kind;
   const auto message = wire::OpMsgView::parse(repeated_.reply());
-  const auto reply = command_->read(message->body(), progress_.out().size());
+  const auto reply = command_.read(message->body(), progress_.out().size());
   const auto verdict = repeated_.judge(executed, *reply, progress_.out());
-  if (verdict.kind == Kind::believe) return take_reply(*message, *reply, step);
-  if (verdict.kind == Kind::give_up) return fail(some_are_lost(), step);
-  command_->add_stored(verdict.stored);
+  if (verdict.kind == Kind::believe) return take_reply(*message, *reply);
+  if (verdict.kind == Kind::give_up) return fail(some_are_lost());
+  command_.replies().add_stored(verdict.stored);
   only_ = false;
   again_ = verdict.statements;
   return std::nullopt;
 }
 
-void Batch::begin_question(const Step& step) {
+void Batch::begin_question() {
   if (progress_.commands() == 0) return;
-  request_id_ = static_cast<std::int32_t>(step.workspace.next_request_id++);
+  write_.request_id_ = static_cast<std::int32_t>(write_.workspace_->next_request_id++);
 }
 
-Action Batch::ask_which_are_executed(std::span<const std::int32_t> statements, const Step& step) {
-  begin_question(step);
+Action Batch::ask_which_are_executed(std::span<const std::int32_t> statements) {
+  begin_question();
   question_.emplace(statements);
-  question_->emit({&client(), &*options_, command_->ns(), request_id_, budget_.time_left(step.now)},
-                  step.out);
-  return action::Send{&step.out, {}};
+  question_->emit(
+      {&client(), &*options_, command_.ns(), write_.request_id_, budget_.time_left(write_.now_)},
+      write_.message_);
+  return action::Send{&write_.message_, {}};
 }
 
 std::optional<std::vector<std::int32_t>> Batch::told_which(const wire::OpMsgView& message) {
@@ -783,53 +772,53 @@ std::optional<std::vector<std::int32_t>> Batch::told_which(const wire::OpMsgView
 
 // ---- answering the client --------------------------------------------------------------------
 
-Batch::Next Batch::ask_what_is_stored(const Step& step) {
+Batch::Next Batch::ask_what_is_stored() {
   const bool reports =
       std::ranges::any_of(plan_, [](const Assignment& each) { return each.rule->report; });
   if (!is_unsure() || !reports || !options_->acknowledged) return std::nullopt;
-  std::vector<ids::TypedValue> ids = command_->ids();
+  std::vector<ids::TypedValue> ids = command_.ids();
   if (ids.empty() || ids.size() > StoredLook::kMost) return std::nullopt;
-  begin_question(step);
+  begin_question();
   stored_.emplace(std::move(ids));
-  stored_->emit({&client(), command_->ns(), request_id_, budget_.time_left(step.now)}, plan_,
-                step.out);
-  return action::Send{&step.out, {}};
+  stored_->emit({&client(), command_.ns(), write_.request_id_, budget_.time_left(write_.now_)},
+                plan_, write_.message_);
+  return action::Send{&write_.message_, {}};
 }
 
 /// Answers with a duplicate that the server reported as an error of the whole command.
-Action Batch::relay_failure(const Step& step) {
+Action Batch::relay_failure() {
   if (only_ && !renewal_.has_asked()) return action::Relay{};
-  step.workspace.reply.clear();
+  write_.workspace_->reply.clear();
   append_readdressed(*wire::OpMsgView::parse(failure_.view()), client_request_id(),
-                     step.workspace.reply);
-  return action::Reply{step.workspace.reply.view()};
+                     write_.workspace_->reply);
+  return action::Reply{write_.workspace_->reply.view()};
 }
 
-Action Batch::answer(const Step& step) {
+Action Batch::answer() {
   const std::vector<Assigned> assigned = report();
   const bool has_asked = stored_ || repeated_.was_in_doubt() || renewal_.has_asked();
   if (has_asked || !only_ || replaces_errors_ || !assigned.empty()) {
-    return finish(step, assigned);
+    return finish(assigned);
   }
   return action::Relay{};
 }
 
-Action Batch::finish(const Step& step, std::span<const Assigned> assigned) {
-  step.workspace.reply.clear();
-  if (!command_->has_reply()) {
+Action Batch::finish(std::span<const Assigned> assigned) {
+  write_.workspace_->reply.clear();
+  if (command_.replies().empty()) {
     append_readdressed(*wire::OpMsgView::parse(failure_.view()), client_request_id(),
-                       step.workspace.reply);
+                       write_.workspace_->reply);
   } else {
-    command_->append_reply(assigned, step.workspace.reply);
+    command_.append_reply(assigned, write_.workspace_->reply);
   }
-  return action::Reply{step.workspace.reply.view()};
+  return action::Reply{write_.workspace_->reply.view()};
 }
 
 /// The values to report, which are those that are stored now: not those of statements that failed,
 /// were not reached, found a document, or were executed with other values by an earlier command.
 std::vector<Assigned> Batch::report() const {
   std::vector<Assigned> report;
-  const auto& errors = command_->errors();
+  const auto& errors = command_.replies().errors();
   if (!options_ || !options_->acknowledged || (options_->in_transaction && !errors.empty())) {
     return report;
   }
@@ -839,13 +828,14 @@ std::vector<Assigned> Batch::report() const {
     const Rule& rule = *plan_[given.assignment].rule;
     if (!rule.report || errors.contains(given.statement)) continue;
     if (stops && given.statement > errors.begin()->first) break;
-    if (!command_->inserted(given.statement)) continue;
+    if (!command_.inserted(given.statement)) continue;
     if (unsure) {
       const auto value = stored_ ? stored_->value(given.statement, rule.field) : std::nullopt;
       if (value) report.push_back({given.statement, rule.field, value->type, value->value});
       continue;
     }
-    if (options_->has_txn_number && command_->retried(options_->number_of(given.statement))) {
+    if (options_->has_txn_number &&
+        command_.replies().retried(options_->number_of(given.statement))) {
       continue;
     }
     const ids::Values& values = given_.values[given.assignment];

@@ -1,37 +1,24 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "idproxy/base/random.hpp"
 #include "idproxy/rewrite/action.hpp"
 #include "idproxy/rewrite/draw_stage.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
-#include "idproxy/rewrite/guard_stage.hpp"
-#include "rewrite/batch_kind.hpp"
+#include "idproxy/rewrite/write_state.hpp"
 #include "rewrite/batch_progress.hpp"
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/earlier_attempts.hpp"
+#include "rewrite/operation.hpp"
 #include "rewrite/reserve_stage.hpp"
 #include "rewrite/retries.hpp"
 #include "rewrite/turn_stage.hpp"
 
 namespace idproxy::rewrite {
-
-/// The arguments of the steps of a write.
-struct BatchStep {
-  std::chrono::nanoseconds now;  ///< monotonic
-  RandomSource& random;
-  Workspace& workspace;
-  wire::PatchedMessage& out;  ///< receives the next command
-};
-
-/// How much of a batch has been sent when it becomes a Batch.
-enum class BatchSent { nothing, whole };
 
 /// The parts of a write that may take more than one command: what has been sent, stored, and taken.
 /// WriteExchange::write() says in which order the steps come. A step returns the action that it
@@ -48,94 +35,69 @@ enum class BatchSent { nothing, whole };
 class Batch {
  public:
   using Next = std::optional<Action>;
-  using Step = BatchStep;
 
-  /// The references must outlive the batch.
-  struct Contents {
-    const WriteRequest& write;               ///< refers to a copy of the client's message
-    std::chrono::nanoseconds started;        ///< when the write arrived, monotonic
-    std::chrono::nanoseconds patient_since;  ///< from when on it may wait for numbers
-    GivenValues& given;                    ///< its values, some of which may not have been sent yet
-    GuardStage* guards;                    ///< null: no rule has a guard
-    std::vector<RefusedDocument> refused;  ///< documents that the server does not get
-    std::size_t statements;
-    bool takes_turns;    ///< some statement gets a number without gaps
-    bool once;           ///< it is sent in one command, whose outcome nobody learns (w: 0)
-    bool tells_retried;  ///< ConnectionMemory's, as the next one
-    bool loses_writes;
-    const ConnectionMemory* memory;  ///< null: nothing is known of the client
-    bool has_begun = false;  ///< its only statement has been sent without upsert, and found nothing
-  };
-  Batch(Contents contents, BatchSent sent);
+  /// Of which the whole command has been sent, or nothing.
+  explicit Batch(WriteState& write);
   Batch(const Batch&) = delete;  // its members refer to each other
   Batch& operator=(const Batch&) = delete;
 
   // ---- before a command
 
   /// True if the client's maxTimeMS is over.
-  [[nodiscard]] bool has_expired(const Step& step) const {
-    return budget_.time_left(step.now).value_or(1) <= 0;
-  }
+  [[nodiscard]] bool has_expired() const { return budget_.time_left(write_.now_).value_or(1) <= 0; }
   /// What the next command lacks: reservations, turns, an answer of the server. Nothing once it can
   /// be sent.
-  [[nodiscard]] std::optional<Need> lacks(const Step& step);
+  [[nodiscard]] std::optional<Need> lacks();
   /// Asks the server what it has executed of an earlier attempt, for Stage::earlier_attempt.
-  Action ask_whether_executed(const Step& step);
+  Action ask_whether_executed();
   /// The answer for `need`: of the store or, for Stage::earlier_attempt, of the server.
-  Next accept(const Need& need, const std::optional<wire::OpMsgView>& reply,
-              std::optional<ids::Result<ids::Grant>>& grant, const Step& step);
+  Next accept(const Need& need);
   /// Sends the next command. Ends the write if the client's maxTimeMS is over.
-  Action send(const Step& step);
+  Action send();
 
   // ---- after it
 
-  /// Of a bulkWrite: asks the server for the results that `reply` lacks. Once it has all, `reply`
-  /// is one with all.
-  Next fetch(std::optional<wire::OpMsgView>& reply, const Step& step);
-  /// Sorts the outcome of the command that was sent last: `message` is its reply or, after a
-  /// question to the server, the answer.
-  Next take(const wire::OpMsgView& message, const Step& step);
+  /// Of a bulkWrite: asks the server for the results that the reply lacks. Once it has all, the
+  /// reply is one with all.
+  Next fetch();
+  /// Sorts the outcome of the command that was sent last, by its reply or, after a question to the
+  /// server, by the answer.
+  Next take();
   /// Draws fresh values for what has collided, as far as the rules allow. Returns what the store
   /// must be asked for; nothing once it is done.
-  [[nodiscard]] std::optional<Need> renews(const Step& step);
+  [[nodiscard]] std::optional<Need> renews();
   /// Decides which statements are sent next.
-  Next decide(const Step& step);
+  Next decide();
   /// True if none are.
   [[nodiscard]] bool is_done() const { return done_; }
-  /// As TurnStage's, of the command that was sent last.
-  [[nodiscard]] bool may_wait() const { return turns_ && turns_->may_wait(); }
 
   // ---- the client's answer
 
   /// The values to report are those that are stored: has to ask a server that may have stored
   /// others.
-  Next ask_what_is_stored(const Step& step);
+  Next ask_what_is_stored();
   /// If the server does not tell, nothing is reported.
-  void told_what_is_stored(const wire::OpMsgView& message) { (void)stored_->read(message); }
+  void told_what_is_stored() { (void)stored_->read(*write_.reply_); }
   /// Relays the last reply if it needs no change.
-  Action answer(const Step& step);
+  Action answer();
   /// At every end, also without an answer: returns to their strategies the values, and releases the
   /// reservations, of statements that the server never got, or of which it is certain that they
   /// have stored nothing. All others may be stored.
   void give_back() const;
   /// What becomes of the write if there are no values for `rule`.
-  Action no_values_for(const Assignment& rule, const ids::Error& error, const Step& step);
+  Action no_values_for(const Assignment& rule, const ids::Error& error);
 
   /// The number of commands that have been sent.
   [[nodiscard]] std::size_t commands() const { return progress_.commands(); }
-  /// The values of statements that went out with its commands for the first time.
-  [[nodiscard]] std::size_t values_sent() const { return values_sent_; }
-  /// True if the server has left out statements of a repeated insert without a word.
-  [[nodiscard]] bool lost_writes() const { return repeated_.has_lost(); }
-  /// The request id of the command that was sent last.
-  [[nodiscard]] std::int32_t request_id() const { return request_id_; }
-  [[nodiscard]] std::optional<GivenUp> given_up() const;
+  /// Tells what has become of the write.
+  void tell(ExchangeFacts& facts) const;
 
  private:
-  Next end_if_expired(const Step& step);
+  Next end_if_expired();
+  Next keep_errors(std::span<const std::int32_t> statements, RetryBound ended_by);
 
   // What becomes of the statements.
-  void note_sent(const Step& step);
+  void note_sent();
   void note_refusal();
   void note_fates(const WriteReply& reply);
   void note_undone(std::int32_t statement);
@@ -144,74 +106,69 @@ class Batch {
   [[nodiscard]] bool was_replayed(std::int32_t statement) const;
 
   // Handling replies.
-  Next take_failure(const wire::OpMsgView& message, std::int64_t code, const Step& step);
-  Next take_reply(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
-  Action take_only_reply(const wire::OpMsgView& message, const WriteReply& reply, const Step& step);
-  Next aborted(const wire::OpMsgView& message, const Collision& collision, const Step& step);
-  Next run_again(const wire::OpMsgView& message, const Assignment& target, const std::string& why,
-                 const Step& step);
+  Next take_failure(const wire::OpMsgView& message, std::int64_t code);
+  std::optional<Next> failed_for_values(const wire::OpMsgView& message);
+  std::optional<Next> failed_for_guards(const wire::OpMsgView& message, std::int64_t code);
+  Next failed_for_numbers(const wire::OpMsgView& message, std::int64_t code);
+  Next take_reply(const wire::OpMsgView& message, const WriteReply& reply);
+  Action take_only_reply(const wire::OpMsgView& message, const WriteReply& reply);
+  Next aborted(const wire::OpMsgView& message, const Collision& collision);
+  Next run_again(const wire::OpMsgView& message, const Assignment& target, const std::string& why);
   void went_well() const;
 
   // Guards.
-  /// Those that the next command names, or the last one named.
-  [[nodiscard]] std::span<const NamedCollection> named() const {
-    return guards_ == nullptr ? std::span<const NamedCollection>() : guards_->collections();
-  }
   [[nodiscard]] std::vector<std::int32_t> moved_in(std::span<const WriteError> errors) const;
-  [[nodiscard]] bool lost_its_index(const ids::Error& error, const Step& step);
-  Action moved_too_often(const Step& step);
+  [[nodiscard]] bool lost_its_index(const ids::Error& error);
+  Action moved_too_often();
 
   // Reservations.
-  void reserved(ids::Grant grant, const Step& step);
-  void renewed_before_sending(const Step& step);
+  void reserved(ids::Grant grant);
+  void renewed_before_sending();
 
   // Numbers of sequences.
   [[nodiscard]] std::size_t most_at_once() const;
   Next told_whether_executed(const wire::OpMsgView& message);
   [[nodiscard]] Bytes own_fields();
-  Next go_past(std::span<const Collision> collisions, std::span<const std::int32_t> rest,
-               const Step& step);
+  Next go_past(std::span<const Collision> collisions, std::span<const std::int32_t> rest);
 
   // Sending again.
-  void settle(std::vector<Collision> collisions, const Step& step);
-  [[nodiscard]] std::optional<RetryBound> forbids(const Collision& collision, const Step& step);
+  void settle(std::vector<Collision> collisions);
+  [[nodiscard]] std::optional<RetryBound> forbids(const Collision& collision);
   [[nodiscard]] std::vector<std::size_t> doubtful(std::span<const Collision> collisions);
   void count(std::span<const Collision> collisions);
-  Next go_again(std::span<const std::int32_t> statements, const Step& step);
-  [[nodiscard]] std::optional<std::size_t> emit_part(const Step& step);
-  Action send_part(const Step& step);
-  Action send_whole(const Step& step);
+  Next go_again(std::span<const std::int32_t> statements);
+  [[nodiscard]] std::optional<std::size_t> emit_part();
+  Action send_part();
+  Action send_whole();
   [[nodiscard]] bool only_repeats(std::span<const std::int32_t> next) const;
 
   // A server that does not tell what it had executed before.
   [[nodiscard]] bool is_unsure() const;
   [[nodiscard]] bool is_unsure_insert() const;
   [[nodiscard]] bool may_be_mixed_up(const WriteReply& reply) const;
-  Next send_missing(const std::optional<std::vector<std::int32_t>>& executed, const Step& step);
-  void begin_question(const Step& step);
-  Action ask_which_are_executed(std::span<const std::int32_t> statements, const Step& step);
+  Next send_missing(const std::optional<std::vector<std::int32_t>>& executed);
+  void begin_question();
+  Action ask_which_are_executed(std::span<const std::int32_t> statements);
   std::optional<std::vector<std::int32_t>> told_which(const wire::OpMsgView& message);
 
   // Answering the client.
-  Action fail(CommandError error, const Step& step) const;
-  Action finish(const Step& step, std::span<const Assigned> assigned);
-  Action relay_failure(const Step& step);
+  Action fail(CommandError error) const;
+  Action finish(std::span<const Assigned> assigned);
+  Action relay_failure();
   [[nodiscard]] std::vector<Assigned> report() const;
 
   [[nodiscard]] const Assignment& assignment(std::size_t given) const {
     return plan_[given_.given[given].assignment];
   }
-  [[nodiscard]] const wire::OpMsgView& client() const { return contents_.write.message; }
+  [[nodiscard]] const wire::OpMsgView& client() const { return write_.request_.message; }
   [[nodiscard]] std::int32_t client_request_id() const { return client().header().request_id; }
   /// The client's message.
   [[nodiscard]] Bytes original() const { return client().message(); }
 
-  Contents contents_;
+  WriteState& write_;
   const Plan& plan_;
   GivenValues& given_;
-  GuardStage* guards_;  // null: no rule has a guard
-  std::unique_ptr<BatchKind> command_;
-  std::size_t values_sent_ = 0;
+  Operation command_;
   std::optional<TurnStage> turns_;       // of sequences; nothing: there are none
   std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged
   BatchProgress progress_;
@@ -226,7 +183,6 @@ class Batch {
   Repeats repeats_;
   TakenValues taken_;
   ValueRenewal renewal_;
-  std::int32_t request_id_;
   bool done_ = false;
   bool failed_whole_ = false;  // the last reply was failure_
   bool only_ = false;          // the batch had taken only one command until the last reply

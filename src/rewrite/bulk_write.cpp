@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <string>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -14,9 +13,6 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "rewrite/own_message.hpp"
-#include "rewrite/part_frame.hpp"
-#include "rewrite/upsert_command.hpp"
-#include "rewrite/upsert_edit.hpp"
 
 namespace idproxy::rewrite {
 
@@ -112,8 +108,8 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
   bool has_past = false;  // a time-series collection, past whose rules it may insert
   Statements entries(write.command.ns_info, write.command.ns_info_in_array);
   while (const auto entry = entries.next()) {
-    const auto ns = bson::find(*entry, "ns");
-    if (!ns || ns->type != bson::Type::string) return false;
+    const auto ns = bson::find(*entry, "ns", bson::Type::string);
+    if (!ns) return false;
     if (write.namespaces.size() == kMost) return too_many("collections where rules are configured");
     const auto [db, collection] = split_ns(ns->text());
     BulkNamespace& its = write.namespaces.emplace_back();
@@ -136,100 +132,6 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
   return true;
 }
 
-namespace {
-
-/// Counts the command for the rules of a time-series collection.
-void count_past(const Plan& rules, std::vector<Forwarded>& forwarded) {
-  for (const Assignment& each : rules) {
-    count({.assignment = &each,
-           .reason = ForwardReason::time_series,
-           .upserts = 1,
-           .past_the_rules = true},
-          forwarded);
-  }
-}
-
-/// Reservations name documents of one collection, by their `_id`s. A document's own values are
-/// reserved, too.
-CommandError cannot_reserve(const Plan& plan) {
-  const auto its = std::ranges::find_if(
-      plan, [](const Assignment& each) { return each.reservations != nullptr; });
-  return {ErrorCode::operation_failed,
-          "mongo-idproxy: " + its->ns + " has a field '" + its->rule->field +
-              "' whose values are reserved (reserve), which the command bulkWrite does not get; "
-              "insert with insertMany of the collection"};
-}
-
-/// Scans all operations. Returns false if mongod will refuse the command.
-bool scan_ops(const WriteRequest& write, GivenValues& given, InsertRewriter& documents,
-              ScanResult& result) {
-  const Bytes message = write.message.message();
-  given.wanted.assign(write.plan->size(), 0);
-  std::unordered_set<const Plan*> past;  // each counts once
-  Statements ops(write.command);
-  std::int32_t index = 0;
-  for (; const auto bytes = ops.next(); ++index) {
-    if (static_cast<std::size_t>(index) == kMaxBatch) return false;
-    const auto op = BulkOp::read(*bytes, write.namespaces.size());
-    if (!op) return false;
-    if (op->is_unclear) {
-      result.kind = ScanResult::Kind::failed;
-      result.error = {ErrorCode::operation_failed,
-                      "mongo-idproxy: an operation of a bulkWrite must name its collection by an "
-                      "integer, not by a Decimal128 or NaN"};
-      return true;
-    }
-    const BulkNamespace& ns = write.namespaces[op->ns];
-    UpsertStatement statement;
-    statement.whole = *bytes;
-    if (op->kind == BulkOp::Kind::insert) {
-      statement.kind = UpsertStatement::Kind::insert;
-      if (ns.plan && ns.plan->reserves()) {
-        result.kind = ScanResult::Kind::failed;
-        result.error = cannot_reserve(*ns.plan);
-        return true;
-      }
-      if (ns.plan && !documents.scan_one(write, ns, op->document, index, given, result)) {
-        return false;
-      }
-      if (ns.time_series && past.insert(ns.time_series.get()).second) {
-        count_past(*ns.time_series, result.forwarded);
-      }
-    } else if (op->kind == BulkOp::Kind::update) {
-      const auto found = UpsertStatement::read(*bytes, WriteKind::bulk_write);
-      if (!found) return false;
-      statement = *found;
-      if (ns.plan && !scan_upsert(statement, index, false, ns, *write.plan, given, result)) {
-        return false;
-      }
-    }
-    given.upserts.push_back(statement.parts(message));
-    if (given.given.size() > kMostValues) {
-      result.kind = ScanResult::Kind::failed;
-      result.error = too_large();
-    }
-    if (result.kind == ScanResult::Kind::failed) return true;
-  }
-  result.statements = static_cast<std::size_t>(index);
-  return !ops.malformed();
-}
-
-}  // namespace
-
-ScanResult scan_bulk(const WriteRequest& write, GivenValues& given, InsertRewriter& documents) {
-  ScanResult result;
-  if (!scan_ops(write, given, documents, result)) {
-    given = {};
-    return {};
-  }
-  if (result.kind == ScanResult::Kind::failed || fails_for_upserts(result)) return result;
-  if (given.given.empty() && given.kept.empty() && result.refused.empty()) return result;
-  number_values(*write.plan, given);
-  result.size = write.message.message().size();
-  result.kind = ScanResult::Kind::assigned;
-  return result;
-}
-
 bool wants_results(const WriteRequest& write, const GivenValues& given) {
   const auto options = divisible(write.message, given.upserts.size());
   if (!options || !options->acknowledged) return false;
@@ -240,77 +142,6 @@ bool wants_results(const WriteRequest& write, const GivenValues& given) {
     if (its.in_turn) return true;
     return (statement.kind != UpsertParts::Kind::insert && lends) || its.rule->report;
   });
-}
-
-// ---- writing ---------------------------------------------------------------------------------
-
-namespace {
-
-/// Writes one operation. Returns false if it is malformed.
-bool emit_op(const WriteRequest& write, const GivenValues& given, const WritePart& part,
-             std::int32_t index, InsertRewriter& documents, wire::PatchedMessage& out) {
-  const Bytes message = write.message.message();
-  const UpsertParts& parts = given.upserts[static_cast<std::size_t>(index)];
-  const Bytes whole = *bson::document_at(message.subspan(parts.whole));
-  const std::size_t at = parts.whole;
-  if (parts.kind != UpsertParts::Kind::insert) {
-    UpsertEdit(write, given, index).write(message, whole, out);
-    return true;
-  }
-  const auto op = BulkOp::read(whole, write.namespaces.size());
-  if (!op) return false;
-  const BulkNamespace& ns = write.namespaces[op->ns];
-  const bool is_refused =
-      std::ranges::binary_search(part.refused, index, {}, &RefusedDocument::index);
-  if (!ns.plan && !is_refused) {
-    out.keep(at, at + whole.size());
-    return true;
-  }
-  const std::size_t start = out.size();
-  const std::size_t length = out.add_i32();
-  const auto document = static_cast<std::size_t>(op->document.data() - message.data());
-  out.keep(at + 4, document);
-  if (is_refused) {
-    out.add(refused_document());
-  } else if (!documents.emit_one(write, ns, given, index, op->document, out)) {
-    return false;
-  }
-  out.keep(document + op->document.size(), at + whole.size());
-  out.set_i32(length, static_cast<std::int64_t>(out.size() - start));
-  return true;
-}
-
-}  // namespace
-
-std::optional<std::size_t> emit_part_of_bulk(const WriteRequest& write, const GivenValues& given,
-                                             const WritePart& part, InsertRewriter& documents,
-                                             wire::PatchedMessage& out) {
-  PartFrame frame(write, part, out);
-  for (const std::int32_t index : part.statements) {
-    if (!emit_op(write, given, part, index, documents, out)) return std::nullopt;
-    if (!frame.has_room()) break;
-  }
-  return frame.close();
-}
-
-bool separable_bulk(const WriteRequest& write) {
-  static constexpr auto kInsert = std::to_array<std::string_view>({"insert", "document"});
-  static constexpr auto kUpdate =
-      std::to_array<std::string_view>({"update", "filter", "updateMods", "multi", "upsert", "hint",
-                                       "collation", "arrayFilters", "constants", "sort"});
-  static constexpr auto kDelete =
-      std::to_array<std::string_view>({"delete", "filter", "multi", "hint", "collation"});
-  Statements ops(write.command);
-  while (const auto bytes = ops.next()) {
-    const auto op = BulkOp::read(*bytes, write.namespaces.size());
-    if (!op) return false;
-    const bool is_separable =
-        op->kind == BulkOp::Kind::insert   ? separable_statement(*bytes, kInsert, 2)
-        : op->kind == BulkOp::Kind::update ? separable_statement(*bytes, kUpdate, 3)
-                                           : separable_statement(*bytes, kDelete, 2);
-    if (!is_separable) return false;
-  }
-  return !ops.malformed() && ops.plain_keys();
 }
 
 // ---- replies ---------------------------------------------------------------------------------
@@ -324,18 +155,16 @@ struct Cursor {
 };
 
 std::optional<Cursor> read_cursor(Bytes body, std::string_view batch) {
-  const auto cursor = bson::find(body, "cursor");
-  if (!cursor || cursor->type != bson::Type::document) return std::nullopt;
-  const auto id = bson::find(cursor->value, "id");
-  const auto its = bson::find(cursor->value, batch);
-  if (!id || id->type != bson::Type::int64) return std::nullopt;
-  if (!its || its->type != bson::Type::array) return std::nullopt;
+  const auto cursor = bson::find(body, "cursor", bson::Type::document);
+  if (!cursor) return std::nullopt;
+  const auto id = bson::find(cursor->value, "id", bson::Type::int64);
+  const auto its = bson::find(cursor->value, batch, bson::Type::array);
+  if (!id || !its) return std::nullopt;
   return Cursor{load_i64(id->value.data()), its->value};
 }
 
 std::optional<std::int64_t> count_in(Bytes body, std::string_view name) {
-  const auto field = bson::find(body, name);
-  const auto count = field ? field->as_integer() : std::nullopt;
+  const auto count = bson::find_integer(body, name);
   return count && *count >= 0 ? count : std::nullopt;
 }
 
@@ -345,20 +174,20 @@ bool read_results(Bytes array, std::size_t statements, WriteReply& reply) {
   bson::Elements results(array);
   while (const auto result = results.next()) {
     if (result->type != bson::Type::document) return false;
-    const auto index = bson::find(result->value, "idx");
-    const auto ok = bson::find(result->value, "ok");
-    if (!index || index->type != bson::Type::int32 || !ok || !ok->as_integer()) return false;
+    const auto index = bson::find(result->value, "idx", bson::Type::int32);
+    const auto ok = bson::find_integer(result->value, "ok");
+    if (!index || !ok) return false;
     const std::int32_t at = load_i32(index->value.data());
     if (at <= last || at >= static_cast<std::int64_t>(statements)) return false;
     last = at;
     ++reply.results;
-    if (*ok->as_integer() == 1) {
+    if (*ok == 1) {
       if (bson::find(result->value, "upserted")) reply.upserted.push_back(at);
       continue;
     }
-    const auto code = bson::find(result->value, "code");
-    if (!code || !code->as_integer()) return false;
-    reply.errors.push_back({at, *code->as_integer(), result->value});
+    const auto code = bson::find_integer(result->value, "code");
+    if (!code) return false;
+    reply.errors.push_back({at, *code, result->value});
   }
   return !results.malformed();
 }
@@ -367,8 +196,7 @@ bool read_results(Bytes array, std::size_t statements, WriteReply& reply) {
 
 std::optional<WriteReply> read_bulk_reply(Bytes body, std::size_t statements) {
   // Of a failure, the fields are those of other commands.
-  const auto ok = bson::find(body, "ok");
-  if (!ok || ok->as_integer() != 1) return WriteReply::read(body, statements);
+  if (bson::find_integer(body, "ok") != 1) return WriteReply::read(body, statements);
   const auto cursor = read_cursor(body, "firstBatch");
   const auto errors = count_in(body, "nErrors");
   const auto inserted = count_in(body, "nInserted");
@@ -400,9 +228,9 @@ BulkResults::Next BulkResults::add(const wire::OpMsgView& reply) {
     results_.clear();
     count_ = batches_ = 0;
   }
-  const auto ok = bson::find(reply.body(), "ok");
-  if (!ok || ok->as_integer() != 1) return is_first ? Next::done : Next::malformed;
-  const auto cursor = read_cursor(reply.body(), is_first ? "firstBatch" : "nextBatch");
+  const auto cursor = bson::find_integer(reply.body(), "ok") == 1
+                          ? read_cursor(reply.body(), is_first ? "firstBatch" : "nextBatch")
+                          : std::nullopt;
   if (!cursor) return is_first ? Next::done : Next::malformed;  // which the reader finds, too
   if (is_first && cursor->id == 0) return Next::done;
   if (is_first) first_.append(reply.message());
@@ -442,23 +270,22 @@ std::optional<wire::OpMsgView> BulkResults::joined() {
   if (first_.empty()) return std::nullopt;
   const auto first = wire::OpMsgView::parse(first_.view());
   joined_.clear();
-  ReplyFrame frame(joined_, first->header().request_id, first->header().response_to, false);
-  bson::Scope body(joined_);
-  bson::Elements fields(first->body());
-  while (const auto field = fields.next()) {
-    if (field->key != "cursor") {
-      bson::append_copy(joined_, *field);
-      continue;
+  const wire::MsgHeader& its = first->header();
+  append_op_msg(joined_, its.request_id, its.response_to, false, [&] {
+    bson::Elements fields(first->body());
+    while (const auto field = fields.next()) {
+      if (field->key != "cursor") {
+        bson::append_copy(joined_, *field);
+        continue;
+      }
+      bson::append_inside(joined_, bson::Type::document, "cursor", [&] {
+        bson::append_int64(joined_, "id", 0);
+        bson::append_inside(joined_, bson::Type::array, "firstBatch",
+                            [&] { joined_.append(results_.view()); });
+        if (const auto ns = bson::find(field->value, "ns")) bson::append_copy(joined_, *ns);
+      });
     }
-    bson::append_inside(joined_, bson::Type::document, "cursor", [&] {
-      bson::append_int64(joined_, "id", 0);
-      bson::append_inside(joined_, bson::Type::array, "firstBatch",
-                          [&] { joined_.append(results_.view()); });
-      if (const auto ns = bson::find(field->value, "ns")) bson::append_copy(joined_, *ns);
-    });
-  }
-  body.close();
-  frame.close();
+  });
   const auto view = wire::OpMsgView::parse(joined_.view());
   return view ? std::optional(*view) : std::nullopt;
 }

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "idproxy/base/bytes.hpp"
-#include "idproxy/rewrite/insert.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/write.hpp"
 #include "idproxy/wire/patched_message.hpp"
@@ -43,21 +42,9 @@ struct BulkOp {
 [[nodiscard]] bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
                                    std::optional<CommandError>& fault);
 
-/// As InsertRewriter::scan(), of all operations.
-[[nodiscard]] ScanResult scan_bulk(const WriteRequest& write, GivenValues& given,
-                                   InsertRewriter& documents);
 /// True if the proxy must see the results of successes, too: they tell which upserts have inserted
 /// a document.
 [[nodiscard]] bool wants_results(const WriteRequest& write, const GivenValues& given);
-
-/// As InsertRewriter::emit_part().
-[[nodiscard]] std::optional<std::size_t> emit_part_of_bulk(const WriteRequest& write,
-                                                           const GivenValues& given,
-                                                           const WritePart& part,
-                                                           InsertRewriter& documents,
-                                                           wire::PatchedMessage& out);
-/// As separable_updates().
-[[nodiscard]] bool separable_bulk(const WriteRequest& write);
 
 /// As WriteReply::read(): `n` has nInserted, `errors` the results with an error. Returns nothing
 /// for a reply whose results have not all come.

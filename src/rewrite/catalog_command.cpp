@@ -31,9 +31,8 @@ constexpr std::array<std::string_view, 4> kOthers{"aggregate", "applyOps", "drop
                                                   "renameCollection"};
 
 std::string text_of(Bytes document, std::string_view key) {
-  const auto element = bson::find(document, key);
-  return element && element->type == bson::Type::string ? std::string(element->text())
-                                                        : std::string();
+  const auto element = bson::find(document, key, bson::Type::string);
+  return element ? std::string(element->text()) : std::string();
 }
 
 CatalogChange change_of(std::string_view ns) {
@@ -43,8 +42,8 @@ CatalogChange change_of(std::string_view ns) {
 
 /// The last stage of a pipeline; mongod accepts $out nowhere else.
 std::optional<bson::Element> last_stage(Bytes aggregate) {
-  const auto pipeline = bson::find(aggregate, "pipeline");
-  if (!pipeline || pipeline->type != bson::Type::array) return std::nullopt;
+  const auto pipeline = bson::find(aggregate, "pipeline", bson::Type::array);
+  if (!pipeline) return std::nullopt;
   std::optional<bson::Element> last;
   bson::Elements stages(pipeline->value);
   while (const auto stage = stages.next()) last = stage;

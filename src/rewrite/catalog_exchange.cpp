@@ -8,16 +8,6 @@
 namespace idproxy::rewrite {
 namespace {
 
-constexpr std::int64_t kIndexOptionsConflict = 85;
-constexpr std::int64_t kIndexKeySpecsConflict = 86;
-/// An index of the collection is being built.
-constexpr std::int64_t kBackgroundOperationInProgress = 12587;
-
-std::int64_t refusal_code(Bytes reply) {
-  const auto code = bson::find(reply, "code");
-  return code ? code->as_integer().value_or(0) : 0;
-}
-
 /// The conversation of a command that changes the catalog: what is known of its collections is void
 /// until it is answered, or from now on. Collections are looked at again after it. If the server
 /// refuses a createIndexes because of an index that the proxy itself has made, that makes room; if
@@ -82,14 +72,15 @@ Action CatalogExchange::begin(const Received& received) {
 
 /// The indexes that need room; none if one is being built; nothing if it is another refusal.
 std::optional<Bytes> CatalogExchange::in_the_way_of(const wire::OpMsgView& refusal) const {
-  const std::int64_t code = refusal_code(refusal.body());
-  if (code == kBackgroundOperationInProgress) return Bytes{};
-  const bool is_conflict = code == kIndexOptionsConflict || code == kIndexKeySpecsConflict;
+  const auto code = bson::find_integer(refusal.body(), "code");
+  if (code == ErrorCode::background_operation_in_progress) return Bytes{};
+  const bool is_conflict =
+      code == ErrorCode::index_options_conflict || code == ErrorCode::index_key_specs_conflict;
   if (!request_.makes_indexes || !is_conflict) return std::nullopt;
   const auto command = wire::OpMsgView::parse(original());
-  const auto indexes = command ? bson::find(command->body(), "indexes") : std::nullopt;
-  if (!indexes || indexes->type != bson::Type::array) return std::nullopt;
-  return indexes->value;
+  if (!command) return std::nullopt;
+  const auto indexes = bson::find(command->body(), "indexes", bson::Type::array);
+  return indexes ? std::optional(indexes->value) : std::nullopt;
 }
 
 /// The first time.

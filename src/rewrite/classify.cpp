@@ -141,8 +141,8 @@ Decision classify_by_namespace(Bytes front, std::size_t length, const DocumentHe
   if (front.size() < head.end()) return NeedMore{head.end()};
   const auto body = bson::document_at(front.subspan(head.at, head.length));
   if (!body) return Relay{};
-  const auto db = bson::find(*body, "$db");
-  if (!db || db->type != bson::Type::string) return Relay{};
+  const auto db = bson::find(*body, "$db", bson::Type::string);
+  if (!db) return Relay{};
   if (namespaces.plan(db->text(), collection) == nullptr) {
     // Of a time-series collection the server refuses upserts.
     const bool inserts = write_kind(head.first_key) == WriteKind::insert;
@@ -376,8 +376,8 @@ std::optional<TransactionStep> transaction_step(const wire::MsgHeader& header, B
     if (equals(field->key, "startTransaction")) begins = field->as_integer() == 1;
   }
   if (!is_one || !session) return std::nullopt;
-  const auto id = bson::find(*session, "id");
-  if (!id || id->type != bson::Type::binary) return std::nullopt;
+  const auto id = bson::find(*session, "id", bson::Type::binary);
+  if (!id) return std::nullopt;
   return TransactionStep{id->value.subspan(4 + 1), ends_transaction(command->key), begins};
 }
 

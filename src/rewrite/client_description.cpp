@@ -11,14 +11,13 @@ namespace {
 /// The text of a field, cut off at the length that servers accept for the whole of `client`; empty
 /// if there is none.
 std::string_view text_in(Bytes document, std::string_view key) {
-  const auto found = bson::find(document, key);
-  if (!found || found->type != bson::Type::string) return {};
-  return found->text().substr(0, ClientDescription::kLongestName);
+  const auto found = bson::find(document, key, bson::Type::string);
+  return found ? found->text().substr(0, ClientDescription::kLongestName) : std::string_view();
 }
 
 Bytes document_in(Bytes document, std::string_view key) {
-  const auto found = bson::find(document, key);
-  return found && found->type == bson::Type::document ? found->value : Bytes();
+  const auto found = bson::find(document, key, bson::Type::document);
+  return found ? found->value : Bytes();
 }
 
 /// The user in SCRAM's first message, "n,,n=user,r=nonce", as it stands there: "," and "=" in the

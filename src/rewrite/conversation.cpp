@@ -38,9 +38,9 @@ Buffer Conversation::release(Workspace& workspace) {
 void Conversation::note_past(const CatalogRequest::Past& past) {
   for (const Assignment& assignment : *past.plan) {
     if (assignment.implied) continue;
-    forwarded_.push_back(
+    facts_.forwarded.push_back(
         {.assignment = &assignment, .reason = past.reason, .upserts = 1, .past_the_rules = true});
-    forwarded_.back().count();
+    facts_.forwarded.back().count();
   }
 }
 

@@ -89,8 +89,8 @@ std::vector<std::uint16_t> curable_among(std::span<const std::uint16_t> some, By
     add([&](std::string_view field) { return in_pattern(pattern->value, field); });
     return assignments;
   }
-  const auto errmsg = bson::find(error, "errmsg");
-  if (!errmsg || errmsg->type != bson::Type::string) return {};
+  const auto errmsg = bson::find(error, "errmsg", bson::Type::string);
+  if (!errmsg) return {};
   if (const auto index = index_name(errmsg->text(), ns)) {
     add([&](std::string_view field) { return named_after(*index, field); });
   } else if (names_no_index(errmsg->text(), ns)) {
@@ -112,8 +112,8 @@ std::vector<std::uint16_t> curable(Bytes error, std::string_view ns, const Plan&
 }
 
 bool is_on_field_alone(Bytes error, std::string_view field) {
-  const auto pattern = bson::find(error, "keyPattern");
-  if (!pattern || pattern->type != bson::Type::document) return false;
+  const auto pattern = bson::find(error, "keyPattern", bson::Type::document);
+  if (!pattern) return false;
   bson::Elements keys(pattern->value);
   const auto only = keys.next();
   return only && only->key == field && !keys.next() && !keys.malformed();
@@ -157,7 +157,7 @@ std::vector<Collision> TakenValues::collisions_in(std::span<const WriteError> er
                                                   std::span<const std::int32_t> statements) const {
   std::vector<Collision> collisions;
   for (const WriteError& error : errors) {
-    if (error.code != kDuplicateKey) continue;
+    if (error.code != ErrorCode::duplicate_key) continue;
     const std::int32_t statement = statements[static_cast<std::size_t>(error.index)];
     Collision collision = collision_of(statement, error.document);
     if (!collision.given.empty()) collisions.push_back(std::move(collision));
@@ -166,23 +166,16 @@ std::vector<Collision> TakenValues::collisions_in(std::span<const WriteError> er
 }
 
 void TakenValues::add(std::span<const Collision> collisions, ids::Taken where) {
-  if (collisions.empty()) return;
-  std::vector<std::vector<std::uint32_t>> values(plan_.size());
+  std::vector<std::size_t> places;
   for (const Collision& collision : collisions) {
-    for (const std::size_t at : collision.given) {
-      const Given& given = given_.given[at];
-      values[given.assignment].push_back(given.value);
-      taken_.insert(at);
-    }
+    places.insert(places.end(), collision.given.begin(), collision.given.end());
   }
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i].empty()) continue;
-    std::ranges::sort(values[i]);
-    by_source(plan_, given_, i, std::move(values[i]), [&](ids::Source& source, auto which) {
-      const std::size_t in_request = counts_[&source] += which.size();
-      source.collided(given_.values[i], which, in_request, where);
-    });
-  }
+  if (places.empty()) return;
+  taken_.insert(places.begin(), places.end());
+  by_source(plan_, given_, places, [&](std::size_t i, ids::Source& source, auto which) {
+    const std::size_t in_request = counts_[&source] += which.size();
+    source.collided(given_.values[i], which, in_request, where);
+  });
 }
 
 }  // namespace idproxy::rewrite

@@ -16,8 +16,8 @@
 namespace idproxy::rewrite {
 
 bool RepeatedInsert::is_invalid(const WriteError& error) {
-  constexpr std::int64_t kDocumentValidationFailure = 121;
-  return error.code != kDuplicateKey && error.code != kDocumentValidationFailure;
+  return error.code != ErrorCode::duplicate_key &&
+         error.code != ErrorCode::document_validation_failure;
 }
 
 bool RepeatedInsert::accounts_for_all(const WriteReply& reply, std::size_t sent) {
@@ -132,28 +132,24 @@ void ExecutedLook::emit(const Question& question, wire::PatchedMessage& out) con
 }
 
 std::optional<std::vector<std::int32_t>> ExecutedLook::read(const wire::OpMsgView& reply) const {
-  const auto integer = [](Bytes document, std::string_view key) {
-    const auto field = bson::find(document, key);
-    return field ? field->as_integer() : std::nullopt;
-  };
   const Bytes body = reply.body();
-  if (integer(body, "ok") != 1 || bson::find(body, "writeErrors")) return std::nullopt;
+  if (bson::find_integer(body, "ok") != 1 || bson::find(body, "writeErrors")) return std::nullopt;
+  const auto n = bson::find_integer(body, "n");
   const auto upserted = bson::find(body, "upserted");
-  if (!upserted)
-    return integer(body, "n") == 0 ? std::optional(std::vector<std::int32_t>()) : std::nullopt;
+  if (!upserted) return n == 0 ? std::optional(std::vector<std::int32_t>()) : std::nullopt;
   if (upserted->type != Type::array) return std::nullopt;
   std::vector<std::int32_t> executed;
   bson::Elements entries(upserted->value);
   while (const auto entry = entries.next()) {
     if (entry->type != Type::document) return std::nullopt;
-    const auto index = integer(entry->value, "index");
+    const auto index = bson::find_integer(entry->value, "index");
     if (!index || *index < 0 || *index >= static_cast<std::int64_t>(statements_.size())) {
       return std::nullopt;
     }
     executed.push_back(statements_[static_cast<std::size_t>(*index)]);
   }
   std::ranges::sort(executed);
-  const bool adds_up = integer(body, "n") == static_cast<std::int64_t>(executed.size()) &&
+  const bool adds_up = n == static_cast<std::int64_t>(executed.size()) &&
                        std::ranges::adjacent_find(executed) == executed.end();
   return adds_up ? std::optional(std::move(executed)) : std::nullopt;
 }
@@ -208,10 +204,10 @@ void StoredLook::emit(const Question& question, const Plan& plan, wire::PatchedM
 }
 
 bool StoredLook::read(const wire::OpMsgView& reply) {
-  const auto cursor = bson::find(reply.body(), "cursor");
-  if (!cursor || cursor->type != bson::Type::document) return false;
-  const auto batch = bson::find(cursor->value, "firstBatch");
-  if (!batch || batch->type != bson::Type::array) return false;
+  const auto cursor = bson::find(reply.body(), "cursor", bson::Type::document);
+  if (!cursor) return false;
+  const auto batch = bson::find(cursor->value, "firstBatch", bson::Type::array);
+  if (!batch) return false;
   bson::Elements documents(batch->value);
   while (const auto each = documents.next()) {
     if (each->type != bson::Type::document) return false;

@@ -6,6 +6,13 @@
 
 namespace idproxy::rewrite {
 
+void GivenSequences::add_value(const ids::Sequences& sequences,
+                               std::span<const ids::FieldValue> fields, ids::Opening opening) {
+  // Only the date decides: the same for all statements of a command, also at midnight.
+  if (fields.empty() && !all.empty()) return of_value.push_back(0);
+  add_value(sequences.sequence(fields, opening));
+}
+
 void GivenSequences::add_value(std::shared_ptr<ids::Source> sequence) {
   const auto next = static_cast<std::uint32_t>(all.size());
   const auto [its, is_new] = known.emplace(sequence.get(), next);
@@ -90,21 +97,32 @@ void by_source(const Plan& plan, const GivenValues& given, std::size_t assignmen
   }
 }
 
-void give_back(const Plan& plan, const GivenValues& given,
-               const std::function<bool(std::size_t)>& is_unused) {
+void by_source(const Plan& plan, const GivenValues& given, std::span<const std::size_t> places,
+               const std::function<void(std::size_t assignment, ids::Source& source,
+                                        std::span<const std::uint32_t> which)>& use) {
   std::vector<std::vector<std::uint32_t>> values(plan.size());
-  for (std::size_t at = 0; at < given.given.size(); ++at) {
-    const Given& each = given.given[at];
-    const Assignment& its = plan[each.assignment];
-    const bool lent = !its.in_turn && (its.source == nullptr || its.source->lends());
-    if (lent && is_unused(at)) values[each.assignment].push_back(each.value);
+  for (const std::size_t at : places) {
+    values[given.given[at].assignment].push_back(given.given[at].value);
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i].empty()) continue;
     std::ranges::sort(values[i]);
     by_source(plan, given, i, std::move(values[i]),
-              [&](ids::Source& source, auto which) { source.take_back(given.values[i], which); });
+              [&](ids::Source& source, auto which) { use(i, source, which); });
   }
+}
+
+void give_back(const Plan& plan, const GivenValues& given,
+               const std::function<bool(std::size_t)>& is_unused) {
+  std::vector<std::size_t> unused;
+  for (std::size_t at = 0; at < given.given.size(); ++at) {
+    const Assignment& its = plan[given.given[at].assignment];
+    const bool lent = !its.in_turn && (its.source == nullptr || its.source->lends());
+    if (lent && is_unused(at)) unused.push_back(at);
+  }
+  by_source(plan, given, unused, [&](std::size_t i, ids::Source& source, auto which) {
+    source.take_back(given.values[i], which);
+  });
 }
 
 }  // namespace idproxy::rewrite

@@ -10,15 +10,6 @@
 namespace idproxy::rewrite {
 namespace {
 
-/// For a state other than guarded.
-GuardVerdict verdict_of(const Assignment& assignment, ids::GuardState state) {
-  using Saw = ids::GuardState::Kind;
-  using Says = GuardVerdict::Kind;
-  if (state.kind == Saw::left_alone) return {Says::left_alone, &assignment, {}};
-  const bool is_refused = state.kind == Saw::unguarded;
-  return {is_refused ? Says::refused : Says::waits, &assignment, std::move(state.error)};
-}
-
 /// Tells the guards that the collection with this UUID is not there.
 void tell_gone(const Plan& plan, const ids::CollectionUuid& uuid) {
   for (const Assignment& each : plan) {
@@ -30,27 +21,37 @@ void tell_gone(const Plan& plan, const ids::CollectionUuid& uuid) {
 /// not know the field (observed, 6.0.5), and a client may send one of its own.
 bool names_collections(Bytes body, WriteKind kind) {
   if (kind == WriteKind::find_and_modify) return false;
-  const auto strict = bson::find(body, "apiStrict");
-  const bool is_strict = strict && strict->as_integer() == 1;
-  return !is_strict && !bson::find(body, "collectionUUID");
+  return bson::find_integer(body, "apiStrict") != 1 && !bson::find(body, "collectionUUID");
 }
 
 }  // namespace
 
-GuardVerdict GuardStage::ask(const GivenValues& given, Bytes body, WriteKind kind,
-                             std::chrono::nanoseconds now) {
-  GuardVerdict verdict = judge(given, now);
-  if (verdict.kind == GuardVerdict::Kind::waits) {
+std::optional<Need> GuardStage::need(const WriteRequest& write, const GivenValues& given,
+                                     std::chrono::nanoseconds now, bool was_sent) {
+  using Saw = ids::GuardState::Kind;
+  auto found = lacking(given, now);
+  is_left_alone_ = found && found->second.kind == Saw::left_alone;
+  if (found && found->second.kind == Saw::unknown) {
     waits_since_ = waits_since_.value_or(now);
-    return verdict;
+    return Need{.stage = Stage::guard,
+                .assignment = found->first,
+                .source = found->first->guard.get(),
+                .patience = patience(now, was_sent)};
   }
   waits_since_.reset();
   ready_at_ = now;
-  if (!names_collections(body, kind)) collections_.clear();
-  return verdict;
+  if (!names_collections(write.message.body(), write.command.kind)) collections_.clear();
+  if (!found) return std::nullopt;
+  if (is_left_alone_) {
+    found->second.error = {ids::Errc::unavailable,
+                           "the collection has become a view or a time-series collection"};
+  }
+  return Need{
+      .stage = Stage::guard, .assignment = found->first, .error = std::move(found->second.error)};
 }
 
-GuardVerdict GuardStage::judge(const GivenValues& given, std::chrono::nanoseconds now) {
+std::optional<GuardStage::Lacking> GuardStage::lacking(const GivenValues& given,
+                                                       std::chrono::nanoseconds now) {
   collections_.clear();
   const Assignment* first = nullptr;  // of a collection
   std::optional<ids::CollectionUuid> its;
@@ -58,7 +59,7 @@ GuardVerdict GuardStage::judge(const GivenValues& given, std::chrono::nanosecond
     const Assignment& each = plan_[i];
     if (!each.guard || given.wanted[i] == 0) continue;
     ids::GuardState state = each.guard->state(now);
-    if (state.kind != ids::GuardState::Kind::guarded) return verdict_of(each, std::move(state));
+    if (state.kind != ids::GuardState::Kind::guarded) return Lacking(&each, std::move(state));
     if (first == nullptr || first->ns != each.ns) {
       first = &each;
       its = state.uuid;
@@ -67,10 +68,10 @@ GuardVerdict GuardStage::judge(const GivenValues& given, std::chrono::nanosecond
       // The collection has been looked at for one of them since it was for the other.
       if (its) tell_gone(plan_, *its);
       if (state.uuid) tell_gone(plan_, *state.uuid);
-      return {GuardVerdict::Kind::waits, &each, {}};
+      return Lacking(&each, ids::GuardState());
     }
   }
-  return {};
+  return std::nullopt;
 }
 
 std::chrono::nanoseconds GuardStage::patience(std::chrono::nanoseconds now, bool was_sent) const {
@@ -78,7 +79,7 @@ std::chrono::nanoseconds GuardStage::patience(std::chrono::nanoseconds now, bool
 }
 
 bool GuardStage::is_moved(std::int64_t code) const {
-  return !collections_.empty() && code == kCollectionUuidMismatch;
+  return !collections_.empty() && code == ErrorCode::collection_uuid_mismatch;
 }
 
 void GuardStage::moved(std::chrono::nanoseconds now) {

@@ -54,9 +54,9 @@ struct Flags {
 
 /// {processId: ObjectId, counter: int64}
 void read_topology_version(Bytes version, HelloReply& reply) {
-  const auto process = bson::find(version, "processId");
+  const auto process = bson::find(version, "processId", bson::Type::object_id);
   const auto counter = bson::find(version, "counter");
-  if (!process || process->type != bson::Type::object_id || !counter) return;
+  if (!process || !counter) return;
   reply.process_id = as_text(process->value);
   reply.counter = counter->as_integer().value_or(0);
 }

@@ -195,8 +195,10 @@ void InsertRewriter::give(std::int32_t statement, std::uint32_t missing, std::si
   }
   if (!plan_->has_sequences) return;
   for (std::size_t i = first_given; i < given.size(); ++i) {
-    choose_sequence(given[i].assignment - first_, values.sequences[given[i].assignment],
-                    values.opening);
+    const std::size_t its = given[i].assignment - first_;
+    const ids::Sequences* sequences = (*assignments_)[its].sequences.get();
+    if (sequences == nullptr) continue;
+    values.sequences[given[i].assignment].add_value(*sequences, fields_[its], values.opening);
   }
 }
 
@@ -457,16 +459,6 @@ bool InsertRewriter::look_up_fields(Bytes document, std::size_t assignment) {
     found.push_back(*value);
   }
   return true;
-}
-
-/// Notes which sequence the next value of the assignment comes from.
-void InsertRewriter::choose_sequence(std::size_t assignment, GivenSequences& its,
-                                     ids::Opening opening) {
-  const ids::Sequences* sequences = (*assignments_)[assignment].sequences.get();
-  if (sequences == nullptr) return;
-  // Only the date decides: the same for all documents of an insert, also at midnight.
-  if (fields_[assignment].empty() && !its.all.empty()) return its.of_value.push_back(0);
-  its.add_value(sequences->sequence(fields_[assignment], opening));
 }
 
 }  // namespace idproxy::rewrite

@@ -6,6 +6,7 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/insert.hpp"
+#include "rewrite/operation.hpp"
 #include "rewrite/part_frame.hpp"
 
 namespace idproxy::rewrite {
@@ -73,11 +74,13 @@ void InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
   std::size_t next = 0;
   for (const Record& record : records_) emit_record(record, next, at, out);
   const std::int64_t body = insert.command.in_array() ? value_of(lengths_[1], at, out) : 0;
-  // mongod itself must decide whether it accepts keys other than "0", "1" … (it accepts "00"), so
-  // these are never hidden from it in a sequence.
+  // A body may have 16 MiB + 16 KiB, but a sequence may fill the whole message. mongod itself must
+  // decide whether it accepts keys other than "0", "1" … (it accepts "00"), so these are never
+  // hidden from it in a sequence.
   if (plain_keys_ && body > bson::kMaxInternalDocument &&
       static_cast<std::int64_t>(message.body().size()) <= bson::kMaxInternalDocument) {
-    return emit_as_sequence(insert, given, out);
+    static_cast<void>(emit_as_sequence(insert, given, {}, *this, out));
+    return;
   }
   finish(message, at, out);
 }
@@ -94,16 +97,6 @@ std::size_t InsertRewriter::expected_copies() const {
     if (wire::PatchedMessage::copies(record.size)) size += record.size;
   }
   return size;
-}
-
-/// Moves the documents from the body to a sequence. A body may have 16 MiB + 16 KiB, but a sequence
-/// may fill the whole message.
-void InsertRewriter::emit_as_sequence(const WriteRequest& insert, const GivenValues& given,
-                                      wire::PatchedMessage& out) {
-  // Cannot fail: scan() has read all documents and their keys.
-  const auto all = *insert.command.movable();
-  const std::int32_t request_id = insert.message.header().request_id;
-  static_cast<void>(emit_part(insert, given, {all, nullptr, true, std::nullopt, request_id}, out));
 }
 
 std::optional<std::size_t> InsertRewriter::emit_part(const WriteRequest& insert,

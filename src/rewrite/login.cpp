@@ -39,8 +39,8 @@ bool is_readable(Bytes document) {
   return !fields.malformed();
 }
 
-bool is_true(const std::optional<bson::Element>& element) {
-  return element && element->as_integer().value_or(0) != 0;
+bool is_true(Bytes document, std::string_view key) {
+  return bson::find_integer(document, key).value_or(0) != 0;
 }
 
 }  // namespace
@@ -54,14 +54,14 @@ bool note_login(std::string_view command, Bytes reply, ConnectionMemory& memory)
   const auto answer = find_hello_document(reply);
   if (!answer) return false;
   Bytes said = answer->document;
-  const bool ok = is_true(bson::find(said, "ok"));
+  const bool ok = is_true(said, "ok");
   if (is_hello(command)) {
-    const auto login = bson::find(said, "speculativeAuthenticate");
-    if (!ok || !login || login->type != bson::Type::document) return true;
+    const auto login = bson::find(said, "speculativeAuthenticate", bson::Type::document);
+    if (!ok || !login) return true;
     said = login->value;
   }
   // Without `done` there are more steps. A login that fails leaves the one before it.
-  const bool done = command == "authenticate" || is_true(bson::find(said, "done"));
+  const bool done = command == "authenticate" || is_true(said, "done");
   if (ok && done && command != "logout") memory.logged_in = true;
   return true;
 }

@@ -9,12 +9,9 @@ namespace idproxy::rewrite {
 Logins read_logins(Bytes reply) {
   const auto answer = find_hello_document(reply);
   if (!answer) return Logins::unknown;
-  const auto ok = bson::find(answer->document, "ok");
-  if (ok && ok->as_integer() == 1) return Logins::not_enforced;
-  const auto code = bson::find(answer->document, "code");
-  const bool refused =
-      code && code->as_integer() == static_cast<std::int32_t>(ErrorCode::unauthorized);
-  return refused ? Logins::enforced : Logins::unknown;
+  if (bson::find_integer(answer->document, "ok") == 1) return Logins::not_enforced;
+  const auto code = bson::find_integer(answer->document, "code");
+  return code == ErrorCode::unauthorized ? Logins::enforced : Logins::unknown;
 }
 
 }  // namespace idproxy::rewrite

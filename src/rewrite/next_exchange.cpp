@@ -25,18 +25,16 @@ constexpr std::size_t kAroundValues = 1024;
 /// `request`.
 void append_write_error(const wire::OpMsgView& request, const wire::OpMsgView& reply,
                         const WriteError& error, Buffer& out) {
-  ReplyFrame frame(out, reply.header().request_id, request.header().request_id,
-                   request.has(wire::flag::kChecksumPresent));
-  bson::Scope document(out);
-  bson::append_double(out, "ok", 0);
-  for (const std::string_view key : {"errmsg", "code"}) {
-    if (const auto field = bson::find(error.document, key)) bson::append_copy(out, *field);
-  }
-  for (const std::string_view key : {"errorLabels", "$clusterTime", "operationTime"}) {
-    if (const auto field = bson::find(reply.body(), key)) bson::append_copy(out, *field);
-  }
-  document.close();
-  frame.close();
+  const bool checksum = request.has(wire::flag::kChecksumPresent);
+  append_op_msg(out, reply.header().request_id, request.header().request_id, checksum, [&] {
+    bson::append_double(out, "ok", 0);
+    for (const std::string_view key : {"errmsg", "code"}) {
+      if (const auto field = bson::find(error.document, key)) bson::append_copy(out, *field);
+    }
+    for (const std::string_view key : {"errorLabels", "$clusterTime", "operationTime"}) {
+      if (const auto field = bson::find(reply.body(), key)) bson::append_copy(out, *field);
+    }
+  });
 }
 
 /// The conversation of {idproxy: "next"}: checks the client's right, draws the values, replies.
@@ -114,8 +112,8 @@ Action NextExchange::read_answer(const wire::OpMsgView& message, const Step& ste
   const auto read = WriteReply::read(message.body(), 1);
   if (!read || (read->ok && read->errors.empty())) return action::Close{};
   if (says_not_permitted(*read) && request_.plan != nullptr) {
-    not_permitted_ = &request_.plan->front();
-    ++not_permitted_->outcomes->not_permitted;
+    facts_.not_permitted = &request_.plan->front();
+    ++facts_.not_permitted->outcomes->not_permitted;
   }
   Buffer& out = step.workspace.reply;
   out.clear();
@@ -126,9 +124,9 @@ Action NextExchange::read_answer(const wire::OpMsgView& message, const Step& ste
   const WriteError& error = read->errors.front();
   const bool may_insert = !says_not_permitted(*read);
   if (may_insert) request_.bind();
-  // A mongos says kShardKeyNotFound if `_id` is the collection's shard key: that cannot be an
+  // A mongos says ShardKeyNotFound if `_id` is the collection's shard key: that cannot be an
   // array, either (not observed).
-  if (refuses_id(error.code) || error.code == kShardKeyNotFound) {
+  if (refuses_id(error.code) || error.code == ErrorCode::shard_key_not_found) {
     if (rights_ != nullptr) rights_->add(request_.ns(), Right::insert, step.now);
     return draw_values(step);
   }
@@ -195,26 +193,24 @@ Action NextExchange::answered(ids::Result<ids::Grant> grant, const Context& cont
 }
 
 Action NextExchange::hand_out(const Step& step) {
-  handed_out_ = values_.size();
-  request_.assignment->outcomes->handed_out += handed_out_;
+  facts_.handed_out = values_.size();
+  request_.assignment->outcomes->handed_out += facts_.handed_out;
   request_.assignment->outcomes->last_assigned = step.now.count();
   Buffer& out = step.workspace.reply;
   out.clear();
-  out.reserve(values_.bytes() + handed_out_ * kAroundValue + kAroundValues);
-  ReplyFrame frame(out, static_cast<std::int32_t>(step.workspace.next_request_id++),
-                   request_.message.header().request_id,
-                   request_.message.has(wire::flag::kChecksumPresent));
-  bson::Scope document(out);
-  bson::append_head(out, bson::Type::array, "ids");
-  bson::Scope array(out);
-  for (std::size_t i = 0; i < handed_out_; ++i) {
-    bson::append_head(out, values_.type(), std::to_string(i));
-    out.append(values_[i]);
-  }
-  array.close();
-  bson::append_double(out, "ok", 1);
-  document.close();
-  frame.close();
+  out.reserve(values_.bytes() + facts_.handed_out * kAroundValue + kAroundValues);
+  const auto id = static_cast<std::int32_t>(step.workspace.next_request_id++);
+  const wire::OpMsgView& client = request_.message;
+  const bool checksum = client.has(wire::flag::kChecksumPresent);
+  append_op_msg(out, id, client.header().request_id, checksum, [&] {
+    bson::append_inside(out, bson::Type::array, "ids", [&] {
+      for (std::size_t i = 0; i < facts_.handed_out; ++i) {
+        bson::append_head(out, values_.type(), std::to_string(i));
+        out.append(values_[i]);
+      }
+    });
+    bson::append_double(out, "ok", 1);
+  });
   return action::Reply{out.view()};
 }
 

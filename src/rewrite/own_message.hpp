@@ -26,6 +26,17 @@ class ReplyFrame {
   bool checksum_;
 };
 
+/// Appends a whole OP_MSG, of whose body `append` appends the elements.
+template <class Append>
+void append_op_msg(Buffer& out, std::int32_t request_id, std::int32_t response_to, bool checksum,
+                   const Append& append) {
+  ReplyFrame frame(out, request_id, response_to, checksum);
+  bson::Scope body(out);
+  append();
+  body.close();
+  frame.close();
+}
+
 /// A command of the proxy's own on a client's connection, beside the client's message: with a
 /// checksum if that has one, and with some of its fields.
 ///

@@ -18,32 +18,38 @@ Bytes elements_of(Bytes document) {
 
 }  // namespace
 
-PartFrame::PartFrame(const WriteRequest& write, const WritePart& part, wire::PatchedMessage& out)
+PartFrame::PartFrame(const WriteRequest& write, const WritePart& part, wire::PatchedMessage& out,
+                     const UpsertEdit* edit)
     : write_(write), client_(write.message), part_(part), out_(out), most_(part.statements.size()) {
   out.start(client_.message());
   message_size_ = out.add_i32();
   out.set_i32(out.add_i32(), part.request_id);
   out.keep(8, wire::kSectionsOffset);
-  body();
-  if (write.command.kind == WriteKind::bulk_write) ns_info();
+  body(edit);
+  if (is(WriteKind::find_and_modify)) {
+    fit_ = 1;
+    return;
+  }
+  if (is(WriteKind::bulk_write)) ns_info();
   begin_section(write.command.identifier());
 }
 
 /// True for the fields that depend on which statements the command carries, or on where they are.
 bool PartFrame::leaves_out(const bson::Element& field) const {
-  if (field.key == write_.command.identifier()) return true;
-  if (write_.command.kind == WriteKind::bulk_write) {
+  const bool is_alone = is(WriteKind::find_and_modify);
+  if (!is_alone && field.key == write_.command.identifier()) return true;
+  if (is(WriteKind::bulk_write)) {
     if (field.key == "nsInfo" || (write_.all_results && field.key == "errorsOnly")) return true;
   }
   if (!part_.instead.empty() && bson::find(part_.instead, field.key)) return true;
   if (part_.options == nullptr) return false;
   const bool is_number = field.key == "stmtId" || field.key == "stmtIds";
   return part_.leaves_out_begin(field.key) || field.key == "maxTimeMS" ||
-         (is_number && part_.numbered);
+         (is_number && part_.numbered && !is_alone);
 }
 
 /// Writes the section of kind 0: the client's fields that stay, and those in place of the others.
-void PartFrame::body() {
+void PartFrame::body(const UpsertEdit* edit) {
   const Bytes body = client_.body();
   const auto offset = [&](const std::uint8_t* at) {
     return static_cast<std::size_t>(at - client_.message().data());
@@ -56,9 +62,12 @@ void PartFrame::body() {
   Buffer added;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
-    if (!leaves_out(*field)) continue;
+    const bool is_edited =
+        edit != nullptr && field->value.data() == edit->statement().update.data();
+    if (!is_edited && !leaves_out(*field)) continue;
     out_.keep(at, offset(field->begin));
     at = offset(field->end());
+    if (is_edited) edit->write(client_.message(), {field->begin, field->end()}, out_);
     if (field->key != "maxTimeMS" || !part_.max_time_ms) continue;
     added.clear();
     bson::append_int64(added, field->key, *part_.max_time_ms);
@@ -67,10 +76,11 @@ void PartFrame::body() {
   out_.keep(at, offset(body.data()) + body.size() - 1);
   added.clear();
   if (!part_.instead.empty()) added.append(elements_of(part_.instead));
-  if (write_.command.kind != WriteKind::bulk_write) {
+  if (!is(WriteKind::bulk_write)) {
     for (const NamedCollection& each : part_.named) append_uuid(each.uuid, added);
   }
-  if (options != nullptr && part_.numbered && options->has_txn_number && !options->in_transaction) {
+  const bool numbered = part_.numbered && !is(WriteKind::find_and_modify);
+  if (options != nullptr && numbered && options->has_txn_number && !options->in_transaction) {
     numbers(out_.size() - start, added);
   }
   out_.add(added.view());
@@ -135,7 +145,7 @@ bool PartFrame::has_room() {
 }
 
 std::size_t PartFrame::close() {
-  end_section();
+  if (section_start_ != 0) end_section();
   out_.set_i32(message_size_, static_cast<std::int64_t>(out_.size() + checksum_size()));
   if (checksum_size() > 0) out_.add_checksum();
   return fit_;

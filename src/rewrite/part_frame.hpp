@@ -5,6 +5,7 @@
 #include "idproxy/rewrite/statements.hpp"
 #include "idproxy/rewrite/write.hpp"
 #include "idproxy/wire/patched_message.hpp"
+#include "rewrite/upsert_edit.hpp"
 
 namespace idproxy::rewrite {
 
@@ -17,10 +18,13 @@ namespace idproxy::rewrite {
 ///     out.keep(…);   // the next statement
 ///   } while (frame.has_room());
 ///   return frame.close();
+///
+/// A findAndModify is its own statement: it has no section, and no number but the client's.
 class PartFrame {
  public:
-  /// `write`: an insert, update or bulkWrite. Borrows its arguments.
-  PartFrame(const WriteRequest& write, const WritePart& part, wire::PatchedMessage& out);
+  /// `edit`: of a findAndModify. Borrows its arguments.
+  PartFrame(const WriteRequest& write, const WritePart& part, wire::PatchedMessage& out,
+            const UpsertEdit* edit = nullptr);
   /// Event: the next statement has been written. False if the message has become too large with it,
   /// for which the first one is no reason: then it has to be written again, with fewer.
   [[nodiscard]] bool has_room();
@@ -28,10 +32,11 @@ class PartFrame {
   [[nodiscard]] std::size_t close();
 
  private:
-  void body();
+  void body(const UpsertEdit* edit);
   void numbers(std::size_t body_size, Buffer& added);
   [[nodiscard]] bool leaves_out(const bson::Element& field) const;
   void ns_info();
+  [[nodiscard]] bool is(WriteKind kind) const { return write_.command.kind == kind; }
   void begin_section(std::string_view identifier);
   void end_section();
   [[nodiscard]] std::size_t checksum_size() const {
@@ -45,7 +50,7 @@ class PartFrame {
   std::size_t message_size_;
   std::size_t most_;  // statements whose numbers the body has room for
   std::size_t fit_ = 0;
-  std::size_t section_start_ = 0;
+  std::size_t section_start_ = 0;  // 0: there is none
   std::size_t section_size_ = 0;
 };
 

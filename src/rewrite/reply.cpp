@@ -23,11 +23,10 @@ constexpr auto kPasses = std::to_array<std::int64_t>(
 
 void append_labels(std::string_view label, bool repeats_write, Buffer& out) {
   if (label.empty() && !repeats_write) return;
-  bson::append_head(out, bson::Type::array, "errorLabels");
-  bson::Scope labels(out);
-  if (!label.empty()) bson::append_string(out, "0", label);
-  if (repeats_write) bson::append_string(out, label.empty() ? "0" : "1", kNoWritesPerformed);
-  labels.close();
+  bson::append_inside(out, bson::Type::array, "errorLabels", [&] {
+    if (!label.empty()) bson::append_string(out, "0", label);
+    if (repeats_write) bson::append_string(out, label.empty() ? "0" : "1", kNoWritesPerformed);
+  });
 }
 
 void append_error(const CommandError& error, Buffer& out) {
@@ -36,15 +35,6 @@ void append_error(const CommandError& error, Buffer& out) {
   bson::append_int32(out, "code", static_cast<std::int32_t>(error.code));
   bson::append_string(out, "codeName", code_name(error.code));
   append_labels(error.label, error.repeats_write, out);
-}
-
-void append_op_msg(std::int32_t response_to, std::int32_t request_id, bool checksum,
-                   const CommandError& error, Buffer& out) {
-  ReplyFrame frame(out, request_id, response_to, checksum);
-  bson::Scope document(out);
-  append_error(error, out);
-  document.close();
-  frame.close();
 }
 
 /// Sets the flag that servers set in every answer to a command (observed, 6.0.5).
@@ -68,8 +58,7 @@ CommandError shutting_down() {
 }
 
 bool in_transaction(const Command& command) {
-  const auto autocommit = bson::find(command.document(), "autocommit");
-  return autocommit && autocommit->as_integer() == 0;
+  return bson::find_integer(command.document(), "autocommit") == 0;
 }
 
 /// The label for a command that was not sent to the server: a driver that may try again should.
@@ -131,8 +120,8 @@ void append_error_reply(Bytes request, std::int32_t request_id, const CommandErr
   }
   const std::uint32_t flags =
       request.size() < wire::kSectionsOffset ? 0 : load_u32(request.data() + wire::kFlagsOffset);
-  append_op_msg(header.request_id, request_id, (flags & wire::flag::kChecksumPresent) != 0, error,
-                out);
+  append_op_msg(out, request_id, header.request_id, (flags & wire::flag::kChecksumPresent) != 0,
+                [&] { append_error(error, out); });
 }
 
 bool may_repeat_write(Bytes request) {
@@ -156,50 +145,45 @@ bool append_shutdown_reply(Bytes request, std::int32_t request_id, Buffer& out) 
 }
 
 void append_shutdown_reply_to(std::int32_t response_to, std::int32_t request_id, Buffer& out) {
-  append_op_msg(response_to, request_id, false, shutting_down(), out);
+  append_op_msg(out, request_id, response_to, false, [&] { append_error(shutting_down(), out); });
 }
 
 void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
                          const CommandError& error, Buffer& out) {
-  ReplyFrame frame(out, reply.header().request_id, response_to,
-                   reply.has(wire::flag::kChecksumPresent));
   const auto copy = [&](std::initializer_list<std::string_view> keys) {
     bson::Elements fields(reply.body());
     while (const auto field = fields.next()) {
       if (std::ranges::find(keys, field->key) != keys.end()) bson::append_copy(out, *field);
     }
   };
-  bson::Scope document(out);
-  copy({"electionId", "opTime"});
-  append_error(error, out);
-  copy({"recoveryToken", "$clusterTime", "operationTime"});
-  document.close();
-  frame.close();
+  append_op_msg(out, reply.header().request_id, response_to,
+                reply.has(wire::flag::kChecksumPresent), [&] {
+                  copy({"electionId", "opTime"});
+                  append_error(error, out);
+                  copy({"recoveryToken", "$clusterTime", "operationTime"});
+                });
 }
 
 void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply,
                     std::string_view needed, Buffer& out) {
-  const auto its_code = bson::find(reply.body(), "code");
-  const std::int64_t code = its_code ? its_code->as_integer().value_or(0) : 0;
-  const bool lacks_right = code == static_cast<std::int64_t>(ErrorCode::unauthorized);
+  const std::int64_t code = bson::find_integer(reply.body(), "code").value_or(0);
+  const bool lacks_right = code == ErrorCode::unauthorized;
   const auto command = Command::find(request.message());
   const bool passes = command && bson::find(command->document(), "txnNumber") &&
                       std::ranges::find(kPasses, code) != kPasses.end();
-  ReplyFrame frame(out, reply.header().request_id, request.header().request_id,
-                   request.has(wire::flag::kChecksumPresent));
-  bson::Scope document(out);
-  bson::Elements fields(reply.body());
-  while (const auto field = fields.next()) {
-    if (passes && field->key == "errorLabels") continue;
-    if (lacks_right && field->key == "errmsg" && field->type == bson::Type::string) {
-      bson::append_string(out, "errmsg", std::string(needed).append(field->text()));
-    } else {
-      bson::append_copy(out, *field);
+  const bool checksum = request.has(wire::flag::kChecksumPresent);
+  append_op_msg(out, reply.header().request_id, request.header().request_id, checksum, [&] {
+    bson::Elements fields(reply.body());
+    while (const auto field = fields.next()) {
+      if (passes && field->key == "errorLabels") continue;
+      if (lacks_right && field->key == "errmsg" && field->type == bson::Type::string) {
+        bson::append_string(out, "errmsg", std::string(needed).append(field->text()));
+      } else {
+        bson::append_copy(out, *field);
+      }
     }
-  }
-  if (passes) append_labels(label_of_unsent(*command), may_repeat_write(*command), out);
-  document.close();
-  frame.close();
+    if (passes) append_labels(label_of_unsent(*command), may_repeat_write(*command), out);
+  });
 }
 
 void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out) {
@@ -210,27 +194,24 @@ void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, 
 }
 
 void append_failure_of_later(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out) {
-  ReplyFrame frame(out, reply.header().request_id, response_to,
-                   reply.has(wire::flag::kChecksumPresent));
-  bson::Scope document(out);
-  bson::Elements fields(reply.body());
-  while (const auto field = fields.next()) {
-    if (field->key != "errorLabels" || field->type != bson::Type::array) {
-      bson::append_copy(out, *field);
-      continue;
+  const bool checksum = reply.has(wire::flag::kChecksumPresent);
+  append_op_msg(out, reply.header().request_id, response_to, checksum, [&] {
+    bson::Elements fields(reply.body());
+    while (const auto field = fields.next()) {
+      if (field->key != "errorLabels" || field->type != bson::Type::array) {
+        bson::append_copy(out, *field);
+        continue;
+      }
+      bson::append_inside(out, bson::Type::array, "errorLabels", [&] {
+        bson::Elements labels(field->value);
+        int place = 0;
+        while (const auto label = labels.next()) {
+          if (label->type != bson::Type::string || label->text() == kNoWritesPerformed) continue;
+          bson::append_string(out, std::to_string(place++), label->text());
+        }
+      });
     }
-    bson::append_head(out, bson::Type::array, "errorLabels");
-    bson::Scope kept(out);
-    bson::Elements labels(field->value);
-    int place = 0;
-    while (const auto label = labels.next()) {
-      if (label->type != bson::Type::string || label->text() == kNoWritesPerformed) continue;
-      bson::append_string(out, std::to_string(place++), label->text());
-    }
-    kept.close();
-  }
-  document.close();
-  frame.close();
+  });
 }
 
 }  // namespace idproxy::rewrite

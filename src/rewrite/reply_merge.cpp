@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 #include "rewrite/own_message.hpp"
 
 namespace idproxy::rewrite {
@@ -30,8 +31,8 @@ std::optional<std::size_t> count_of(const bson::Element& array, bson::Type type)
 std::optional<std::int32_t> index_after(std::int64_t last, const bson::Element& entry,
                                         std::size_t statements) {
   if (entry.type != bson::Type::document) return std::nullopt;
-  const auto index = bson::find(entry.value, "index");
-  if (!index || index->type != bson::Type::int32) return std::nullopt;
+  const auto index = bson::find(entry.value, "index", bson::Type::int32);
+  if (!index) return std::nullopt;
   const std::int32_t at = load_i32(index->value.data());
   if (at <= last || at >= static_cast<std::int64_t>(statements)) return std::nullopt;
   return at;
@@ -51,63 +52,70 @@ std::optional<std::vector<std::int32_t>> read_upserted(Bytes array, std::size_t 
   return indexes;
 }
 
+/// True if it says that a document was inserted. `n`: 1 if it says that, or that one was found.
+bool read_last_error(const bson::Element& last_error, std::optional<std::int64_t>& n) {
+  if (last_error.type != bson::Type::document) return false;
+  const auto updated = bson::find(last_error.value, "updatedExisting", bson::Type::boolean);
+  const bool inserted = bson::find(last_error.value, "upserted").has_value();
+  if (!updated || bson::find_integer(last_error.value, "n") != 1) return false;
+  if ((updated->as_integer() == 1) == inserted) return false;
+  n = 1;
+  return inserted;
+}
+
 }  // namespace
 
 std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
-  enum : unsigned {
-    kOk,
-    kCode,
-    kN,
-    kModified,
-    kWriteErrors,
-    kUpserted,
-    kRetried,
-    kLabels,
-    kFields
-  };
-  std::array<bool, kFields> seen{};
-  const auto once = [&](unsigned field) { return !std::exchange(seen[field], true); };
+  FieldsOnce once;
   WriteReply reply;
   Bytes write_errors;
   Bytes upserted;
+  bool its_insert = false;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
     if (field->key == "n") {
       reply.n = field->as_integer();
-      if (!once(kN) || !reply.n) return {};
+      if (!once(field->key) || !reply.n) return {};
     } else if (field->key == "ok") {
       const auto ok = field->as_integer();
-      if (!once(kOk) || !ok || (*ok != 0 && *ok != 1)) return {};
+      if (!once(field->key) || !ok || (*ok != 0 && *ok != 1)) return {};
       reply.ok = *ok == 1;
     } else if (field->key == "writeErrors") {
-      if (!once(kWriteErrors) || field->type != bson::Type::array) return {};
+      if (!once(field->key) || field->type != bson::Type::array) return {};
       write_errors = field->value;
     } else if (field->key == "nModified") {
       reply.modified = field->as_integer();
-      if (!once(kModified) || !reply.modified) return {};
+      if (!once(field->key) || !reply.modified) return {};
     } else if (field->key == "upserted") {
-      if (!once(kUpserted) || field->type != bson::Type::array) return {};
+      if (!once(field->key) || field->type != bson::Type::array) return {};
       upserted = field->value;
     } else if (field->key == "retriedStmtIds") {
       const auto count = count_of(*field, bson::Type::int32);
-      if (!once(kRetried) || !count) return {};
+      if (!once(field->key) || !count) return {};
       reply.retried = *count;
+    } else if (field->key == "retriedStmtId") {
+      if (!once(field->key) || field->type != bson::Type::int32) return {};
+      reply.retried = 1;
+    } else if (field->key == "lastErrorObject") {
+      if (!once(field->key)) return {};
+      its_insert = read_last_error(*field, reply.n);
     } else if (field->key == "errorLabels") {
       const auto count = count_of(*field, bson::Type::string);
-      if (!once(kLabels) || !count || *count > kMostLabels) return {};
+      if (!once(field->key) || !count || *count > kMostLabels) return {};
     } else if (field->key == "code") {
       const auto code = field->as_integer();
-      if (!once(kCode) || !code) return {};
+      if (!once(field->key) || !code) return {};
       reply.code = *code;
     }
   }
-  if (fields.malformed() || !seen[kOk]) return {};
+  if (fields.malformed() || !once.has("ok")) return {};
   if (!reply.ok) return reply;
   auto errors = read_write_errors(write_errors, statements);
   auto inserted = read_upserted(upserted, statements);
   if (!errors || !inserted) return {};
   reply.errors = std::move(*errors);
   reply.upserted = std::move(*inserted);
+  if (its_insert) reply.upserted.assign(1, 0);
   return reply;
 }
 
@@ -118,10 +126,10 @@ std::optional<std::vector<WriteError>> read_write_errors(Bytes array, std::size_
   bson::Elements entries(array);
   while (const auto entry = entries.next()) {
     const auto at = index_after(last, *entry, statements);
-    const auto code = at ? bson::find(entry->value, "code") : std::nullopt;
-    if (!code || !code->as_integer()) return {};
+    const auto code = at ? bson::find_integer(entry->value, "code") : std::nullopt;
+    if (!code) return {};
     last = *at;
-    errors.push_back({*at, *code->as_integer(), entry->value});
+    errors.push_back({*at, *code, entry->value});
   }
   if (entries.malformed()) return {};
   return errors;
@@ -148,8 +156,8 @@ std::uint64_t timestamp(const std::optional<bson::Element>& element) {
 /// fails (observed, 6.0.5).
 Time op_time(const bson::Element& field) {
   if (field.type != bson::Type::document) return {-1, timestamp(field)};
-  const auto term = bson::find(field.value, "t");
-  return {term ? term->as_integer().value_or(-1) : -1, timestamp(bson::find(field.value, "ts"))};
+  return {bson::find_integer(field.value, "t").value_or(-1),
+          timestamp(bson::find(field.value, "ts"))};
 }
 
 Time cluster_time(const bson::Element& field) {
@@ -187,6 +195,9 @@ void ReplyMerge::Latest::see(const bson::Element& field, Time its_time) {
 void ReplyMerge::add(const wire::OpMsgView& message, const WriteReply& reply,
                      std::span<const std::int32_t> statements) {
   if (reply.n) n_ = n_.value_or(0) + *reply.n;
+  for (const std::int32_t each : reply.upserted) {
+    inserted_.insert(statements[static_cast<std::size_t>(each)]);
+  }
   add_errors(reply.errors, statements);
   // Beside ok: 1, labels belong to the writeConcernError, so they are dropped without one.
   if (!bson::find(message.body(), "writeConcernError")) labels_.clear();
@@ -206,7 +217,7 @@ void ReplyMerge::add_errors(std::span<const WriteError> errors,
   for (const WriteError& error : errors) {
     const std::int32_t statement = statements[static_cast<std::size_t>(error.index)];
     // It answers the proxy's question, and is nothing for drivers.
-    const bool is_moved = error.code == kCollectionUuidMismatch;
+    const bool is_moved = error.code == ErrorCode::collection_uuid_mismatch;
     if (is_moved && errors_.insert(earlier.extract(statement)).inserted) continue;
     Buffer entry;
     entry.append(error.document);
@@ -221,6 +232,8 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
     operation_time_.see(field, {0, timestamp(field)});
   } else if (field.key == "$clusterTime") {
     cluster_time_.see(field, cluster_time(field));
+  } else if (field.key == "retriedStmtId") {
+    retried_.insert(static_cast<std::int32_t>(field.as_integer().value_or(0)));
   } else if (field.key == "retriedStmtIds") {
     for_each(field, [&](const bson::Element& number) {
       const auto statement = static_cast<std::int32_t>(number.as_integer().value_or(0));
@@ -233,12 +246,11 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
     add_results(field, statements);
   } else if (field.key == "upserted") {
     for_each(field, [&](const bson::Element& entry) {
-      const auto index = bson::find(entry.value, "index");
+      const auto index = bson::find_integer(entry.value, "index");
       Buffer copy;
       copy.append(entry.value);
       upserted_bytes_ += copy.size() + kMostPerStatement;
-      upserted_.emplace(statements[static_cast<std::size_t>(*index->as_integer())],
-                        std::move(copy));
+      upserted_.emplace(statements[static_cast<std::size_t>(*index)], std::move(copy));
     });
   } else if (field.key == "errorLabels") {
     for_each(field, [&](const bson::Element& label) {
@@ -256,11 +268,9 @@ void ReplyMerge::add_results(const bson::Element& cursor,
   if (!batch) return;
   has_results_ = true;
   for_each(*batch, [&](const bson::Element& result) {
-    const auto ok = bson::find(result.value, "ok");
-    if (ok->as_integer() != 1) return;
-    const auto index = bson::find(result.value, "idx")->as_integer();
+    if (bson::find_integer(result.value, "ok") != 1) return;
+    const auto index = bson::find_integer(result.value, "idx");
     const std::int32_t statement = statements[static_cast<std::size_t>(*index)];
-    if (bson::find(result.value, "upserted")) inserted_.insert(statement);
     if (hides_successes_) return;
     Buffer copy;
     copy.append(result.value);
@@ -358,25 +368,23 @@ class ReplyMerge::Writer {
     if (std::exchange(errors_done_, true)) return;
     if (!merge_.errors_.empty() && !merge_.has_results_) write_errors();
     if (merge_.retried_in_order_.empty()) return;
-    bson::append_head(out_, bson::Type::array, "retriedStmtIds");
-    bson::Scope array(out_);
-    for (std::size_t i = 0; i < merge_.retried_in_order_.size(); ++i) {
-      bson::append_int32(out_, std::to_string(i), merge_.retried_in_order_[i]);
-    }
-    array.close();
+    bson::append_inside(out_, bson::Type::array, "retriedStmtIds", [&] {
+      for (std::size_t i = 0; i < merge_.retried_in_order_.size(); ++i) {
+        bson::append_int32(out_, std::to_string(i), merge_.retried_in_order_[i]);
+      }
+    });
   }
 
   void write_errors() {
-    bson::append_head(out_, bson::Type::array, "writeErrors");
-    bson::Scope array(out_);
     std::size_t i = 0;
-    for (const auto& [index, entry] : merge_.errors_) {
-      bson::append_head(out_, bson::Type::document, std::to_string(i++));
-      bson::Scope document(out_);
-      write_error(index, entry.view());
-      document.close();
-    }
-    array.close();
+    bson::append_inside(out_, bson::Type::array, "writeErrors", [&] {
+      for (const auto& [index, entry] : merge_.errors_) {
+        bson::append_inside(out_, bson::Type::document, std::to_string(i++), [&] {
+          bson::append_int32(out_, "index", index);
+          error(index, entry.view(), kOfError);
+        });
+      }
+    });
   }
 
   /// The results of a bulkWrite, all in the first batch.
@@ -407,11 +415,6 @@ class ReplyMerge::Writer {
     } else {
       append_without(entry, kOfResult);
     }
-  }
-
-  void write_error(std::int32_t index, Bytes entry) {
-    bson::append_int32(out_, "index", index);
-    error(index, entry, kOfError);
   }
 
   /// Writes an error, except for these fields, which stand in front of it.
@@ -446,12 +449,11 @@ class ReplyMerge::Writer {
     // It may be true of one command, but not of all.
     if (merge_.has_written()) std::erase(labels, kNoWritesPerformed);
     if (labels.empty()) return;
-    bson::append_head(out_, bson::Type::array, "errorLabels");
-    bson::Scope array(out_);
-    for (std::size_t i = 0; i < labels.size(); ++i) {
-      bson::append_string(out_, std::to_string(i), labels[i]);
-    }
-    array.close();
+    bson::append_inside(out_, bson::Type::array, "errorLabels", [&] {
+      for (std::size_t i = 0; i < labels.size(); ++i) {
+        bson::append_string(out_, std::to_string(i), labels[i]);
+      }
+    });
   }
 
   const ReplyMerge& merge_;
@@ -469,16 +471,14 @@ class ReplyMerge::Writer {
 void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocument> refused,
                         std::span<const Assigned> assigned, Buffer& out) const {
   const auto last = wire::OpMsgView::parse(last_.view());
-  ReplyFrame frame(out, last->header().request_id, response_to,
-                   last->has(wire::flag::kChecksumPresent));
-  bson::Scope document(out);
-  Writer writer(*this, refused, out);
-  bson::Elements fields(last->body());
-  while (const auto field = fields.next()) writer.field(*field);
-  writer.other_times();
-  append_report(assigned, out);
-  document.close();
-  frame.close();
+  const bool checksum = last->has(wire::flag::kChecksumPresent);
+  append_op_msg(out, last->header().request_id, response_to, checksum, [&] {
+    Writer writer(*this, refused, out);
+    bson::Elements fields(last->body());
+    while (const auto field = fields.next()) writer.field(*field);
+    writer.other_times();
+    append_report(assigned, out);
+  });
 }
 
 void append_report(std::span<const Assigned> assigned, Buffer& out) {
@@ -502,10 +502,8 @@ void append_report(std::span<const Assigned> assigned, Buffer& out) {
 }
 
 bool stores_nothing(std::int64_t code) {
-  constexpr std::int64_t kUnauthorized = 13;
-  constexpr std::int64_t kInvalidNamespace = 73;
-  constexpr std::int64_t kCommandNotSupportedOnView = 166;
-  return code == kUnauthorized || code == kInvalidNamespace || code == kCommandNotSupportedOnView;
+  return code == ErrorCode::unauthorized || code == ErrorCode::invalid_namespace ||
+         code == ErrorCode::command_not_supported_on_view;
 }
 
 bool denies(Bytes error) {
@@ -515,10 +513,9 @@ bool denies(Bytes error) {
   // BSONObjectTooLarge, geo keys that cannot be extracted, documents that an update makes too large
   static constexpr std::array<std::int64_t, 19> kRefusals = {
       2, 9, 13, 14, 28, 40, 52, 53, 54, 56, 57, 66, 121, 166, 361, 10334, 16755, 17419, 17420};
-  const auto code = bson::find(error, "code");
-  const auto number = code ? code->as_integer() : std::nullopt;
-  if (number == kDuplicateKey) return bson::find(error, "keyPattern").has_value();
-  return number && std::ranges::find(kRefusals, *number) != kRefusals.end();
+  const auto code = bson::find_integer(error, "code");
+  if (code == ErrorCode::duplicate_key) return bson::find(error, "keyPattern").has_value();
+  return code && std::ranges::find(kRefusals, *code) != kRefusals.end();
 }
 
 }  // namespace idproxy::rewrite

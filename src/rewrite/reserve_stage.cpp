@@ -195,8 +195,7 @@ RefusedDocument ReserveStage::refusal_of(const Place& place) const {
             "mongo-idproxy: the value of '" + (*plan_)[place.assignment].rule->field +
                 "' cannot be reserved: " + reservation.error};
   }
-  RefusedDocument refusal{place.statement, ErrorCode{static_cast<std::int32_t>(kDuplicateKey)},
-                          duplicate_text(place)};
+  RefusedDocument refusal{place.statement, ErrorCode::duplicate_key, duplicate_text(place)};
   const std::string& field = (*plan_)[place.assignment].rule->field;
   Buffer details;
   bson::append_inside(details, bson::Type::document, "keyPattern",

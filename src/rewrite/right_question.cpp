@@ -73,18 +73,18 @@ RightAnswer read_right(const wire::OpMsgView& reply, Right right) {
   if (!read) return RightAnswer::malformed;
   if (says_not_permitted(*read)) return RightAnswer::may_not;
   if (read->ok) return read->errors.empty() ? RightAnswer::malformed : RightAnswer::may;
-  // kShardKeyNotFound is what a mongos says of a sharded collection before it looks at the update
+  // ShardKeyNotFound is what a mongos says of a sharded collection before it looks at the update
   // (not observed).
-  const bool is_wrong = read->code == static_cast<std::int64_t>(ErrorCode::failed_to_parse) ||
-                        read->code == kShardKeyNotFound;
+  const bool is_wrong =
+      read->code == ErrorCode::failed_to_parse || read->code == ErrorCode::shard_key_not_found;
   return is_wrong && right == Right::find_and_modify ? RightAnswer::may : RightAnswer::failed;
 }
 
 bool says_not_permitted(const WriteReply& reply) {
-  constexpr auto kCode = static_cast<std::int64_t>(ErrorCode::unauthorized);
-  return (!reply.ok && reply.code == kCode) ||
-         std::ranges::any_of(reply.errors,
-                             [](const WriteError& error) { return error.code == kCode; });
+  return (!reply.ok && reply.code == ErrorCode::unauthorized) ||
+         std::ranges::any_of(reply.errors, [](const WriteError& error) {
+           return error.code == ErrorCode::unauthorized;
+         });
 }
 
 }  // namespace idproxy::rewrite

@@ -36,13 +36,17 @@ bool is_refused_id(const bson::Element& id) {
 /// Servers want one more right for that.
 bool goes_past_validation(Bytes body) {
   const auto field = bson::find(body, "bypassDocumentValidation");
-  return field && field->as_integer().value_or(1) != 0;
+  return field && field->as_integer() != 0;
 }
 
 }  // namespace
 
-RightStage::RightStage(const WriteRequest& write, ConnectionMemory* memory)
-    : memory_(memory), is_shown_(memory == nullptr || !memory->enforces_logins()) {
+RightStage::RightStage(const WriteRequest& write, const GivenValues& given,
+                       ConnectionMemory* memory)
+    : write_(write),
+      given_(given),
+      memory_(memory),
+      is_shown_(memory == nullptr || !memory->enforces_logins()) {
   if (is_shown_) return;
   if (goes_past_validation(write.message.body())) beside_ = " past validation";
   const Right right = right_of(write.command.kind);
@@ -57,39 +61,37 @@ bool RightStage::admits(const Assignment& its) const {
          memory_->rights.has(key_of(its), Right::insert);
 }
 
-Right RightStage::right_for(std::size_t assignment, const WriteRequest& write,
-                            const GivenValues& given) {
-  if (write.command.kind != WriteKind::bulk_write) return right_of(write.command.kind);
+Right RightStage::right_for(std::size_t assignment) {
+  if (write_.command.kind != WriteKind::bulk_write) return right_of(write_.command.kind);
   if (at_ == 0 && upserts_.empty()) {
-    for (const Given& each : given.given) {
-      const auto kind = given.upserts[static_cast<std::size_t>(each.statement)].kind;
-      if (kind != UpsertParts::Kind::insert) upserts_.insert((*write.plan)[each.assignment].ns);
+    for (const Given& each : given_.given) {
+      const auto kind = given_.upserts[static_cast<std::size_t>(each.statement)].kind;
+      if (kind != UpsertParts::Kind::insert) upserts_.insert((*write_.plan)[each.assignment].ns);
     }
   }
-  return upserts_.contains((*write.plan)[assignment].ns) ? Right::upsert : Right::insert;
+  return upserts_.contains((*write_.plan)[assignment].ns) ? Right::upsert : Right::insert;
 }
 
-bool RightStage::makes_something(const WriteRequest& write, const GivenValues& given,
-                                 std::chrono::nanoseconds now) {
-  const Plan& plan = *write.plan;
-  if (given.given.empty() && write.command.kind != WriteKind::insert) return false;
+bool RightStage::makes_something(std::chrono::nanoseconds now) const {
+  const Plan& plan = *write_.plan;
+  if (given_.given.empty() && write_.command.kind != WriteKind::insert) return false;
   if (plan.reserves()) return true;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const Assignment& each = plan[i];
-    if (given.wanted[i] == 0 || each.not_ready) continue;
+    if (given_.wanted[i] == 0 || each.not_ready) continue;
     const bool is_outline = each.source == nullptr && each.sequences == nullptr;
     if (is_outline || each.in_turn || (each.guard && !each.guard->is_guarded(now))) return true;
-    if (lacks_values(plan, given, i)) return true;
+    if (lacks_values(plan, given_, i)) return true;
   }
   return false;
 }
 
-NeededRight RightStage::next(const WriteRequest& write, const GivenValues& given) {
-  const bool is_bulk = write.command.kind == WriteKind::bulk_write;
-  for (; !is_shown_ && at_ < write.plan->size(); ++at_) {
-    const Assignment& each = (*write.plan)[at_];
-    if (is_bulk && given.wanted[at_] == 0) continue;
-    const Right right = right_for(at_, write, given);
+NeededRight RightStage::next() {
+  const bool is_bulk = write_.command.kind == WriteKind::bulk_write;
+  for (; !is_shown_ && at_ < write_.plan->size(); ++at_) {
+    const Assignment& each = (*write_.plan)[at_];
+    if (is_bulk && given_.wanted[at_] == 0) continue;
+    const Right right = right_for(at_);
     if (!memory_->rights.has(key_of(each), right)) return {&each, right};
   }
   is_shown_ = true;
@@ -101,18 +103,17 @@ void RightStage::shown(const NeededRight& right, std::chrono::nanoseconds now) {
   if (!beside_.empty()) memory_->rights.add(right.assignment->ns, right.right, now);
 }
 
-void RightStage::replanned(const WriteRequest& write, const GivenValues& given) {
+void RightStage::replanned() {
   if (memory_ == nullptr || !memory_->enforces_logins()) return;
   at_ = 0;
   upserts_.clear();
   is_shown_ = false;
-  static_cast<void>(next(write, given));
+  static_cast<void>(next());
 }
 
-void RightStage::carried_out(const WriteRequest& write, const GivenValues& given,
-                             std::chrono::nanoseconds now) {
+void RightStage::carried_out(std::chrono::nanoseconds now) {
   for (; !is_shown_; ++at_) {
-    const NeededRight right = next(write, given);
+    const NeededRight right = next();
     if (right.assignment != nullptr) shown(right, now);
   }
 }
@@ -122,8 +123,7 @@ void RightStage::refused(const Assignment& its) {
 }
 
 bool stores_nothing(const WriteCommand& insert, Bytes body) {
-  const auto ordered = bson::find(body, "ordered");
-  const bool stops = !ordered || ordered->as_integer() != 0;
+  const bool stops = bson::find_integer(body, "ordered") != 0;
   Statements documents(insert);
   std::size_t refused = 0;
   while (const auto document = documents.next()) {

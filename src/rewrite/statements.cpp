@@ -1,6 +1,7 @@
 #include "idproxy/rewrite/statements.hpp"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "idproxy/base/bytes.hpp"
@@ -34,17 +35,8 @@ std::optional<WriteKind> write_kind(std::string_view command) {
 }
 
 std::string_view WriteCommand::identifier() const {
-  switch (kind) {
-    case WriteKind::insert:
-      return "documents";
-    case WriteKind::update:
-      return "updates";
-    case WriteKind::bulk_write:
-      return "ops";
-    case WriteKind::find_and_modify:
-      break;
-  }
-  return {};
+  constexpr std::array<std::string_view, 4> kArrays{"documents", "updates", "", "ops"};
+  return kArrays[static_cast<std::size_t>(kind)];
 }
 
 std::optional<WriteCommand> WriteCommand::read(const wire::OpMsgView& message) {

@@ -19,8 +19,8 @@ void append_all(Bytes document, Buffer& out) {
 }  // namespace
 
 std::optional<CommandError> fault_of_database(const wire::OpMsgView& request) {
-  const auto db = bson::find(request.body(), "$db");
-  if (db && db->type == bson::Type::string && db->text() == "admin") return std::nullopt;
+  const auto db = bson::find(request.body(), "$db", bson::Type::string);
+  if (db && db->text() == "admin") return std::nullopt;
   return CommandError{ErrorCode::unauthorized,
                       "idproxy may only be run against the admin database."};
 }
@@ -62,16 +62,14 @@ void append_status_refusal(const wire::OpMsgView& request, const wire::OpMsgView
 
 void append_status_reply(const wire::OpMsgView& request, const wire::OpMsgView& reply, Bytes status,
                          Buffer& out) {
-  ReplyFrame frame(out, reply.header().request_id, request.header().request_id,
-                   request.has(wire::flag::kChecksumPresent));
-  bson::Scope document(out);
-  append_all(status, out);
-  bson::append_double(out, "ok", 1);
-  for (const std::string_view key : {"$clusterTime", "operationTime"}) {
-    if (const auto time = bson::find(reply.body(), key)) bson::append_copy(out, *time);
-  }
-  document.close();
-  frame.close();
+  const bool checksum = request.has(wire::flag::kChecksumPresent);
+  append_op_msg(out, reply.header().request_id, request.header().request_id, checksum, [&] {
+    append_all(status, out);
+    bson::append_double(out, "ok", 1);
+    for (const std::string_view key : {"$clusterTime", "operationTime"}) {
+      if (const auto time = bson::find(reply.body(), key)) bson::append_copy(out, *time);
+    }
+  });
 }
 
 }  // namespace idproxy::rewrite

@@ -17,8 +17,7 @@ namespace idproxy::rewrite {
 namespace {
 
 std::string transaction_in(Bytes body) {
-  const auto autocommit = bson::find(body, "autocommit");
-  const bool is_one = autocommit && autocommit->as_integer() == 0;
+  const bool is_one = bson::find_integer(body, "autocommit") == 0;
   return is_one ? transaction_of(body).value_or("") : std::string();
 }
 
@@ -32,12 +31,12 @@ ids::TurnTaker taker_of(Bytes body, const ConnectionMemory* memory) {
 
 }  // namespace
 
-TurnStage::TurnStage(const Plan& plan, GivenValues& given, const BatchKind& command, WriteKind kind,
+TurnStage::TurnStage(const Plan& plan, GivenValues& given, const Operation& command, WriteKind kind,
                      const ConnectionMemory* memory)
-    : command_(command),
+    : NumbersInTurn(plan, given, taker_of(command.message().body(), memory)),
+      command_(command),
       kind_(kind),
-      majority_(memory == nullptr ? 0 : memory->majority),
-      numbers_(plan, given, taker_of(command.message().body(), memory)) {}
+      majority_(memory == nullptr ? 0 : memory->majority) {}
 
 void TurnStage::told(std::optional<std::vector<std::int32_t>> executed) {
   executed_ = std::move(executed);
@@ -54,7 +53,7 @@ bool TurnStage::is_alone(const BatchProgress& progress) const {
   return one_by_one_ && !(first_ == First::not_executed && progress.commands() == 0);
 }
 
-void TurnStage::send(const BatchProgress& progress, Buffer& fields) {
+void TurnStage::append_fields(const BatchProgress& progress, Buffer& fields) {
   // The rest follows at once, and its answer is for both.
   const bool rest_follows = one_by_one_ && progress.commands() == 1 && progress.out().size() == 1 &&
                             !progress.todo().empty();
@@ -73,15 +72,15 @@ void TurnStage::answered(const Outcome& outcome) {
   // executed any.
   const bool is_unknown = outcome.is_unsure && !executed_ && reply.errors.empty();
   if (is_unknown || (again && out.size() > 1)) return lost();
-  std::vector<std::int32_t> stored;
+  std::vector<std::int32_t> done;
   if (!again) {
-    std::ranges::copy_if(outcome.progress.tried(), std::back_inserter(stored),
+    std::ranges::copy_if(outcome.progress.tried(), std::back_inserter(done),
                          [&](std::int32_t each) { return command_.inserted(each); });
   }
   const bool is_certain = !bson::find(outcome.message.body(), "writeConcernError").has_value();
-  numbers_.stored(stored, is_certain ? durability_ : ids::Durability::not_yet);
+  stored(done, is_certain ? durability_ : ids::Durability::not_yet);
   const bool rest_is_pending = outcome.options.ordered || (!is_repeated_ && !outcome.loses_writes);
-  if (!stored.empty() && rest_is_pending) one_by_one_ = false;
+  if (!done.empty() && rest_is_pending) one_by_one_ = false;
   if (!reply.errors.empty()) answered_with_error(outcome);
 }
 
@@ -106,9 +105,8 @@ bool is_up_to_majority(const std::optional<bson::Element>& w, std::int64_t major
 
 /// Asks for the journal, too, which a standalone server does not wait for otherwise.
 ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& out) {
-  const auto sent = bson::find(body, "writeConcern");
-  const bool has_concern = sent && sent->type == bson::Type::document;
-  const Bytes concern = has_concern ? sent->value : Bytes(kNoFields);
+  const auto sent = bson::find(body, "writeConcern", bson::Type::document);
+  const Bytes concern = sent ? sent->value : Bytes(kNoFields);
   const auto w = bson::find(concern, "w");
   const bool raises = is_up_to_majority(w, majority);
   bool has_j = false;
@@ -154,14 +152,14 @@ ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter a
 }
 
 std::optional<std::string> transaction_of(Bytes body) {
-  const auto lsid = bson::find(body, "lsid");
-  const auto number = bson::find(body, "txnNumber");
-  if (!lsid || lsid->type != bson::Type::document) return std::nullopt;
-  if (!number || number->type != bson::Type::int64) return std::nullopt;
+  const auto lsid = bson::find(body, "lsid", bson::Type::document);
+  const auto number = bson::find(body, "txnNumber", bson::Type::int64);
+  if (!lsid || !number) return std::nullopt;
   return std::string(as_text(lsid->value)).append(as_text(number->value));
 }
 
 bool needs_turn(const Plan& plan, const GivenValues& given) {
+  if (!plan.takes_turns()) return false;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     if (plan[i].in_turn && given.wanted[i] > 0) return true;
   }

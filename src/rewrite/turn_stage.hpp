@@ -14,8 +14,8 @@
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/hello_reply.hpp"
 #include "idproxy/rewrite/statements.hpp"
-#include "rewrite/batch_kind.hpp"
 #include "rewrite/batch_progress.hpp"
+#include "rewrite/operation.hpp"
 
 namespace idproxy::rewrite {
 
@@ -36,7 +36,7 @@ ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter a
 /// Appends a document with the fields by which an insert asks whether the server has executed its
 /// statements in an earlier attempt, {ordered: true, writeConcern: {w: 1}, collectionUUID: <none
 /// that exists>}: it skips those, and answers the first of the others with
-/// kCollectionUuidMismatch (observed, 6.0.5; docs/server-behaviour.md#retryable-writes).
+/// CollectionUUIDMismatch (observed, 6.0.5; docs/server-behaviour.md#retryable-writes).
 void append_fields_of_question(RandomSource& random, Buffer& out);
 
 /// Identifies the client's transaction that a command is a part of, by its lsid and txnNumber;
@@ -121,10 +121,10 @@ class NumbersInTurn {
 /// the client and skips it now. The statements that were executed then precede those that were not,
 /// except for failed ones. So it is enough to ask the server about the first one, or to send
 /// statements one by one until one is stored.
-class TurnStage {
+class TurnStage : public NumbersInTurn {
  public:
   /// Borrows its arguments but `memory`, which may be null. `command`: the client's.
-  TurnStage(const Plan& plan, GivenValues& given, const BatchKind& command, WriteKind kind,
+  TurnStage(const Plan& plan, GivenValues& given, const Operation& command, WriteKind kind,
             const ConnectionMemory* memory);
 
   /// Event: the client may have sent this insert before.
@@ -132,19 +132,10 @@ class TurnStage {
 
   // ---- before a command
 
-  /// The next request to the store before these statements, which are all that are left, can be
-  /// sent; nothing if they can be sent.
-  [[nodiscard]] std::optional<Need> need(std::span<const std::int32_t> todo) {
-    return numbers_.provide(todo);
-  }
-  void accept(ids::Grant grant) { numbers_.accept(std::move(grant)); }
-  /// See NumbersInTurn.
-  [[nodiscard]] bool has_some() const { return numbers_.has_some(); }
   /// True if the server must be asked which statements it has executed. Ask after the numbers are
   /// known: an earlier attempt that is still on its way would get the same numbers, or none.
   [[nodiscard]] bool must_ask() const { return one_by_one_ && first_ == First::unknown; }
   void asked() { first_ = First::asked; }
-  [[nodiscard]] bool has_asked() const { return first_ == First::asked; }
   /// Event: the answer. `is_not_executed`: it says that the first statement has not been executed.
   void told(bool is_not_executed) {
     first_ = is_not_executed ? First::not_executed : First::unclear;
@@ -155,12 +146,7 @@ class TurnStage {
   /// True if the next command may have only one statement.
   [[nodiscard]] bool is_alone(const BatchProgress& progress) const;
   /// Outside of a transaction, appends the fields that the command must have.
-  void send(const BatchProgress& progress, Buffer& fields);
-  /// Before they are written: gives the statements the next numbers.
-  void number(std::span<const std::int32_t> statements) { numbers_.number(statements); }
-  /// Event: the statements are sent, and get the next numbers.
-  void sent(std::span<const std::int32_t> statements) { numbers_.send(statements); }
-  [[nodiscard]] bool may_wait() const { return numbers_.may_wait(); }
+  void append_fields(const BatchProgress& progress, Buffer& fields);
 
   // ---- after it
 
@@ -178,24 +164,15 @@ class TurnStage {
   };
   void answered(const Outcome& outcome);
   /// The command has failed. `is_denied`: its statements are certainly not stored.
-  void failed(bool is_denied) {
-    is_denied ? numbers_.stored({}, ids::Durability::not_yet) : numbers_.lost();
-  }
-  void taken(const Collision& collision) { numbers_.taken(collision); }
-  void lost() { numbers_.lost(); }
-  /// The rule of a number that is taken; null if the collision is of other values.
-  [[nodiscard]] const Assignment* sequence_in(const Collision& collision) const {
-    return numbers_.sequence_in(collision);
-  }
+  void failed(bool is_denied) { is_denied ? stored({}, ids::Durability::not_yet) : lost(); }
 
  private:
   [[nodiscard]] bool was_executed(std::int32_t statement) const;
   void answered_with_error(const Outcome& outcome);
 
-  const BatchKind& command_;
+  const Operation& command_;
   const WriteKind kind_;
-  const std::int64_t majority_;  // of the server's set
-  NumbersInTurn numbers_;
+  const std::int64_t majority_;   // of the server's set
   ids::Durability durability_{};  // of the last command's writes
   bool one_by_one_ = false;   // an earlier attempt of the client may have executed some statements
   bool is_repeated_ = false;  // one has

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 #include "rewrite/upsert_statement.hpp"
 
 namespace idproxy::rewrite {
@@ -28,49 +29,37 @@ bool read_numbers(const bson::Element& array, std::vector<std::int32_t>& out) {
 }  // namespace
 
 std::optional<WriteOptions> WriteOptions::read(Bytes body) {
-  enum : unsigned {
-    kWriteConcern,
-    kOrdered,
-    kAutocommit,
-    kTxnNumber,
-    kMaxTime,
-    kStmtId,
-    kStmtIds,
-    kFields
-  };
-  std::array<bool, kFields> seen{};
-  const auto once = [&](unsigned field) { return !std::exchange(seen[field], true); };
+  FieldsOnce once;
   WriteOptions options;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
     const bool null = field->type == bson::Type::null;  // like an absent field, if allowed
     const auto number = field->as_integer();
     if (field->key == "ordered") {
-      if (!once(kOrdered) || (!number && !null)) return {};
+      if (!once(field->key) || (!number && !null)) return {};
       options.ordered = number != 0;
     } else if (field->key == "autocommit") {
       const bool no = field->type == bson::Type::boolean && number == 0;
-      if (!once(kAutocommit) || (!no && !null)) return {};
+      if (!once(field->key) || (!no && !null)) return {};
       options.in_transaction = no;
     } else if (field->key == "writeConcern") {
-      if (!once(kWriteConcern) || field->type != bson::Type::document) return {};
-      const auto w = bson::find(field->value, "w");
-      options.acknowledged = !w || w->as_integer() != 0;
+      if (!once(field->key) || field->type != bson::Type::document) return {};
+      options.acknowledged = bson::find_integer(field->value, "w") != 0;
     } else if (field->key == "txnNumber") {
-      if (!once(kTxnNumber) || (field->type != bson::Type::int64 && !null)) return {};
+      if (!once(field->key) || (field->type != bson::Type::int64 && !null)) return {};
       options.has_txn_number = !null;
     } else if (field->key == "maxTimeMS") {
-      if (!once(kMaxTime) || !number || *number < 0) return {};
+      if (!once(field->key) || !number || *number < 0) return {};
       if (field->type == bson::Type::boolean) return {};
       if (*number > 0) options.max_time_ms = number;
     } else if (field->key == "stmtId") {
-      if (!once(kStmtId) || (field->type != bson::Type::int32 && !null)) return {};
+      if (!once(field->key) || (field->type != bson::Type::int32 && !null)) return {};
       if (!null) options.stmt_id = load_i32(field->value.data());
     } else if (field->key == "stmtIds") {
-      if (!once(kStmtIds) || !read_numbers(*field, options.stmt_ids)) return {};
+      if (!once(field->key) || !read_numbers(*field, options.stmt_ids)) return {};
     }
   }
-  if (fields.malformed() || (seen[kStmtId] && seen[kStmtIds])) return {};
+  if (fields.malformed() || (once.has("stmtId") && once.has("stmtIds"))) return {};
   return options;
 }
 
@@ -122,8 +111,8 @@ bool has_field(Bytes fields, std::string_view field) {
   bson::Elements all(fields);
   while (const auto each = all.next()) {
     if (each->type != bson::Type::document) continue;
-    const auto path = bson::find(each->value, "path");
-    if (path && path->type == bson::Type::string && overlap(path->text(), field)) return true;
+    const auto path = bson::find(each->value, "path", bson::Type::string);
+    if (path && overlap(path->text(), field)) return true;
   }
   return false;
 }

@@ -14,12 +14,11 @@
 #include "rewrite/batch.hpp"
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/right_question.hpp"
+#include "rewrite/turn_stage.hpp"
 #include "rewrite/upsert_command.hpp"
 
 namespace idproxy::rewrite {
 namespace {
-
-constexpr auto kLimit = static_cast<std::size_t>(wire::kMaxMessageSize);
 
 enum class Concern { none, errors, malformed };
 
@@ -38,14 +37,10 @@ Concern concern_of(Bytes body) {
 
 WriteExchange::WriteExchange(WriteRequest&& request, const Received& received,
                              ConnectionMemory* memory)
-    : Conversation(received.message),
-      memory_(memory),
-      write_(std::move(request)),
-      started_(received.context.clock.monotonic()),
-      patient_since_(started_),
-      since_(started_),
-      rights_(write_, memory),
-      now_(started_) {}
+    : WriteState(std::move(request), received, memory), rights_(request_, given_, memory) {
+  facts_.command_kind = request_.command.kind;
+  facts_.since = started_;
+}
 
 WriteExchange::~WriteExchange() {
   try {
@@ -79,26 +74,27 @@ Steps WriteExchange::write(Buffer* owner) {
     co_await send();
     if (is_relayed()) co_return action::Relay{};
     // What the reply to a bulkWrite has left for getMore.
-    while (const auto next = batch_->fetch(reply_, step())) co_await *next;
+    while (const auto next = batch_->fetch()) co_await *next;
     // Sorts what is stored from what has collided, for which it may have to ask the server.
-    while (const auto next = batch_->take(*reply_, step())) co_await *next;
+    while (const auto next = batch_->take()) co_await *next;
     // Fresh values for what has collided.
-    while (const auto need = batch_->renews(step())) {
+    while (const auto need = batch_->renews()) {
       co_await ask(*need);
       if (const auto end = accept(*need)) co_return *end;
     }
     // A pause, before some statements go again; or else the next ones go, or none.
-    if (const auto next = batch_->decide(step())) co_await *next;
+    if (const auto next = batch_->decide()) co_await *next;
   } while (!batch_->is_done());
-  if (const auto question = batch_->ask_what_is_stored(step())) {
+  if (const auto question = batch_->ask_what_is_stored()) {
     co_await *question;
-    batch_->told_what_is_stored(*reply_);
+    batch_->told_what_is_stored();
   }
-  co_return batch_->answer(step());
+  co_return batch_->answer();
 }
 
 Action WriteExchange::go_on() {
   Action action = steps_.next();
+  if (batch_ != nullptr) batch_->tell(facts_);
   const bool sends = std::holds_alternative<action::Send>(action);
   const bool relays = std::holds_alternative<action::Relay>(action);
   const bool replies = std::holds_alternative<action::Reply>(action);
@@ -110,9 +106,9 @@ Action WriteExchange::go_on() {
   if ((relays || (sends && !asks)) && !std::exchange(sent_, true)) count_sent();
   if (relays || replies || std::holds_alternative<action::Close>(action)) end();
   if (!replies || sent_) return action;
-  assigned_ = 0;
-  forwarded_.clear();
-  taken_away_.clear();
+  facts_.assigned = 0;
+  facts_.forwarded.clear();
+  facts_.taken_away.clear();
   return acknowledged_ ? action : action::Reply{};
 }
 
@@ -134,10 +130,6 @@ void WriteExchange::begin_step() {
   if (batch_ != nullptr) refill(*workspace_);
 }
 
-BatchStep WriteExchange::step() {
-  return {now_, context_->random, *workspace_, message_};
-}
-
 Action WriteExchange::begin(const Received& received) {
   begin_event(received.context, received.workspace);
   steps_ = write(received.owner);
@@ -157,7 +149,7 @@ Action WriteExchange::reply(Bytes message, const Context& context, Workspace& wo
   if (!std::exchange(rights_noted_, looked_ != Looked::under_way) && tells) note_rights();
   if (batch_ != nullptr) {
     begin_step();
-    since_ = now_;
+    facts_.since = now_;
   }
   return go_on();
 }
@@ -166,7 +158,7 @@ Action WriteExchange::reply(Bytes message, const Context& context, Workspace& wo
 Action WriteExchange::answered_by_server() {
   asks_right_ = false;
   begin_step();
-  since_ = now_;
+  facts_.since = now_;
   look_into_original();
   has_waited_ = true;
   return go_on();
@@ -176,16 +168,17 @@ Action WriteExchange::answered_by_server() {
 void WriteExchange::note_rights() {
   const auto read = WriteReply::read(reply_->body(), kMaxBatch);
   if (!read) return;
-  if (says_not_permitted(*read)) return note_refusal({write_.plan->begin(), write_.plan->end()});
+  if (says_not_permitted(*read))
+    return note_refusal({request_.plan->begin(), request_.plan->end()});
   // Without values, it was no insert.
   const bool inserts = !given_.given.empty() && looked_ != Looked::under_way;
-  if (read->ok && !is_unchanged_ && inserts) rights_.carried_out(write_, given_, now_);
+  if (read->ok && !is_unchanged_ && inserts) rights_.carried_out(now_);
 }
 
 /// `where`: rules of the collections into which the client may not write.
 void WriteExchange::note_refusal(std::span<const Assignment> where) {
   for (const Assignment& each : where) {
-    if (not_permitted_ == nullptr) not_permitted_ = &each;
+    if (facts_.not_permitted == nullptr) facts_.not_permitted = &each;
     rights_.refused(each);
     if (!each.implied) ++each.outcomes->not_permitted;
   }
@@ -221,7 +214,7 @@ Buffer WriteExchange::release(Workspace& workspace) {
 
 /// Finds out which statements get values.
 std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
-  if (write_.command.repeats_stmt_id()) {
+  if (request_.command.repeats_stmt_id()) {
     return fail({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"});
   }
   if (rights_.is_shown()) {
@@ -234,60 +227,60 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   }
   workspace_->lend_to(given_);
   if (auto end = scan()) return end;
-  keep_original(write_.message.message(), owner, *workspace_);
+  keep_original(request_.message.message(), owner, *workspace_);
   return std::nullopt;
 }
 
 /// Has the plan say where values come from, as far as the client may write there. Sets
 /// is_unchanged_ if no rule applies after all.
 std::optional<CommandError> WriteExchange::bind() {
-  if (write_.plan->is_bound()) return std::nullopt;
-  for (const Assignment& each : *write_.plan) {
+  if (request_.plan->is_bound()) return std::nullopt;
+  for (const Assignment& each : *request_.plan) {
     if (!rights_.admits(each)) continue;
     const auto [db, collection] = split_ns(each.ns);
-    write_.known->admit(db, collection);
+    request_.known->admit(db, collection);
   }
-  const auto outline = std::exchange(write_.plan, nullptr);
+  const auto outline = std::exchange(request_.plan, nullptr);
   std::optional<CommandError> fault;
   if (is_bulk()) {
-    static_cast<void>(read_namespaces(write_, *write_.known, fault));
+    static_cast<void>(read_namespaces(request_, *request_.known, fault));
   } else {
-    write_.plan = write_.known->plan(write_.command.db, write_.command.collection);
+    request_.plan = request_.known->plan(request_.command.db, request_.command.collection);
   }
-  is_unchanged_ = write_.plan == nullptr && !fault;
-  if (write_.plan == nullptr) write_.plan = outline;
+  is_unchanged_ = request_.plan == nullptr && !fault;
+  if (request_.plan == nullptr) request_.plan = outline;
   return fault;
 }
 
 std::optional<Action> WriteExchange::scan() {
   guards_.reset();
-  if (write_.plan->is_guarded()) guards_.emplace(*write_.plan, patient_since_);
-  assigned_ = 0;
-  if (write_.plan->may_depend_on_time()) {
-    write_.now = std::chrono::duration_cast<std::chrono::seconds>(context_->clock.wall());
+  if (request_.plan->is_guarded()) guards_.emplace(*request_.plan, patient_since_);
+  facts_.assigned = 0;
+  if (request_.plan->may_depend_on_time()) {
+    request_.now = std::chrono::duration_cast<std::chrono::seconds>(context_->clock.wall());
   }
   given_.opening = rights_.is_shown() ? ids::Opening::any : ids::Opening::only_used;
-  ScanResult result = is_insert() ? workspace_->insert.scan(write_, given_)
-                      : is_bulk() ? scan_bulk(write_, given_, workspace_->insert)
-                                  : scan_upserts(write_, given_);
-  driver_made_ = result.driver_made;
-  leaves_zero_ = result.leaves_zero;
+  ScanResult result = is_insert() ? workspace_->insert.scan(request_, given_)
+                                  : scan_updates(request_, given_, workspace_->insert);
+  facts_.driver_made = result.driver_made;
+  facts_.leaves_zero = result.leaves_zero;
   if (result.kind == ScanResult::Kind::failed) return fail(result.error);
-  forwarded_ = std::move(result.forwarded);
-  taken_away_ = std::move(result.taken_away);
+  facts_.forwarded = std::move(result.forwarded);
+  facts_.taken_away = std::move(result.taken_away);
   statements_ = result.statements;
+  facts_.documents = is_insert() ? statements_ : 0;
   if (result.kind == ScanResult::Kind::unchanged) return action::Relay{};
-  if (auto fault = fault_of_encryption(write_, given_)) return fail(*std::move(fault));
+  if (auto fault = fault_of_encryption(request_, given_)) return fail(*std::move(fault));
   refused_ = std::move(result.refused);
-  refused_documents_ = refused_.size();
-  assigned_ = given_.given.size();
+  facts_.refused = refused_.size();
+  facts_.assigned = given_.given.size();
   size_ = result.size;
-  wants_results_ = is_bulk() && wants_results(write_, given_);
+  wants_results_ = is_bulk() && wants_results(request_, given_);
   if (wants_results_) {
-    const auto errors_only = bson::find(write_.message.body(), "errorsOnly");
-    write_.all_results = errors_only && errors_only->as_integer().value_or(0) != 0;
+    request_.all_results =
+        bson::find_integer(request_.message.body(), "errorsOnly").value_or(0) != 0;
   }
-  const bool needs_batch = takes_turns() || reserves_values();
+  const bool needs_batch = needs_turn(*request_.plan, given_) || reserves_values();
   as_batch_ = needs_batch || looked_ == Looked::found_nothing;
   if (needs_batch) {
     if (auto fault = fault_in_batch()) return fail(*std::move(fault));
@@ -300,7 +293,7 @@ std::optional<Action> WriteExchange::scan() {
 /// for documents that nobody will store.
 std::optional<Need> WriteExchange::lacks() {
   const bool may_ask = sent_ || rights_.is_shown();
-  if (!is_unchanged_ && !may_ask && RightStage::makes_something(write_, given_, now_)) {
+  if (!is_unchanged_ && !may_ask && rights_.makes_something(now_)) {
     return ask_first({Stage::right});
   }
   if (is_unchanged_) return std::nullopt;
@@ -311,7 +304,7 @@ std::optional<Need> WriteExchange::lacks() {
 
 /// `need`, unless the server will refuse all documents: then they need nothing.
 std::optional<Need> WriteExchange::ask_first(const Need& need) {
-  is_unchanged_ = is_insert() && stores_nothing(write_.command, write_.message.body());
+  is_unchanged_ = is_insert() && stores_nothing(request_.command, request_.message.body());
   return is_unchanged_ ? std::nullopt : std::optional(need);
 }
 
@@ -323,11 +316,11 @@ std::optional<Need> WriteExchange::lacks_stages() {
     if (is_unchanged_) return std::nullopt;
     if (auto need = lacks_values()) return need;
     if (is_too_large_ || !as_batch_) return std::nullopt;
-    open_batch(BatchSent::nothing);
+    open_batch();
   }
-  if (batch_->has_expired(step())) return std::nullopt;
+  if (batch_->has_expired()) return std::nullopt;
   if (auto need = lacks_guard()) return need;
-  return batch_->lacks(step());
+  return batch_->lacks();
 }
 
 Action WriteExchange::ask(const Need& need) {
@@ -335,17 +328,17 @@ Action WriteExchange::ask(const Need& need) {
   if (need.stage == Stage::right) return ask_for_right();
   if (need.stage == Stage::earlier_attempt) {
     rights_noted_ = true;  // by the reply to this one, nothing is said
-    return batch_->ask_whether_executed(step());
+    return batch_->ask_whether_executed();
   }
   return action::AskStore{need.source, need.assignment->outcomes, need.count,
                           std::max(need.patience, std::chrono::nanoseconds(0))};
 }
 
 Action WriteExchange::ask_for_right() {
-  asked_ = rights_.next(write_, given_);
+  asked_ = rights_.next();
   const auto [db, collection] = split_ns(asked_.assignment->ns);
   refill(*workspace_);
-  ask_right(write_.message, request_id_, db, collection, asked_.right, message_);
+  ask_right(request_.message, request_id_, db, collection, asked_.right, message_);
   asks_right_ = true;
   if (looked_ != Looked::no) return action::Send{&message_, {}};
   return action::AskServer{&message_};
@@ -359,11 +352,11 @@ std::optional<Action> WriteExchange::accept_right() {
   if (answer != RightAnswer::may) {
     if (answer == RightAnswer::may_not) note_refusal({asked_.assignment, 1});
     workspace_->reply.clear();
-    append_refusal(write_.message, *reply_, kRightNeeded, workspace_->reply);
+    append_refusal(request_.message, *reply_, kRightNeeded, workspace_->reply);
     return action::Reply{workspace_->reply.view()};
   }
   rights_.shown(asked_, now_);
-  if (rights_.next(write_, given_).assignment != nullptr) return std::nullopt;
+  if (rights_.next().assignment != nullptr) return std::nullopt;
   take_back();
   given_.clear();
   drawing_ = {};
@@ -374,7 +367,7 @@ std::optional<Action> WriteExchange::accept_right() {
   const auto end = scan();
   // Relay would be too late: the received bytes may be gone.
   is_unchanged_ = end && std::holds_alternative<action::Relay>(*end);
-  rights_.replanned(write_, given_);
+  rights_.replanned();
   return is_unchanged_ ? std::nullopt : end;
 }
 
@@ -384,36 +377,19 @@ std::optional<Action> WriteExchange::accept(const Need& need) {
   if (need.stage == Stage::guard) {
     return *grant_ ? std::nullopt : std::optional(no_values_for(*need.assignment, grant_->error()));
   }
-  if (need.stage != Stage::values) return batch_->accept(need, reply_, grant_, step());
-  const auto drawn = drawing_.answered(*std::move(grant_), *write_.plan, given_);
+  if (need.stage != Stage::values) return batch_->accept(need);
+  const auto drawn = drawing_.answered(*std::move(grant_), *request_.plan, given_);
   return drawn ? std::nullopt : std::optional(no_values_for(*need.assignment, drawn.error()));
 }
 
 std::optional<Need> WriteExchange::lacks_guard() {
   if (!guards_) return std::nullopt;
-  GuardVerdict verdict = guards_->ask(given_, write_.message.body(), write_.command.kind, now_);
-  Need need{Stage::guard, verdict.assignment};
-  switch (verdict.kind) {
-    case GuardVerdict::Kind::ready:
-      return std::nullopt;
-    case GuardVerdict::Kind::waits:
-      need.source = verdict.assignment->guard.get();
-      need.patience = guards_->patience(now_, batch_ != nullptr && batch_->commands() > 0);
-      return need;
-    case GuardVerdict::Kind::refused:
-      need.error = std::move(verdict.error);
-      return need;
-    case GuardVerdict::Kind::left_alone:
-      break;
-  }
-  if (batch_ == nullptr && !is_bulk()) {
-    is_unchanged_ = true;
-    forwarded_.clear();
-    return std::nullopt;
-  }
-  need.error = {ids::Errc::unavailable,
-                "the collection has become a view or a time-series collection"};
-  return need;
+  const bool was_sent = batch_ != nullptr && batch_->commands() > 0;
+  auto need = guards_->need(request_, given_, now_, was_sent);
+  if (!need || !guards_->is_left_alone() || batch_ != nullptr || is_bulk()) return need;
+  is_unchanged_ = true;
+  facts_.forwarded.clear();
+  return std::nullopt;
 }
 
 /// Draws the values that are missing. Many rules on many documents can exceed the limit, which is
@@ -421,13 +397,13 @@ std::optional<Need> WriteExchange::lacks_guard() {
 std::optional<Need> WriteExchange::lacks_values() {
   for (;;) {
     is_too_large_ = too_many_bytes();
-    if (is_too_large_ || drawing_.is_done(*write_.plan, given_)) return std::nullopt;
-    const Assignment& assignment = (*write_.plan)[drawing_.assignment()];
-    const auto drawn = drawing_.draw(*write_.plan, given_);
+    if (is_too_large_ || drawing_.is_done(*request_.plan, given_)) return std::nullopt;
+    const Assignment& assignment = (*request_.plan)[drawing_.assignment()];
+    const auto drawn = drawing_.draw(*request_.plan, given_);
     if (drawn) continue;
     if (!drawn.needs_store())
       return Need{.stage = Stage::values, .assignment = &assignment, .error = drawn.error()};
-    Need need = drawing_.need(*write_.plan, given_);
+    Need need = drawing_.need(*request_.plan, given_);
     // All questions to the store for one write share the time of one question.
     need.patience = need.source->patience() - (now_ - patient_since_);
     return need;
@@ -440,29 +416,23 @@ bool WriteExchange::too_many_bytes() {
   return size_ + drawing_.bytes() > kMostWithIds;
 }
 
-/// True if some statement gets a number without gaps.
-bool WriteExchange::takes_turns() const {
-  return write_.plan->takes_turns() && needs_turn(*write_.plan, given_);
-}
-
 /// True if the documents' values must be reserved before they are sent.
 bool WriteExchange::reserves_values() const {
-  return is_insert() && write_.plan->reserves();
+  return is_insert() && request_.plan->reserves();
 }
 
 /// Why a write that needs them cannot get numbers of a sequence without gaps, or reserved values.
 /// For numbers, the proxy must learn which are stored. For both it must be able to send the
 /// documents in other commands.
 std::optional<CommandError> WriteExchange::fault_in_batch() const {
-  const bool in_turn = takes_turns();
-  const auto options = divisible(write_.message, statements_);
-  const auto concern = bson::find(write_.message.body(), "writeConcern");
-  const auto w = concern && concern->type == bson::Type::document ? bson::find(concern->value, "w")
-                                                                  : std::nullopt;
+  const bool in_turn = needs_turn(*request_.plan, given_);
+  const auto options = divisible(request_.message, statements_);
+  const auto concern = bson::find(request_.message.body(), "writeConcern", bson::Type::document);
+  const bool is_blind = concern && bson::find_integer(concern->value, "w") == 0;
   std::string why;
-  if (in_turn && (!acknowledged_ || (w && w->as_integer() == 0))) {
+  if (in_turn && (!acknowledged_ || is_blind)) {
     why = "a write with {w: 0} does not tell which numbers are stored";
-  } else if (!options || (statements_ > 1 && !separable(write_))) {
+  } else if (!options || (statements_ > 1 && !separable(request_))) {
     why = "this write cannot be sent in several commands";
   } else if (in_turn && options->in_transaction && !looks_first() && some_may_be_found()) {
     why =
@@ -472,7 +442,7 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
     return std::nullopt;
   }
   return CommandError{ErrorCode::operation_failed,
-                      "mongo-idproxy: " + write_.ns() +
+                      "mongo-idproxy: " + request_.ns() +
                           (in_turn ? " has a field whose numbers have no gaps (strategy gapless)"
                                    : " has a field whose values are reserved (reserve)") +
                           ", and " + why};
@@ -486,8 +456,8 @@ bool WriteExchange::some_may_be_found() const {
 }
 
 Action WriteExchange::no_values_for(const Assignment& assignment, const ids::Error& error) {
-  if (batch_ != nullptr) return batch_->no_values_for(assignment, error, step());
-  return fail_request(write_.message.message(), no_values(write_.message, assignment, error),
+  if (batch_ != nullptr) return batch_->no_values_for(assignment, error);
+  return fail_request(request_.message.message(), no_values(request_.message, assignment, error),
                       *workspace_);
 }
 
@@ -496,11 +466,11 @@ Action WriteExchange::fail(CommandError error) {
   constexpr std::string_view kOurs = "mongo-idproxy: ";
   std::string_view reason = error.message;
   if (reason.starts_with(kOurs)) reason.remove_prefix(kOurs.size());
-  const Assignment& rule = write_.plan->front();
+  const Assignment& rule = request_.plan->front();
   // Who has not logged in would be refused by the server, too.
   const bool counts = memory_ == nullptr || !memory_->is_stranger();
   if (counts) rule.outcomes->refuse(rule.ns, std::string(reason));
-  return fail_request(write_.message.message(), std::move(error), *workspace_);
+  return fail_request(request_.message.message(), std::move(error), *workspace_);
 }
 
 /// Returns to their strategies the values that are certainly not stored: all of them if nothing has
@@ -513,7 +483,7 @@ void WriteExchange::take_back() {
     const ids::Values& values = given_.values[i];
     std::vector<std::uint32_t> all(values.size());
     std::iota(all.begin(), all.end(), 0U);
-    by_source(*write_.plan, given_, i, std::move(all),
+    by_source(*request_.plan, given_, i, std::move(all),
               [&](ids::Source& source, auto which) { source.take_back(values, which); });
   }
   given_.values.clear();
@@ -526,32 +496,32 @@ void WriteExchange::take_back() {
 bool WriteExchange::looks_first() const {
   if (statements_ != 1 || given_.kept.empty() || !acknowledged_) return false;
   const UpsertParts& only = given_.upserts.front();
-  return only.is_replacement && only.kind == UpsertParts::Kind::upsert && goes_alone(write_);
+  return only.is_replacement && only.kind == UpsertParts::Kind::upsert && goes_alone(request_);
 }
 
 /// With the client's txnNumber: the server notes no statement that has changed nothing, so that the
 /// one with upsert is the first one (observed, 4.4.2 to 6.0.5).
 Action WriteExchange::send_without_upsert() {
   looked_ = Looked::under_way;
-  assigned_ = 0;
+  facts_.assigned = 0;
   refill(*workspace_);
-  emit_upserts(write_, given_, UpsertEdit::As::update, message_);
-  if (message_.size() > kLimit) return fail(too_large());
+  emit_upserts(request_, given_, UpsertEdit::As::update, workspace_->insert, message_);
+  if (!fits()) return fail(too_large());
   return action::Send{&message_, original()};
 }
 
 /// If the server has found a document, or refused the command, that is the answer.
 bool WriteExchange::has_found() {
   looked_ = Looked::found_nothing;
-  if (!says_nothing_found(reply_->body(), write_.command.kind)) {
+  if (!says_nothing_found(reply_->body(), request_.command.kind)) {
     given_.clear();
-    forwarded_.clear();
+    facts_.forwarded.clear();
     return true;
   }
   look_into_original();
   begin_step();
-  since_ = patient_since_ = now_;
-  assigned_ = given_.given.size();
+  facts_.since = patient_since_ = now_;
+  facts_.assigned = given_.given.size();
   as_batch_ = has_waited_ = true;
   return false;
 }
@@ -563,12 +533,11 @@ Action WriteExchange::send() {
   if (is_unchanged_) return send_unchanged();
   if (is_too_large_) return fail(too_large());
   refill(*workspace_);
-  if (batch_ != nullptr) return batch_->send(step());
+  if (batch_ != nullptr) return batch_->send();
   if (is_large_unordered()) return send_batch();
   // Those whose indexes were seen.
-  const auto named = guards_ ? guards_->collections() : std::span<const NamedCollection>();
-  if (is_bulk() || !named.empty()) {
-    if (!emit_naming(named, write_, given_, *workspace_, message_)) {
+  if (is_bulk() || !named().empty()) {
+    if (!emit_as_sequence(request_, given_, named(), workspace_->insert, message_)) {
       return fail({ErrorCode::operation_failed,
                    "mongo-idproxy: the keys of the array in a write must be \"0\", \"1\", … "
                    "in a bulkWrite, and where a rule demands a unique index"});
@@ -576,9 +545,9 @@ Action WriteExchange::send() {
   } else {
     emit();
   }
-  if (message_.size() <= kLimit) return action::Send{&message_, original()};
+  if (fits()) return action::Send{&message_, original()};
   const bool in_parts =
-      acknowledged_ && divisible(write_.message, statements_) && separable(write_);
+      acknowledged_ && divisible(request_.message, statements_) && separable(request_);
   if (in_parts) return send_batch();
   return only_keeps() ? send_unkept() : fail(too_large());
 }
@@ -587,29 +556,33 @@ Action WriteExchange::send() {
 bool WriteExchange::only_keeps() const {
   return !given_.kept.empty() && std::ranges::all_of(given_.given, [this](const Given& each) {
     return given_.may_be_used_by_found(each.statement) &&
-           (*write_.plan)[each.assignment].rule->upserts != Upserts::refuse;
+           (*request_.plan)[each.assignment].rule->upserts != Upserts::refuse;
   });
 }
 
 /// A write that has no room for them, and cannot be divided.
 Action WriteExchange::send_unkept() {
   for (const Kept& each : given_.kept) {
-    count({&(*write_.plan)[each.assignment], LossReason::too_large, 1}, taken_away_);
+    count({&(*request_.plan)[each.assignment], LossReason::too_large, 1}, facts_.taken_away);
   }
   for (const Given& each : given_.given) {
-    count({&(*write_.plan)[each.assignment], ForwardReason::too_large, 1, false}, forwarded_);
+    count({&(*request_.plan)[each.assignment], ForwardReason::too_large, 1, false},
+          facts_.forwarded);
   }
   return send_unchanged();
 }
 
 /// Writes the client's message with its values.
 void WriteExchange::emit() {
-  if (!is_insert()) return emit_upserts(write_, given_, UpsertEdit::As::upsert, message_);
+  InsertRewriter& documents = workspace_->insert;
+  if (!is_insert()) {
+    return emit_upserts(request_, given_, UpsertEdit::As::upsert, documents, message_);
+  }
   if (has_waited_) {
     GivenValues same;
-    static_cast<void>(workspace_->insert.scan(write_, same));
+    static_cast<void>(documents.scan(request_, same));
   }
-  workspace_->insert.emit(write_, given_, message_);
+  documents.emit(request_, given_, message_);
 }
 
 /// The collection turned out to be a view or a time-series collection, or to have no rule; or the
@@ -619,7 +592,7 @@ Action WriteExchange::send_unchanged() {
   given_.clear();
   batch_.reset();
   look_into_original();
-  assigned_ = refused_documents_ = 0;
+  facts_.assigned = facts_.refused = 0;
   count_odd();
   note_time_series();
   sent_ = true;
@@ -630,9 +603,9 @@ Action WriteExchange::send_unchanged() {
 
 /// Of an insert that is sent unchanged: counts it if its collection is a time-series collection.
 void WriteExchange::note_time_series() {
-  const WriteCommand& command = write_.command;
-  if (!is_insert() || write_.known == nullptr) return;
-  const auto& rules = write_.known->time_series(command.db, command.collection);
+  const WriteCommand& command = request_.command;
+  if (!is_insert() || request_.known == nullptr) return;
+  const auto& rules = request_.known->time_series(command.db, command.collection);
   if (rules == nullptr) return;
   note_past({{std::string(command.db), std::string(command.collection)},
              ForwardReason::time_series,
@@ -640,37 +613,38 @@ void WriteExchange::note_time_series() {
 }
 
 Action WriteExchange::send_batch() {
-  open_batch(BatchSent::nothing);
-  return batch_->send(step());
+  open_batch();
+  return batch_->send();
 }
 
 /// True if the write goes in several commands because of the number of its statements.
 bool WriteExchange::is_large_unordered() const {
   // The reply to a bulkWrite is a cursor: no number of errors makes it too large.
-  if (statements_ <= kPartStatements || !acknowledged_ || assigned_ == 0 || is_bulk()) return false;
-  const auto options = divisible(write_.message, statements_);
-  return options && !options->ordered && !options->in_transaction && separable(write_);
+  if (statements_ <= kPartStatements || !acknowledged_ || facts_.assigned == 0 || is_bulk())
+    return false;
+  const auto options = divisible(request_.message, statements_);
+  return options && !options->ordered && !options->in_transaction && separable(request_);
 }
 
-/// Makes write_ refer to original_, because the received bytes may be gone.
+/// Makes request_ refer to original_, because the received bytes may be gone.
 void WriteExchange::look_into_original() {
-  if (write_.message.message().data() == original_.data()) return;
-  write_ = write_.in(original_.view());
+  if (request_.message.message().data() == original_.data()) return;
+  request_ = request_.in(original_.view());
 }
 
 void WriteExchange::count_odd() const {
-  for (const Forwarded& each : forwarded_) each.count();
-  for (const TakenAway& each : taken_away_) each.count();
+  for (const Forwarded& each : facts_.forwarded) each.count();
+  for (const TakenAway& each : facts_.taken_away) each.count();
 }
 
 /// Once. A batch counts the values of each of its commands.
 void WriteExchange::count_sent() {
   count_odd();
   if (batch_ != nullptr) return;
-  for (std::size_t i = 0; i < write_.plan->size(); ++i) {
-    const std::size_t values = given_.wanted.empty() ? assigned_ : given_.wanted[i];
-    (*write_.plan)[i].outcomes->sent(values, acknowledged_, now_);
-    values_sent_ += values;
+  for (std::size_t i = 0; i < request_.plan->size(); ++i) {
+    const std::size_t values = given_.wanted.empty() ? facts_.assigned : given_.wanted[i];
+    (*request_.plan)[i].outcomes->sent(values, acknowledged_, now_);
+    facts_.values_sent += values;
   }
 }
 
@@ -681,8 +655,8 @@ bool WriteExchange::is_relayed() {
   if (is_unchanged_) return true;
   if (batch_ != nullptr) return false;
   if (is_empty_ && !wants_every_reply()) return true;
-  open_batch(BatchSent::whole);
-  since_ = now_;
+  open_batch();
+  facts_.since = now_;
   return false;
 }
 
@@ -696,46 +670,19 @@ bool WriteExchange::wants_every_reply() const {
     return source != nullptr &&
            ((!is_insert() && !is_bulk() && source->lends()) || source->in_a_row());
   };
-  const bool any = std::ranges::any_of(*write_.plan, [&](const Assignment& assignment) {
+  const bool any = std::ranges::any_of(*request_.plan, [&](const Assignment& assignment) {
     return assignment.rule->report || wants(assignment.source) || assignment.outcomes->in_a_row();
   });
-  const bool may_lose = memory_ != nullptr && memory_->loses_writes();
-  return any || may_lose ||
+  return any || loses_writes() ||
          std::ranges::any_of(given_.sequences, [&](const GivenSequences& sequences) {
            return std::ranges::any_of(sequences.all, wants);
          });
 }
 
-void WriteExchange::open_batch(BatchSent sent) {
+void WriteExchange::open_batch() {
   look_into_original();
-  batch_ = std::make_unique<Batch>(
-      Batch::Contents{write_, started_, patient_since_, given_, guards_ ? &*guards_ : nullptr,
-                      std::move(refused_), statements_, takes_turns(), !acknowledged_,
-                      memory_ == nullptr || memory_->tells_retried(),
-                      memory_ != nullptr && memory_->loses_writes(), memory_,
-                      looked_ == Looked::found_nothing},
-      sent);
+  batch_ = std::make_unique<Batch>(*this);
   begin_step();
-}
-
-std::size_t WriteExchange::values_sent() const {
-  return values_sent_ + (batch_ == nullptr ? 0 : batch_->values_sent());
-}
-
-bool WriteExchange::may_wait() const {
-  return batch_ != nullptr && batch_->may_wait();
-}
-
-std::int32_t WriteExchange::request_id() const {
-  return batch_ == nullptr ? request_id_ : batch_->request_id();
-}
-
-const Assignment* WriteExchange::lost_writes() const {
-  return batch_ != nullptr && batch_->lost_writes() ? &write_.plan->front() : nullptr;
-}
-
-std::optional<GivenUp> WriteExchange::given_up() const {
-  return batch_ == nullptr ? std::nullopt : batch_->given_up();
 }
 
 }  // namespace idproxy::rewrite

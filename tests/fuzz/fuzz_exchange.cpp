@@ -177,7 +177,7 @@ class Values {
     // command.
     static const std::set<std::int64_t> kRefused = {2, 9, 13, 14, 72, 73, 166, 323, 40415};
     if (read && !read->ok && kRefused.contains(read->code)) return;
-    if (read && read->code == rewrite::kDuplicateKey && out_.size() == 1) return;
+    if (read && read->code == rewrite::ErrorCode::duplicate_key && out_.size() == 1) return;
     for (std::size_t i = 0; i < out_.size(); ++i) {
       if (!denied.contains(i)) stored_.insert(out_[i]);
     }
@@ -275,7 +275,8 @@ void drive(Bytes input, rewrite::Namespaces& namespaces, rewrite::Context contex
   const auto* send = std::get_if<action::Send>(&action);
   if (send == nullptr || !exchange.awaits_reply()) return;
   if (exchange.is_hello() || exchange.is_status() || exchange.is_next()) return;
-  if (exchange.command_kind() != rewrite::WriteKind::insert) return;  // fuzz_upsert drives those
+  if (exchange.facts().command_kind != rewrite::WriteKind::insert)
+    return;  // fuzz_upsert drives those
   const std::int32_t id = wire::read_header(request.view()).request_id;
   const Sent whole = read(request.view());
   if (!whole.well_formed) return;  // every server refuses it
@@ -324,7 +325,7 @@ void drive(Bytes input, rewrite::Namespaces& namespaces, rewrite::Context contex
   if (std::holds_alternative<action::Relay>(action)) {
     require(wire::read_header(reply.view()).response_to == id);
   }
-  static_cast<void>(exchange.given_up());
+  static_cast<void>(exchange.facts().given_up);
   workspace.reply.clear();
   exchange.release(workspace);
 }

@@ -74,7 +74,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto action =
       test::begin(exchange, message.view(), nullptr, namespaces, context, workspace);
   const auto* send = std::get_if<rewrite::action::Send>(&action);
-  if (send != nullptr && !exchange.is_hello() && !exchange.is_next() && exchange.refused() == 0)
+  if (send != nullptr && !exchange.is_hello() && !exchange.is_next() &&
+      exchange.facts().refused == 0)
     check(*send, namespaces, context, workspace);
   return 0;
 }

@@ -302,7 +302,7 @@ class ExchangeScript {
       check(world, steps_[i], ids);
     }
     EXPECT_EQ(world.counts(), counts_);
-    const auto given_up = world.exchange->given_up();
+    const auto given_up = world.exchange->facts().given_up;
     if (given_up_) {
       EXPECT_EQ(given_up ? given_up->rule->field : "", *given_up_);
     }

@@ -100,5 +100,9 @@ class Elements {
 /// The first element with this key; nothing if there is none or the document is malformed before
 /// it.
 [[nodiscard]] std::optional<Element> find(Bytes document, std::string_view key);
+/// The same, if it is of this type; else nothing.
+[[nodiscard]] std::optional<Element> find(Bytes document, std::string_view key, Type type);
+/// Its as_integer(); nothing if there is none.
+[[nodiscard]] std::optional<std::int64_t> find_integer(Bytes document, std::string_view key);
 
 }  // namespace idproxy::bson

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,43 @@
 #include "idproxy/rewrite/request.hpp"
 
 namespace idproxy::rewrite {
+
+/// What the log and the counters want to know of an exchange. Set by its first event, or by the
+/// last one before a write is sent. Valid as long as the exchange.
+struct ExchangeFacts {
+  WriteKind command_kind = WriteKind::insert;
+  std::size_t documents = 0;    ///< of an insert
+  std::size_t assigned = 0;     ///< values that the write gets
+  std::size_t values_sent = 0;  ///< so far
+  std::size_t refused = 0;      ///< documents that the server does not get
+  /// When the write arrived, or the last reply with errors to it, by Clock::monotonic().
+  std::chrono::nanoseconds since{};
+  /// An `_id` rule for which all documents already had an ObjectId made by their driver.
+  const Assignment* driver_made = nullptr;
+  /// A rule that left a zero in its field: null, 0, "" and the like.
+  const Assignment* leaves_zero = nullptr;
+  std::vector<Forwarded> forwarded;   ///< writes that were sent without a value of a rule
+  std::vector<TakenAway> taken_away;  ///< updates that take values of a rule away
+  /// After Send: the server may hold its reply back until a transaction of another client has
+  /// ended.
+  bool may_wait = false;
+  std::optional<GivenUp> given_up;  ///< after the last event: a duplicate that was not cured
+  /// The first rule of an insert of which the server has left out documents without a word.
+  const Assignment* lost_writes = nullptr;
+  /// The collection into which the client may not write, as the server says.
+  const Assignment* not_permitted = nullptr;
+  std::size_t handed_out = 0;  ///< values in the answer to {idproxy: "next"}
+
+  /// True if the operator should know how the request was understood.
+  [[nodiscard]] bool was_odd() const {
+    return driver_made != nullptr || leaves_zero != nullptr || !forwarded.empty() ||
+           !taken_away.empty();
+  }
+  /// The same of how it ended.
+  [[nodiscard]] bool ended_badly() const {
+    return given_up || lost_writes != nullptr || not_permitted != nullptr;
+  }
+};
 
 /// The part of an Exchange that depends on the kind of request, from its first message to its last
 /// reply. The events are those of Exchange.
@@ -48,15 +86,12 @@ class Conversation {
   virtual Buffer release(Workspace& workspace);
 
   [[nodiscard]] Bytes original() const { return original_.view(); }
-  [[nodiscard]] virtual std::int32_t request_id() const { return request_id_; }
+  [[nodiscard]] std::int32_t request_id() const { return request_id_; }
   [[nodiscard]] bool awaits_reply() const { return awaits_reply_; }
   [[nodiscard]] bool asks_server() const { return asks_server_; }
   [[nodiscard]] bool acknowledged() const { return acknowledged_; }
   [[nodiscard]] bool streams() const { return streams_; }
-  [[nodiscard]] std::span<const Forwarded> forwarded() const { return forwarded_; }
-  [[nodiscard]] std::span<const TakenAway> taken_away() const { return taken_away_; }
-  [[nodiscard]] std::size_t handed_out() const { return handed_out_; }
-  [[nodiscard]] const Assignment* not_permitted() const { return not_permitted_; }
+  [[nodiscard]] const ExchangeFacts& facts() const { return facts_; }
 
  protected:
   /// Counts a command that stores documents without values, for each rule.
@@ -79,10 +114,7 @@ class Conversation {
   bool streams_ = false;
   wire::PatchedMessage message_;  // what is sent, until it is taken
   Buffer original_;
-  std::vector<Forwarded> forwarded_;
-  std::vector<TakenAway> taken_away_;
-  std::size_t handed_out_ = 0;
-  const Assignment* not_permitted_ = nullptr;
+  ExchangeFacts facts_;
 
  private:
   Conversation(const wire::MsgHeader& header, Bytes request);

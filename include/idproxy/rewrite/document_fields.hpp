@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
@@ -15,5 +18,23 @@ namespace idproxy::rewrite {
 /// Returns the value at a dotted path of a document. Nothing if a document on the path is
 /// malformed.
 [[nodiscard]] std::optional<ids::FieldValue> field_at(Bytes document, std::string_view path);
+
+/// The fields that a reader knows, each of which may occur once.
+class FieldsOnce {
+ public:
+  /// False if it has occurred before. `name`: outlives this.
+  [[nodiscard]] bool operator()(std::string_view name) {
+    if (has(name)) return false;
+    names_[count_++] = name;
+    return true;
+  }
+  [[nodiscard]] bool has(std::string_view name) const {
+    return std::ranges::find(names_, name) != names_.end();
+  }
+
+ private:
+  std::array<std::string_view, 16> names_;
+  std::size_t count_ = 0;
+};
 
 }  // namespace idproxy::rewrite

@@ -84,9 +84,6 @@ class Exchange {
   /// store; else empty.
   [[nodiscard]] Bytes original() const { return what_->original(); }
   [[nodiscard]] bool awaits_reply() const { return what_->awaits_reply(); }
-  /// After Send: true if the server may hold its reply back until a transaction of another client
-  /// has ended.
-  [[nodiscard]] bool may_wait() const { return write_ && write_->may_wait(); }
   /// True from AskServer until its reply.
   [[nodiscard]] bool asks_server() const { return what_->asks_server(); }
   /// True if the client waits for an answer.
@@ -100,60 +97,10 @@ class Exchange {
   [[nodiscard]] bool is_status() const { return kind_ == Kind::status; }
   [[nodiscard]] bool is_next() const { return kind_ == Kind::next; }
 
-  /// For the log and counters: the kind of the write command, and the numbers of an insert's
-  /// documents, of assigned values and of refused documents. Set by request(), or by the last
-  /// answered() before the write is sent.
-  [[nodiscard]] WriteKind command_kind() const {
-    return write_ ? write_->command_kind() : WriteKind::insert;
+  [[nodiscard]] const ExchangeFacts& facts() const {
+    static const ExchangeFacts kNothing;
+    return what_ == nullptr ? kNothing : what_->facts();
   }
-  [[nodiscard]] std::size_t documents() const { return write_ ? write_->documents() : 0; }
-  [[nodiscard]] std::size_t assigned() const { return write_ ? write_->assigned() : 0; }
-  /// The values that have been sent so far.
-  [[nodiscard]] std::size_t values_sent() const { return write_ ? write_->values_sent() : 0; }
-  [[nodiscard]] std::size_t refused() const { return write_ ? write_->refused() : 0; }
-  /// When the write arrived, or the last reply with errors to it, by Clock::monotonic(). Only of a
-  /// write.
-  [[nodiscard]] std::chrono::nanoseconds since() const { return write_->since(); }
-  /// An `_id` rule for which all documents already had an ObjectId made by their driver; else null.
-  /// Valid as long as the exchange.
-  [[nodiscard]] const Assignment* driver_made() const {
-    return write_ ? write_->driver_made() : nullptr;
-  }
-  /// A rule that left a zero in its field: null, 0, "" and the like; else null. Valid as long as
-  /// the exchange.
-  [[nodiscard]] const Assignment* leaves_zero() const {
-    return write_ ? write_->leaves_zero() : nullptr;
-  }
-  /// After the last event: a duplicate that was not cured.
-  [[nodiscard]] std::optional<GivenUp> given_up() const {
-    return write_ ? write_->given_up() : std::nullopt;
-  }
-  /// The first rule of an insert of which the server has left out documents without a word; else
-  /// null. Valid as long as the exchange.
-  [[nodiscard]] const Assignment* lost_writes() const {
-    return write_ ? write_->lost_writes() : nullptr;
-  }
-  /// The collection into which the client may not write, as the server says; else null. Valid as
-  /// long as the exchange.
-  [[nodiscard]] const Assignment* not_permitted() const {
-    return what_ == nullptr ? nullptr : what_->not_permitted();
-  }
-  /// Writes that were sent without a value of a rule.
-  [[nodiscard]] std::span<const Forwarded> forwarded() const { return what_->forwarded(); }
-  /// Updates that take values of a rule away.
-  [[nodiscard]] std::span<const TakenAway> taken_away() const { return what_->taken_away(); }
-  /// True if the operator should know how the request was understood: driver_made(), leaves_zero(),
-  /// forwarded() or taken_away() tell.
-  [[nodiscard]] bool was_odd() const {
-    return driver_made() != nullptr || leaves_zero() != nullptr || !forwarded().empty() ||
-           !taken_away().empty();
-  }
-  /// The same of how it ended: given_up(), lost_writes() or not_permitted() tell.
-  [[nodiscard]] bool ended_badly() const {
-    return given_up() || lost_writes() != nullptr || not_permitted() != nullptr;
-  }
-  /// The number of values in the answer to {idproxy: "next"}.
-  [[nodiscard]] std::size_t handed_out() const { return what_->handed_out(); }
 
  private:
   enum class Kind { hello, status, next, other };

@@ -42,6 +42,9 @@ struct GivenSequences {
 
   /// Notes that the next value comes from this sequence.
   void add_value(std::shared_ptr<ids::Source> sequence);
+  /// The same of the one of these sequences that the fields of its document lead to.
+  void add_value(const ids::Sequences& sequences, std::span<const ids::FieldValue> fields,
+                 ids::Opening opening);
 };
 
 /// The values that the statements of one command get.
@@ -102,6 +105,11 @@ void number_values(const Plan& plan, GivenValues& given);
 using UseSource = std::function<void(ids::Source&, std::span<const std::uint32_t> which)>;
 void by_source(const Plan& plan, const GivenValues& given, std::size_t assignment,
                std::vector<std::uint32_t> which, const UseSource& use);
+
+/// The same for the values at these indexes in given.given, of all assignments.
+void by_source(const Plan& plan, const GivenValues& given, std::span<const std::size_t> places,
+               const std::function<void(std::size_t assignment, ids::Source& source,
+                                        std::span<const std::uint32_t> which)>& use);
 
 /// Returns values that are stored nowhere to those strategies that take values back, so that they
 /// can serve other statements; not numbers without gaps, which return with their turns. `is_unused`

@@ -2,6 +2,9 @@
 
 #include <chrono>
 #include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/ids/guard.hpp"
@@ -10,19 +13,6 @@
 #include "idproxy/rewrite/write.hpp"
 
 namespace idproxy::rewrite {
-
-/// The combined answer of the guards of all rules whose values a write stores.
-struct GuardVerdict {
-  enum class Kind {
-    ready,       ///< the write may be sent; it must name GuardStage::collections()
-    waits,       ///< ask the guard of `assignment` first
-    refused,     ///< there is no value for `assignment`: `error`
-    left_alone,  ///< no rule applies to the collection after all
-  };
-  Kind kind = Kind::ready;
-  const Assignment* assignment = nullptr;
-  ids::Error error{};
-};
 
 /// Appends {collectionUUID: <uuid>} as an element. The server refuses each statement with error 361
 /// CollectionUUIDMismatch, and stores nothing, if its collection has another UUID
@@ -36,10 +26,13 @@ class GuardStage {
   /// Borrows `plan`. `started`: when the write arrived, monotonic.
   GuardStage(const Plan& plan, std::chrono::nanoseconds started) : plan_(plan), started_(started) {}
 
-  /// Before a command.
-  [[nodiscard]] GuardVerdict ask(const GivenValues& given, Bytes body, WriteKind kind,
-                                 std::chrono::nanoseconds now);
-  /// Those that the last command names. Valid until ask().
+  /// What a command of `write` lacks: the index of a rule whose values it stores. Nothing once it
+  /// may be sent; it must name collections(). `was_sent`: as for patience().
+  [[nodiscard]] std::optional<Need> need(const WriteRequest& write, const GivenValues& given,
+                                         std::chrono::nanoseconds now, bool was_sent);
+  /// True if the last need() came from a collection to which no rule applies after all.
+  [[nodiscard]] bool is_left_alone() const { return is_left_alone_; }
+  /// Those that the last command names. Valid until need().
   [[nodiscard]] std::span<const NamedCollection> collections() const { return collections_; }
   /// How long the write may still wait. It waits as long as for values, from its arrival on or,
   /// once something `was_sent`, from the beginning of each wait on.
@@ -60,11 +53,15 @@ class GuardStage {
   [[nodiscard]] const Assignment& rule() const;
 
  private:
-  [[nodiscard]] GuardVerdict judge(const GivenValues& given, std::chrono::nanoseconds now);
+  /// The first one that does not know the collection to be guarded, and what it knows.
+  using Lacking = std::pair<const Assignment*, ids::GuardState>;
+  [[nodiscard]] std::optional<Lacking> lacking(const GivenValues& given,
+                                               std::chrono::nanoseconds now);
 
   const Plan& plan_;
   const std::chrono::nanoseconds started_;
   std::vector<NamedCollection> collections_;
+  bool is_left_alone_ = false;
   // Monotonic.
   std::chrono::nanoseconds ready_at_{};                  // the last time
   std::optional<std::chrono::nanoseconds> waits_since_;  // unless it was ready the last time

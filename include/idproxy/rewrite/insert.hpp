@@ -149,7 +149,6 @@ class InsertRewriter {
   void give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
             GivenValues& values);
   [[nodiscard]] bool look_up_fields(Bytes document, std::size_t assignment);
-  void choose_sequence(std::size_t assignment, GivenSequences& its, ids::Opening opening);
   [[nodiscard]] bool locate(Bytes document, std::size_t assignment, Site& site);
   [[nodiscard]] bool follow(std::size_t assignment, std::size_t depth, Site& site, bool& found);
   [[nodiscard]] bool find_at_once(std::size_t assignment, std::size_t depth, Site& site,
@@ -164,8 +163,6 @@ class InsertRewriter {
   void add_lengths(const Site& site, std::size_t first_edit);
 
   // insert_emit.cpp: writing
-  void emit_as_sequence(const WriteRequest& insert, const GivenValues& given,
-                        wire::PatchedMessage& out);
   [[nodiscard]] std::size_t expected_copies() const;
   void emit_record(const Record& record, std::size_t& next, std::size_t& at,
                    wire::PatchedMessage& out);

@@ -15,17 +15,10 @@
 
 namespace idproxy::rewrite {
 
-/// The codes of mongod's write errors that the proxy treats specially.
-inline constexpr std::int64_t kDuplicateKey = 11000;
-inline constexpr std::int64_t kBadValue = 2;
-inline constexpr std::int64_t kInvalidIdField = 53;
-inline constexpr std::int64_t kShardKeyNotFound = 61;
-inline constexpr std::int64_t kCollectionUuidMismatch = 361;
-
-/// True if a server refuses an `_id` that is an array with this code: MongoDB 4.4 with kBadValue,
-/// later ones with kInvalidIdField (observed, 4.4.2, 5.0.4, 6.0.5).
+/// True if a server refuses an `_id` that is an array with this code: MongoDB 4.4 with BadValue,
+/// later ones with InvalidIdField (observed, 4.4.2, 5.0.4, 6.0.5).
 [[nodiscard]] constexpr bool refuses_id(std::int64_t code) {
-  return code == kInvalidIdField || code == kBadValue;
+  return code == ErrorCode::invalid_id_field || code == ErrorCode::bad_value;
 }
 
 /// An entry of writeErrors, or a result of a bulkWrite with an error.
@@ -37,8 +30,10 @@ struct WriteError {
 
 /// mongod's reply to a batch of writes: {n, electionId, opTime, writeErrors, upserted, nModified,
 /// retriedStmtIds, writeConcernError, ok, errorLabels, $clusterTime, operationTime}, or an error of
-/// the whole command. An insert's reply has neither `upserted` nor `nModified`. Views into its
-/// message.
+/// the whole command. An insert's reply has neither `upserted` nor `nModified`. That to a
+/// findAndModify is {lastErrorObject: {n, updatedExisting, upserted?: _id}, value, retriedStmtId?,
+/// writeConcernError?, ok: 1, …}: `n` is there only if lastErrorObject is as it should be. Views
+/// into its message.
 struct WriteReply {
   bool ok = false;
   std::int64_t code = 0;           ///< the code of an error of the whole command
@@ -106,7 +101,7 @@ class ReplyMerge {
   [[nodiscard]] const std::map<std::int32_t, Buffer>& errors() const { return errors_; }
   /// True if this statement of an update or bulkWrite was an upsert that inserted a document.
   [[nodiscard]] bool upserted(std::int32_t statement) const {
-    return upserted_.contains(statement) || inserted_.contains(statement);
+    return inserted_.contains(statement);
   }
   /// True if mongod says that an earlier command had already executed this statement.
   [[nodiscard]] bool retried(std::int32_t statement) const { return retried_.contains(statement); }
@@ -138,7 +133,7 @@ class ReplyMerge {
   std::map<std::int32_t, Buffer> upserted_;  // the whole entries
   std::size_t upserted_bytes_ = 0;
   std::map<std::int32_t, Buffer> successes_;   // results of a bulkWrite
-  std::unordered_set<std::int32_t> inserted_;  // upserts among them that inserted a document
+  std::unordered_set<std::int32_t> inserted_;  // upserts that inserted a document
   std::vector<std::int32_t> retried_in_order_;
   std::unordered_set<std::int32_t> retried_;
   std::vector<std::string> labels_;

@@ -25,32 +25,31 @@ struct NeededRight {
 /// server refuses the write, they come back.
 class RightStage {
  public:
-  /// `memory`: of the connection; null: nothing has to be shown.
-  RightStage(const WriteRequest& write, ConnectionMemory* memory);
+  /// Borrows its arguments. `memory`: of the connection; null: nothing has to be shown.
+  RightStage(const WriteRequest& write, const GivenValues& given, ConnectionMemory* memory);
 
   [[nodiscard]] bool is_shown() const { return is_shown_; }
   /// True if the store may look at this collection, and make what a rule needs there.
   [[nodiscard]] bool admits(const Assignment& its) const;
   /// True if the write, whose values are not drawn yet, needs more than what is in memory.
-  [[nodiscard]] static bool makes_something(const WriteRequest& write, const GivenValues& given,
-                                            std::chrono::nanoseconds now);
+  [[nodiscard]] bool makes_something(std::chrono::nanoseconds now) const;
   /// The next right to ask for; null assignment: there is none, and is_shown() from now on.
-  [[nodiscard]] NeededRight next(const WriteRequest& write, const GivenValues& given);
+  [[nodiscard]] NeededRight next();
   /// Event: the server has said that the client may.
   void shown(const NeededRight& right, std::chrono::nanoseconds now);
   /// Event: the write has another plan.
-  void replanned(const WriteRequest& write, const GivenValues& given);
+  void replanned();
   /// Event: the server has carried out the write, as far as rights go.
-  void carried_out(const WriteRequest& write, const GivenValues& given,
-                   std::chrono::nanoseconds now);
+  void carried_out(std::chrono::nanoseconds now);
   /// Event: the server has refused it for lack of a right in this collection.
   void refused(const Assignment& its);
 
  private:
-  [[nodiscard]] Right right_for(std::size_t assignment, const WriteRequest& write,
-                                const GivenValues& given);
+  [[nodiscard]] Right right_for(std::size_t assignment);
   [[nodiscard]] std::string key_of(const Assignment& its) const { return its.ns + beside_; }
 
+  const WriteRequest& write_;
+  const GivenValues& given_;
   ConnectionMemory* const memory_;
   std::string beside_;  // what the remembered right is for, beside the namespace
   bool is_shown_;

@@ -229,7 +229,7 @@ UpdateOutcome outcome_of(const Reply& reply, std::size_t sent, std::string_view 
     }
     outcome.tried = static_cast<std::size_t>(index);
     outcome.code = static_cast<std::int32_t>(number_at(*error, "code"));
-    if (outcome.code == rewrite::kCollectionUuidMismatch) {
+    if (outcome.code == rewrite::ErrorCode::collection_uuid_mismatch) {
       return {.kind = Kind::refused, .code = outcome.code};
     }
     outcome.failure = failure_of(*error, outcome.code, ns, plan);

@@ -176,9 +176,9 @@ TEST_F(CatalogExchange, WhatTheServerStoresItselfIsCounted) {
        ForwardReason::apply_ops}};
   for (const auto& [message, reason] : kRows) {
     EXPECT_EQ(world.request(message), ActionKind::relay);
-    ASSERT_EQ(world.exchange->forwarded().size(), 1U) << name_of(reason);
-    EXPECT_EQ(world.exchange->forwarded().front().reason, reason);
-    EXPECT_EQ(world.exchange->forwarded().front().assignment->ns, "shop.orders");
+    ASSERT_EQ(world.exchange->facts().forwarded.size(), 1U) << name_of(reason);
+    EXPECT_EQ(world.exchange->facts().forwarded.front().reason, reason);
+    EXPECT_EQ(world.exchange->facts().forwarded.front().assignment->ns, "shop.orders");
     EXPECT_EQ(world.reply_with(ok()), ActionKind::relay);
   }
 }

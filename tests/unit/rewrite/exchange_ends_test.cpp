@@ -107,7 +107,7 @@ TEST_F(Ends, TheServerRefusesAPartAsAWhole) {
     if (!row.is_first) send_second();
     EXPECT_EQ(reply_with(failure(row.code, "no")), ActionKind::reply);
     EXPECT_EQ(back(), row.back);
-    EXPECT_EQ(world->exchange->values_sent(), row.is_first ? 20000 : 20002);
+    EXPECT_EQ(world->exchange->facts().values_sent, row.is_first ? 20000 : 20002);
     const std::string assigned = row.is_first ? "assigned=20000" : "assigned=20002";
     EXPECT_EQ(world->counts(),
               assigned + (row.code == 13 && row.is_first ? " not_permitted=1" : ""));

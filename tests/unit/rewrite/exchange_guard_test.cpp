@@ -166,6 +166,45 @@ TEST_F(GuardedExchange, AfterACommandThatWasCarriedOutADropIsTheFirst) {
   EXPECT_EQ(world.body(), doc(n(3) + ok()));
 }
 
+/// With a guard for each rule.
+struct TwoGuards : FakeStore {
+  std::shared_ptr<ids::Guard> guard(std::size_t rule, std::string_view /*db*/,
+                                    std::string_view /*collection*/) override {
+    return all[rule];
+  }
+  std::vector<std::shared_ptr<ids::Guard>> all;
+};
+
+/// One of them has seen the collection that was replaced while the write waited for the other.
+TEST(GuardedExchanges, WhatWasReplacedWhileAnotherWaitedIsAskedForAgain) {
+  const auto store = std::make_shared<TwoGuards>();
+  for (std::size_t i = 0; i < 2; ++i) {
+    store->all.push_back(std::make_shared<ids::Guard>(i, "shop", "orders", nullptr));
+  }
+  ExchangeWorld world(std::make_shared<const RuleSet>(
+      std::vector<Rule>{rule("shop.*", "_id"), rule("shop.*", "number")}, "idproxy", store));
+  const auto see = [&](std::size_t guard, const CollectionUuid& uuid) {
+    store->all[guard]->set({State::guarded, {}, uuid}, world.clock.monotonic());
+  };
+  see(0, kOne);
+  EXPECT_EQ(world.request(client(Form::sequence, "", {nth(0)})), ActionKind::ask_store);
+  EXPECT_EQ(world.last<action::AskStore>().strategy, store->all[1].get());
+  world.clock.advance(500ms);
+  see(1, kOther);
+  EXPECT_EQ(world.answer(ids::Grant()), ActionKind::ask_store) << "they have seen two collections";
+  EXPECT_EQ(world.last<action::AskStore>().patience, 1500ms);
+  for (const auto& each : store->all) {
+    EXPECT_EQ(each->state(world.clock.monotonic()).kind, State::unknown);
+  }
+  see(1, kOther);
+  EXPECT_EQ(world.answer(ids::Grant()), ActionKind::ask_store);
+  EXPECT_EQ(world.last<action::AskStore>().strategy, store->all[0].get());
+  see(0, kOther);
+  EXPECT_EQ(world.answer(ids::Grant()), ActionKind::send);
+  EXPECT_NE(world.bytes().find(uuid_field(kOther)), std::string::npos);
+  EXPECT_EQ(world.bytes().find(uuid_field(kOne)), std::string::npos);
+}
+
 TEST_F(GuardedExchange, TheServersWordForAMovedCollectionReplacesNoDuplicate) {
   see(kOne);
   EXPECT_EQ(world.request(client(Form::sequence, "", {nth(0)})), ActionKind::send);
@@ -234,7 +273,7 @@ TEST_F(GuardedExchange, AnInsertIntoATimeSeriesCollectionIsCounted) {
     guard->set({State::left_alone, {}, {}}, world.clock.monotonic());
     EXPECT_EQ(world.answer(ids::Grant()), ActionKind::send);
     EXPECT_EQ(world.bytes(), request);
-    return world.exchange->forwarded();
+    return world.exchange->facts().forwarded;
   };
   const ids::Readiness time_series{ids::Readiness::Kind::left_alone, {}, true};
   const auto counted = send(client(Form::sequence, "", {nth(0), nth(1)}), time_series);

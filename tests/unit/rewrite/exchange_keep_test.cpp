@@ -127,8 +127,8 @@ TEST(Keeps, LossesAreCounted) {
   ExchangeWorld world(rules);
   EXPECT_EQ(world.request(update_sequence("", {replacement(0), replacement(1)})),
             ActionKind::relay);
-  ASSERT_EQ(world.exchange->taken_away().size(), 1U);
-  EXPECT_EQ(world.exchange->taken_away().front().updates, 2U);
+  ASSERT_EQ(world.exchange->facts().taken_away.size(), 1U);
+  EXPECT_EQ(world.exchange->facts().taken_away.front().updates, 2U);
   EXPECT_EQ(rules->outcomes(0).taken_away[static_cast<std::size_t>(LossReason::off)], 2U);
 }
 
@@ -178,8 +178,8 @@ TEST(Keeps, OtherPipelinesAreSentAsTheyAre) {
         array_of("u", {item(doc_field("$set", doc_field("number", int_field("$literal", 5))))})}) {
     ExchangeWorld world(always());
     EXPECT_EQ(world.request(update_sequence("", {doc(query(0) + update)})), ActionKind::relay);
-    ASSERT_EQ(world.exchange->taken_away().size(), 1U);
-    EXPECT_EQ(world.exchange->taken_away().front().reason, LossReason::pipeline);
+    ASSERT_EQ(world.exchange->facts().taken_away.size(), 1U);
+    EXPECT_EQ(world.exchange->facts().taken_away.front().reason, LossReason::pipeline);
   }
 }
 

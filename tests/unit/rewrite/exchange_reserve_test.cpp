@@ -335,8 +335,8 @@ TEST_F(Reserve, RefusesWhatCannotBeSentInSeveralCommands) {
 TEST_F(Reserve, ForwardsUpserts) {
   ExchangeWorld world(rules());
   EXPECT_EQ(world.request(update_sequence("", {upsert(1)})), ActionKind::relay);
-  ASSERT_EQ(world.exchange->forwarded().size(), 1U);
-  EXPECT_EQ(world.exchange->forwarded()[0].reason, ForwardReason::reserved);
+  ASSERT_EQ(world.exchange->facts().forwarded.size(), 1U);
+  EXPECT_EQ(world.exchange->facts().forwarded[0].reason, ForwardReason::reserved);
 }
 
 TEST_F(Reserve, TouchesNothingWhereTheReservationsAre) {

@@ -74,7 +74,7 @@ TEST_F(RightsExchange, TheServersRefusalBringsThemBack) {
   EXPECT_EQ(world.reply_with(kMayNot), ActionKind::relay);
   EXPECT_EQ(lending->back, (std::vector<std::int64_t>{1, 2}));
   EXPECT_FALSE(has(Right::insert)) << "it has lost it";
-  EXPECT_NE(world.exchange->not_permitted(), nullptr);
+  EXPECT_NE(world.exchange->facts().not_permitted, nullptr);
   EXPECT_EQ(world.counts(), "assigned=2 not_permitted=1");
 }
 
@@ -99,7 +99,7 @@ TEST_F(RightsExchange, WithoutTheRightNothingIsAskedAndTheClientGetsTheServersEr
   EXPECT_NE(world.body().find(int_field("code", 13)), std::string::npos);
   EXPECT_NE(world.body().find("the server says: not authorized on shop"), std::string::npos);
   EXPECT_EQ(world.counts(), "not_permitted=1");
-  EXPECT_EQ(world.exchange->not_permitted()->ns, "shop.orders");
+  EXPECT_EQ(world.exchange->facts().not_permitted->ns, "shop.orders");
   EXPECT_EQ(lending->calls, "");
 }
 
@@ -337,7 +337,7 @@ TEST_F(OutlinedExchange, EachCollectionOfABulkWriteThatGetsAValueIsAskedFor) {
   EXPECT_EQ(world.reply_with(kMay), ActionKind::ask_server);
   EXPECT_EQ(asked_for(), "update a");
   EXPECT_EQ(world.reply_with(kMayNot), ActionKind::reply);
-  EXPECT_EQ(world.exchange->not_permitted()->ns, "shop.a");
+  EXPECT_EQ(world.exchange->facts().not_permitted->ns, "shop.a");
   EXPECT_EQ(world.counts(), "not_permitted=1");
   EXPECT_TRUE(store->asked.empty());
   EXPECT_TRUE(has(Right::insert)) << "into shop.orders";

@@ -584,7 +584,7 @@ TEST(Exchange, GoesOnWithItsRulesAfterAReload) {
     ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), ActionKind::send);
     EXPECT_EQ(world.bytes(), addressed(part("", {nth(0, 2)}), world.exchange->request_id(), 0));
     ASSERT_EQ(world.reply_with(n(0) + write_errors({duplicate(0)}) + ok()), ActionKind::reply);
-    EXPECT_EQ(world.exchange->given_up()->rule->field, "_id");
+    EXPECT_EQ(world.exchange->facts().given_up->rule->field, "_id");
     EXPECT_EQ(before.lock()->outcomes(0).given_up, 1U);
     EXPECT_EQ(world.request(client(form, "", {nth(0)})), ActionKind::relay);
     EXPECT_TRUE(before.expired());
@@ -597,9 +597,9 @@ TEST(Exchange, NamesTheRuleThatFoundDriverMadeIdsAfterAReload) {
   world.clock.set(std::chrono::seconds(0));
   ASSERT_EQ(world.request(client(Form::array, "", {doc(made)})), ActionKind::relay);
   world.reload(rule_set_of());
-  ASSERT_NE(world.exchange->driver_made(), nullptr);
-  EXPECT_EQ(world.exchange->driver_made()->rule->field, "_id");
-  EXPECT_FALSE(world.exchange->driver_made()->outcomes->driver_made_logged);
+  ASSERT_NE(world.exchange->facts().driver_made, nullptr);
+  EXPECT_EQ(world.exchange->facts().driver_made->rule->field, "_id");
+  EXPECT_FALSE(world.exchange->facts().driver_made->outcomes->driver_made_logged);
 }
 
 // ---- other messages --------------------------------------------------------------------------

@@ -536,7 +536,7 @@ TEST(Upserts, ThatAreUnsafeAreForwardedAndCounted) {
   ExchangeWorld world(rules);
   const std::string only = update_sequence("", {replacement(0), replacement(1)});
   EXPECT_EQ(world.request(only), ActionKind::relay);
-  const auto forwarded = world.exchange->forwarded();
+  const auto forwarded = world.exchange->facts().forwarded;
   ASSERT_EQ(forwarded.size(), 2U);
   EXPECT_EQ(forwarded[0].reason, ForwardReason::replacement);
   EXPECT_EQ(forwarded[1].reason, ForwardReason::replacement_loses_field);
@@ -566,7 +566,7 @@ TEST(Upserts, ThatAreUnsafeMayBeRefused) {
             "(replacement_loses_field), and the rule's `upserts` is refuse; use update operators "
             "such as $set, or put the field into the replacement: without it a matching document "
             "loses its value");
-  EXPECT_TRUE(world.exchange->forwarded().empty());
+  EXPECT_TRUE(world.exchange->facts().forwarded.empty());
   EXPECT_EQ(world.counts(), "");
   EXPECT_EQ(world.request(update_sequence("", {upsert(0)})), ActionKind::send);
 }
@@ -576,7 +576,7 @@ TEST(Upserts, AreLeftAloneWhereTheRuleSaysSo) {
   lax.upserts = Upserts::forward;
   ExchangeWorld world(rule_set_of(std::move(lax)));
   EXPECT_EQ(world.request(update_sequence("", {upsert(0)})), ActionKind::relay);
-  EXPECT_EQ(world.exchange->forwarded().front().reason, ForwardReason::configured);
+  EXPECT_EQ(world.exchange->facts().forwarded.front().reason, ForwardReason::configured);
 }
 
 TEST(Upserts, NeedNoValueIfNoneCanBeGenerated) {

@@ -206,7 +206,7 @@ TEST_F(Insert, MakesMongodRefuseADocumentThatCannotTakeItsValue) {
   EXPECT_EQ(outcome.bytes,
             insert_array(
                 {refused, doc(id(1) + kX + doc_field("a", long_field("b", 1))), refused, refused}));
-  EXPECT_EQ(outcome.exchange->refused(), 3U);
+  EXPECT_EQ(outcome.exchange->facts().refused, 3U);
 }
 
 TEST_F(Insert, NamesTheTypeThatIsInTheWay) {
@@ -374,7 +374,7 @@ TEST_F(Insert, BoundsTheErrorTextsOfAReply) {
   const std::string unordered = element(bson::Type::boolean, "ordered", {"\0", 1});
   auto outcome =
       request(op_msg(body(doc(insert_fields() + unordered)) + sequence("documents", {documents})));
-  ASSERT_EQ(outcome.exchange->refused(), 10'000U);
+  ASSERT_EQ(outcome.exchange->facts().refused, 10'000U);
   const std::string reply =
       op_msg(body(doc(int_field("n", 0) + element(bson::Type::array, "writeErrors", doc(errors)) +
                       int_field("ok", 1))),
@@ -437,9 +437,9 @@ TEST_F(Insert, LeavesDocumentsAloneThatAreTooLargeAnyway) {
 TEST_F(Insert, SaysWhenAllIdsWereTheDrivers) {
   rules(rule("shop.*", "_id"));
   const std::string made = doc(element(bson::Type::object_id, "_id", object_id(FakeClock::kStart)));
-  EXPECT_NE(request(insert_array({made, made})).exchange->driver_made(), nullptr);
-  EXPECT_EQ(request(insert_array({made, doc()})).exchange->driver_made(), nullptr);
-  EXPECT_EQ(request(insert_array({doc(id(1))})).exchange->driver_made(), nullptr);
+  EXPECT_NE(request(insert_array({made, made})).exchange->facts().driver_made, nullptr);
+  EXPECT_EQ(request(insert_array({made, doc()})).exchange->facts().driver_made, nullptr);
+  EXPECT_EQ(request(insert_array({doc(id(1))})).exchange->facts().driver_made, nullptr);
 }
 
 /// What typed languages send for a field that was never set.
@@ -491,7 +491,7 @@ TEST_F(Insert, ReplacesZeros) {
     for (const std::string& value : values_beside_zeros(field)) {
       const auto outcome = request(insert_array({doc(kX + value)}));
       EXPECT_EQ(outcome.action, ActionKind::relay);
-      EXPECT_EQ(outcome.exchange->leaves_zero(), nullptr);
+      EXPECT_EQ(outcome.exchange->facts().leaves_zero, nullptr);
     }
     EXPECT_EQ(request(insert_array({doc(kX)})).action, ActionKind::send);
   }
@@ -512,16 +512,16 @@ TEST_F(Insert, SaysWhenItLeavesAZero) {
         const bool replaced = std::exchange(is_null, false) && assign == Assign::missing_or_null;
         const auto outcome = of(zero);
         ASSERT_EQ(outcome.action, ActionKind::send);
-        EXPECT_EQ(outcome.exchange->leaves_zero() == nullptr, replaced);
+        EXPECT_EQ(outcome.exchange->facts().leaves_zero == nullptr, replaced);
       }
       for (const std::string& value : values_beside_zeros(field)) {
-        EXPECT_EQ(of(value).exchange->leaves_zero(), nullptr);
+        EXPECT_EQ(of(value).exchange->facts().leaves_zero, nullptr);
       }
     }
   }
   const auto left = [this](const std::string& document) {
     const auto outcome = request(insert_array({document}));
-    return outcome.exchange->leaves_zero() != nullptr;
+    return outcome.exchange->facts().leaves_zero != nullptr;
   };
   rules(rule("shop.*", "a.b"));
   EXPECT_TRUE(left(doc(doc_field("a", long_field("b", 0)))));

@@ -91,11 +91,11 @@ TEST_F(Next, AsksTheServerAndHandsOutValues) {
         EXPECT_EQ(world.bytes(), question("", flags));
         EXPECT_TRUE(world.exchange->is_next());
         EXPECT_TRUE(world.exchange->awaits_reply());
-        EXPECT_EQ(world.exchange->handed_out(), 0U);
+        EXPECT_EQ(world.exchange->facts().handed_out, 0U);
         EXPECT_EQ(world.reply_with(kMay, server_flags), ActionKind::reply);
         EXPECT_EQ(answer(world), expected(values({1, 2, 3}, flags)));
-        EXPECT_EQ(world.exchange->handed_out(), 3U);
-        EXPECT_EQ(world.exchange->assigned(), 0U);
+        EXPECT_EQ(world.exchange->facts().handed_out, 3U);
+        EXPECT_EQ(world.exchange->facts().assigned, 0U);
         EXPECT_EQ(world.counts(), "handed_out=3");
         world.exchange->release(world.workspace);
       }
@@ -301,7 +301,7 @@ TEST_F(Next, SaysWhyThereAreNoValues) {
     EXPECT_EQ(world.reply_with(kMay), ActionKind::ask_store);
     EXPECT_EQ(world.answer(ids::Error{row.code, "the reason"}), ActionKind::reply);
     EXPECT_EQ(answer(world), expected(row.answer));
-    EXPECT_EQ(world.exchange->handed_out(), 0U);
+    EXPECT_EQ(world.exchange->facts().handed_out, 0U);
 
     lent->errors = {{row.code, "the reason"}};  // without asking the store
     EXPECT_EQ(world.request(ask(2, row.more)), ActionKind::reply);

@@ -34,7 +34,7 @@ class Renewal : public ::testing::Test {
       entries.push_back(duplicate(static_cast<std::int32_t>(i), fields));
     }
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      errors.push_back({static_cast<std::int32_t>(i), kDuplicateKey, as_bytes(entries[i])});
+      errors.push_back({static_cast<std::int32_t>(i), 11000, as_bytes(entries[i])});
     }
     auto found = taken_.collisions_in(errors, statements);
     for (Collision& collision : found) collision.again = true;

@@ -34,9 +34,10 @@ bool more_recent(const ServerDescription& a, const ServerDescription& b) {
 /// True for "host:port" and "[v6]:port" without characters that make no sense in a lookup or in the
 /// log.
 bool is_address(const std::string& member) {
-  constexpr std::size_t kLongest = 253 + 8;  // name (RFC 1035), brackets, colon, port
+  constexpr std::size_t kLongestAddress = 253 + 8;  // name (RFC 1035), brackets, colon, port
   const auto parts = split_host_port(member);
-  if (!parts || parts->port == 0 || parts->host.empty() || member.size() > kLongest) return false;
+  if (!parts || parts->port == 0 || parts->host.empty() || member.size() > kLongestAddress)
+    return false;
   const std::string_view odd = parts->bracketed ? "/@,[]" : "/@,[]:";
   const auto is_odd = [odd](char c) {
     return static_cast<unsigned char>(c) <= ' ' || c == 0x7f || odd.find(c) != odd.npos;

@@ -64,17 +64,14 @@ std::string refused_by(Bytes validator, const std::string& field) {
 
 std::string closed_schema_fault(mongo::Client& client, const Namespace& ns,
                                 const std::string& field) {
-  const Document command =
-      Document().add("listCollections", 1).add("filter", Document().add("name", ns.collection));
-  std::string refused;
-  (void)client.read_all(ns.db, command, [&](Bytes collection) {
-    const auto options = mongo::document_in(collection, "options");
-    const auto validator = options ? mongo::document_in(*options, "validator") : std::nullopt;
-    const bool refuses = validator && mongo::text_in(*options, "validationAction") != "warn" &&
-                         mongo::text_in(*options, "validationLevel") != "off";
-    if (refuses) refused = refused_by(*validator, field);
-    return false;
-  });
+  const mongo::Reply found =
+      client.read_first(ns.db, {{"listCollections", 1}, {"filter", {"name", ns.collection}}});
+  const auto options = mongo::document_in(found.document.bytes(), "options");
+  const auto validator = options ? mongo::document_in(*options, "validator") : std::nullopt;
+  const bool refuses = found.ok() && validator &&
+                       mongo::text_in(*options, "validationAction") != "warn" &&
+                       mongo::text_in(*options, "validationLevel") != "off";
+  const std::string refused = refuses ? refused_by(*validator, field) : "";
   if (refused.empty()) return {};
   return "the validator of " + ns.text() + " permits no field " + named(refused) +
          " (its $jsonSchema has additionalProperties: false), so that inserts get error 121: add "

@@ -213,7 +213,14 @@ class CounterDocument {
   [[nodiscard]] ids::CounterReply answer_to(Run& run, const mongo::Reply& reply) const;
 
   [[nodiscard]] mongo::Document query(const mongo::Document& value) const;
-  [[nodiscard]] mongo::Document find_and_modify(const mongo::Document& query) const;
+  /// findAndModify, if the counter's value meets the condition.
+  template <class Update>
+  [[nodiscard]] mongo::Reply change(mongo::Client& client, const mongo::Document& value,
+                                    const Update& update) const {
+    return client.write(
+        spec_.place.db,
+        {{"findAndModify", spec_.place.collection}, {"query", query(value)}, {"update", update}});
+  }
   [[nodiscard]] mongo::Document bound(std::int64_t increment) const;
   [[nodiscard]] ids::CounterReply not_an_integer() const;
   [[nodiscard]] ids::CounterReply does_not_fit() const;

@@ -194,15 +194,11 @@ CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
   const auto value = numbers_.value_before(created.first);
   if (!value) return at_max();
   make_index(run);
-  Document command;
-  if (exists) {
-    command = find_and_modify(query(Document().add("$exists", false)))
-                  .add("update", set_value(spec_.place.value_field, *value));
-  } else {
-    command.add("insert", spec_.place.collection)
-        .add("documents", Array().push(new_counter(spec_.place, *value)));
-  }
-  const Reply reply = run.client.write(spec_.place.db, command);
+  const Reply reply =
+      exists ? change(run.client, {"$exists", false}, set_value(spec_.place.value_field, *value))
+             : run.client.write(spec_.place.db,
+                                {{"insert", spec_.place.collection},
+                                 {"documents", Array{new_counter(spec_.place, *value)}}});
   if (reply.refused(mongo::kDuplicateKey)) return std::nullopt;
   if (!reply.ok()) return after_failure(run, reply, false);
   if (exists && !value_of(reply)) return std::nullopt;
@@ -225,14 +221,9 @@ CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
 
 Outcome<bool> CounterDocument::was_given_out(Run& run, bool exists) const {
   if (marked_ || run.job.lost || run.job.beyond) return true;
-  bool found = false;
-  const Document look = find_mark(spec_.place, exists);
-  const Reply reply = run.client.read_all(spec_.place.db, look, [&](Bytes) {
-    found = true;
-    return false;
-  });
-  if (!reply.ok()) return answer_to(run, reply);
-  return found;
+  const Reply mark = run.client.read_first(spec_.place.db, find_mark(spec_.place, exists));
+  if (!mark.ok()) return answer_to(run, mark);
+  return !mark.document.empty();
 }
 
 Outcome<void> CounterDocument::mark(Run& run) {
@@ -390,11 +381,8 @@ CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t stands, s
   const auto increment = numbers_.increment(run.count);
   if (!increment || run.count == 0) return at_max();
   if (spec_.place.is_range()) return allocate_in_range(run, from);
-  const Document base = Document().add(numbers_.upwards() ? "$max" : "$min",
-                                       Array().push(to_long(field)).push(*floor));
-  const Reply reply = run.client.write(
-      spec_.place.db,
-      find_and_modify(query(bound(*increment))).add("update", set_sum(field, base, *increment)));
+  const Document base{numbers_.upwards() ? "$max" : "$min", Array{to_long(field), *floor}};
+  const Reply reply = change(run.client, bound(*increment), set_sum(field, base, *increment));
   if (!reply.ok()) return after_failure(run, reply, true);
   const auto pre_image = value_of(reply);
   if (!pre_image) return std::nullopt;
@@ -414,9 +402,8 @@ CounterDocument::Attempt CounterDocument::fill_gap(Run& run, std::int64_t value,
   const auto next = numbers_.after(free->first, free->count);
   const auto stands = next ? numbers_.value_before(*next) : std::nullopt;
   if (!stands) return at_max();
-  const Reply reply = run.client.write(
-      spec_.place.db, find_and_modify(query(Document().add("$eq", value)))
-                          .add("update", set_value(spec_.place.value_field, *stands)));
+  const Reply reply =
+      change(run.client, {"$eq", value}, set_value(spec_.place.value_field, *stands));
   if (!reply.ok()) return after_failure(run, reply, true);
   if (!value_of(reply) || free->count == 0) return std::nullopt;
   events_.healed(free->first, "gap");

@@ -490,13 +490,10 @@ Document find_next(ByKey::const_iterator& next, ByKey::const_iterator end) {
       keys.push(each.key);
     }
   }
-  Document filter;
-  filter.add(place.key_field, Document().add("$in", keys));
+  Document filter{place.key_field, {"$in", keys}};
   if (!place.filter.empty()) filter.append(Document(as_bytes(place.filter)));
-  return Document()
-      .add("find", place.collection)
-      .add("filter", filter)
-      .add("batchSize", kMostInOneFind);  // no getMore
+  return {
+      {"find", place.collection}, {"filter", filter}, {"batchSize", kMostInOneFind}};  // no getMore
 }
 
 using Found = std::set<const WatchedCounter*>;

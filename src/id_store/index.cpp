@@ -289,44 +289,36 @@ bool has_default_collation(std::span<const Index> indexes) {
 
 /// What the proxy asks of the field of documents that its index holds.
 Document condition_of(const UniqueField& field, IndexForm form) {
-  if (form == IndexForm::existing) return Document().add("$exists", true);
-  return Document().add("$type", alias_of(field.type));
+  if (form == IndexForm::existing) return Document{"$exists", true};
+  return {"$type", alias_of(field.type)};
 }
 
 /// True if some document has an explicit null in the field: an index that holds it would take one
 /// such document only. What cannot be found out in time is not so.
 bool has_null(mongo::Client& client, const Namespace& ns, const UniqueField& field) {
-  Document command;
-  command.add("find", ns.collection).add("limit", 1).add("maxTimeMS", kQuestionMs);
-  command.add("filter", Document().add(field.name, Document().add("$type", "null")));
-  command.add("projection", Document().add("_id", 1));
-  bool found = false;
-  const Reply reply = client.read_all(ns.db, command, [&](Bytes) {
-    found = true;
-    return false;
-  });
-  return reply.ok() && found;
+  const Document command{{"find", ns.collection},
+                         {"limit", 1},
+                         {"maxTimeMS", kQuestionMs},
+                         {"filter", {field.name, {"$type", "null"}}},
+                         {"projection", {"_id", 1}}};
+  const Reply found = client.read_first(ns.db, command);
+  return found.ok() && !found.document.empty();
 }
 
 Document specification(const UniqueField& field, const IndexOffer& offer) {
   Document key;
   for (const std::string& each : field.repeats.scope) key.add(each, 1);
   key.add(field.name, offer.descending ? -1 : 1);
-  Document index;
-  index.add("key", key)
-      .add("name", offer.name.empty() ? own_name(field) : offer.name)
-      .add("unique", true);
+  Document index{
+      {"key", key}, {"name", offer.name.empty() ? own_name(field) : offer.name}, {"unique", true}};
   if (offer.by_bytes) index.add("collation", mongo::simple_collation());
-  return index.add("partialFilterExpression",
-                   Document().add(field.name, condition_of(field, offer.form)));
+  return {index, {"partialFilterExpression", {field.name, condition_of(field, offer.form)}}};
 }
 
 Reply create_index(mongo::Client& client, const Namespace& ns, const UniqueField& field,
                    const IndexOffer& offer) {
-  Document command;
-  command.add("createIndexes", ns.collection);
-  command.add("indexes", Array().push(specification(field, offer)));
-  return client.write(ns.db, command);
+  return client.write(
+      ns.db, {{"createIndexes", ns.collection}, {"indexes", Array{specification(field, offer)}}});
 }
 
 /// "" or "_2"
@@ -452,7 +444,7 @@ namespace {
 /// if it were there, and others have said it.
 bool may_be_building(mongo::Client& client, const Namespace& ns, const std::string& name) {
   if (client.has_replicas()) return false;
-  const Reply reply = client.read(ns.db, Document().add("collStats", ns.collection));
+  const Reply reply = client.read(ns.db, {"collStats", ns.collection});
   if (!reply.ok()) return true;
   const auto builds = bson::find(reply.document.bytes(), "indexBuilds");
   if (!builds || builds->type != bson::Type::array) return false;
@@ -464,9 +456,8 @@ bool may_be_building(mongo::Client& client, const Namespace& ns, const std::stri
 }
 
 Reply drop_index(mongo::Client& client, const Namespace& ns, const std::string& name) {
-  Document command;
-  command.add("dropIndexes", ns.collection).add("index", name).add("maxTimeMS", kDropMs);
-  Reply dropped = client.write(ns.db, command);
+  Reply dropped = client.write(
+      ns.db, {{"dropIndexes", ns.collection}, {"index", name}, {"maxTimeMS", kDropMs}});
   return dropped.refused(kIndexNotFound) ? Reply{} : dropped;
 }
 

@@ -10,12 +10,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "id_store/field_places.hpp"
 #include "id_store/index.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
 #include "idproxy/base/bytes.hpp"
-#include "idproxy/id_store/login_advice.hpp"
 #include "idproxy/id_store/namespaces.hpp"
 
 namespace idproxy::id_store {
@@ -69,8 +67,8 @@ Error error_of(const ids::CounterReply& reply) {
 
 /// Returns an insert whose document every server refuses if it does not refuse the command.
 Document refused_insert(const std::string& collection) {
-  const Array refused = Array().push(Document().add("_id", Array()));
-  return Document().add("insert", collection).add("documents", refused).add("ordered", false);
+  return {
+      {"insert", collection}, {"documents", Array{Document{"_id", Array()}}}, {"ordered", false}};
 }
 
 /// A reservation that nobody has made, of a value that no document has.
@@ -83,16 +81,14 @@ Reservation of_nobody() {
 }
 
 Document find_nobody(const std::string& collection) {
-  const Document nobody = Document().add("_id", Document().add("$in", Array()));
-  return Document().add("find", collection).add("filter", nobody).add("limit", 1);
+  return {{"find", collection}, {"filter", {"_id", {"$in", Array()}}}, {"limit", 1}};
 }
 
 /// createIndexes {key: {field: 1}}
 Document make_index_command(const std::string& collection, const std::string& field, bool unique) {
-  Document index;
-  index.add("key", Document().add(field, 1)).add("name", field + "_1");
+  Document index{{"key", {field, 1}}, {"name", field + "_1"}};
   if (unique) index.add("unique", true);
-  return Document().add("createIndexes", collection).add("indexes", Array().push(index));
+  return {{"createIndexes", collection}, {"indexes", Array{index}}};
 }
 
 }  // namespace
@@ -303,22 +299,19 @@ ReservationCollection::Failure ReservationCollection::prepare(Client& client) co
 /// Returns why the collection is unfit, as half a sentence such as "is a view"; empty: it is fit,
 /// or the user may not see it.
 std::string ReservationCollection::why_unfit(Client& client) const {
-  std::string why;
-  const Document filter = Document().add("name", spec_.collection);
-  const Document command = Document().add("listCollections", 1).add("filter", filter);
+  const Reply found =
+      client.read_first(spec_.db, {{"listCollections", 1}, {"filter", {"name", spec_.collection}}});
   // Without the privilege, the server's answer to a write must do.
-  (void)client.read_all(spec_.db, command, [&](Bytes found) {
-    const std::string_view type = mongo::text_in(found, "type");
-    const auto options = mongo::document_in(found, "options");
-    if (!type.empty() && type != "collection") {
-      why = type == "view" ? "is a view" : "is a time-series collection";
-    } else if (options && mongo::is_true(*options, "capped")) {
-      why = "is capped: the server deletes its oldest documents";
-    }
-    if (!why.empty()) why += ". Choose another one in `reserve`";
-    return false;
-  });
-  return why;
+  if (!found.ok()) return {};
+  const std::string_view type = mongo::text_in(found.document.bytes(), "type");
+  const auto options = mongo::document_in(found.document.bytes(), "options");
+  std::string why;
+  if (!type.empty() && type != "collection") {
+    why = type == "view" ? "is a view" : "is a time-series collection";
+  } else if (options && mongo::is_true(*options, "capped")) {
+    why = "is capped: the server deletes its oldest documents";
+  }
+  return why.empty() ? why : why + ". Choose another one in `reserve`";
 }
 
 /// The commands of reservations. Changes nothing, but needs the privileges, a primary with a
@@ -406,12 +399,12 @@ constexpr std::int32_t kObjectTooLarge = 10334;
 
 /// {name: value}
 Document one(std::string_view name, const TypedValue& value) {
-  return Document().add(name, value.type, as_bytes(value.bytes));
+  return {name, value.type, as_bytes(value.bytes)};
 }
 
 /// {name: {$eq: value}}: alone, a value could be an operator.
 Document equal(std::string_view name, const TypedValue& value) {
-  return Document().add(name, one("$eq", value));
+  return {name, one("$eq", value)};
 }
 
 TypedValue date(std::int64_t milliseconds) {
@@ -429,21 +422,19 @@ Document projection_of(const ReserveSpec& spec, std::initializer_list<std::strin
 }
 
 Document majority() {
-  return Document().add("level", "majority");
+  return {"level", "majority"};
 }
 
 /// [{$set: {at: {$max: [now, {$cond: [{$eq: [{$type: "$at"}, "date"]}, {$add: ["$at", 1]},
 /// null]}]}}}]
 Array later_date(std::int64_t now) {
-  const Document is_date =
-      Document().add("$eq", Array().push(Document().add("$type", "$at")).push("date"));
-  const Document later = Document().add("$add", Array().push("$at").push(1));
+  const Document is_date{"$eq", Array{Document{"$type", "$at"}, "date"}};
+  const Document later{"$add", Array{"$at", 1}};
   const Array condition = Array().push(is_date).push(later).push(Type::null, Bytes());
   const TypedValue least = date(now);
   const Array latest =
-      Array().push(least.type, as_bytes(least.bytes)).push(Document().add("$cond", condition));
-  const Document set = Document().add("at", Document().add("$max", latest));
-  return Array().push(Document().add("$set", set));
+      Array().push(least.type, as_bytes(least.bytes)).push(Document{"$cond", condition});
+  return Array{Document{"$set", {"at", {"$max", latest}}}};
 }
 
 /// name: [item, …], with `make(item)` for each.
@@ -457,9 +448,7 @@ Array array_of(const Items& items, const Make& make) {
 /// An unordered write of `statements`, which are named `kind`.
 Document write_of(std::string_view command, const ReserveSpec& spec, std::string_view kind,
                   const Array& statements) {
-  Document write;
-  write.add(command, spec.collection).add("ordered", false).add(kind, statements);
-  return write;
+  return {{command, spec.collection}, {"ordered", false}, {kind, statements}};
 }
 
 /// {$in: [value, …]}
@@ -470,7 +459,7 @@ Document among(const Items& items, const Value& value_of) {
     const TypedValue& value = value_of(item);
     values.push(value.type, as_bytes(value.bytes));
   }
-  return Document().add("$in", values);
+  return {"$in", values};
 }
 
 std::optional<std::int64_t> exact_integer(const TypedValue& value) {
@@ -545,18 +534,16 @@ Document insert_command(const ReserveSpec& spec, Reserved items, std::int64_t at
 
 Document find_command(const ReserveSpec& spec, Reserved items) {
   const auto value = [](const Reservation* item) -> auto& { return item->value; };
-  return Document()
-      .add("find", spec.collection)
-      .add("filter", Document().add(spec.name, among(items, value)))
-      .add("projection", projection_of(spec, {"parent_id"}));
+  return {{"find", spec.collection},
+          {"filter", {spec.name, among(items, value)}},
+          {"projection", projection_of(spec, {"parent_id"})}};
 }
 
 Document find_command(const ReserveSpec& spec, const Reservation& item) {
-  return Document()
-      .add("find", spec.collection)
-      .add("filter", equal(spec.name, item.value))
-      .add("projection", projection_of(spec, {"parent_id"}))
-      .add("limit", 1);
+  return {{"find", spec.collection},
+          {"filter", equal(spec.name, item.value)},
+          {"projection", projection_of(spec, {"parent_id"})},
+          {"limit", 1}};
 }
 
 Document refresh_command(const ReserveSpec& spec, Reserved items, std::int64_t now) {
@@ -564,7 +551,7 @@ Document refresh_command(const ReserveSpec& spec, Reserved items, std::int64_t n
   return write_of("update", spec, "updates", array_of(items, [&](const Reservation* item) {
                     const Document its =
                         equal(spec.name, item->value).append(equal("parent_id", item->parent_id));
-                    return Document().add("q", its).add("u", later);
+                    return Document{{"q", its}, {"u", later}};
                   }));
 }
 
@@ -573,39 +560,36 @@ Document release_command(const ReserveSpec& spec, Reserved items) {
                     const Document its = equal(spec.name, item->value)
                                              .append(equal("parent_id", item->parent_id))
                                              .append(one("at", date(item->at)));
-                    return Document().add("q", its).add("limit", 1);
+                    return Document{{"q", its}, {"limit", 1}};
                   }));
 }
 
 Document old_command(const ReserveSpec& spec, std::int64_t from, std::int64_t until, Order order) {
   constexpr std::int32_t kOldPage = 1000;
-  const Document filter = Document()
-                              .add("at", one("$gte", date(from)).append(one("$lt", date(until))))
-                              // One without it was not made by this recipe.
-                              .add("parent_id", Document().add("$exists", true));
-  Document command;
-  command.add("find", spec.collection).add("filter", filter);
-  command.add("projection", projection_of(spec, {"_id", "parent_id", "at"}));
-  if (order == Order::by_date) command.add("sort", Document().add("at", 1));
-  return command.add("batchSize", kOldPage).add("readConcern", majority());
+  const Document filter{{"at", {one("$gte", date(from)), one("$lt", date(until))}},
+                        // One without it was not made by this recipe.
+                        {"parent_id", {"$exists", true}}};
+  Document command{{"find", spec.collection},
+                   {"filter", filter},
+                   {"projection", projection_of(spec, {"_id", "parent_id", "at"})}};
+  if (order == Order::by_date) command.append({"sort", {"at", 1}});
+  return {command, {"batchSize", kOldPage}, {"readConcern", majority()}};
 }
 
 Document parents_command(const ReserveSpec& spec, std::span<const OldReservation> items) {
   const auto parent = [](const OldReservation& item) -> auto& { return item.parent_id; };
-  return Document()
-      .add("find", split_namespace(spec.parent_ns).collection)
-      .add("filter", Document().add("_id", among(items, parent)))
-      .add("projection", Document().add("_id", 1).add(spec.parent_field, 1))
-      .add("readConcern", majority());
+  return {{"find", split_namespace(spec.parent_ns).collection},
+          {"filter", {"_id", among(items, parent)}},
+          {"projection", {{"_id", 1}, {spec.parent_field, 1}}},
+          {"readConcern", majority()}};
 }
 
 Document parent_command(const ReserveSpec& spec, const OldReservation& item) {
-  return Document()
-      .add("find", split_namespace(spec.parent_ns).collection)
-      .add("filter", equal("_id", item.parent_id).append(equal(spec.parent_field, item.value)))
-      .add("projection", Document().add("_id", 1))
-      .add("limit", 1)
-      .add("readConcern", majority());
+  return {{"find", split_namespace(spec.parent_ns).collection},
+          {"filter", equal("_id", item.parent_id).append(equal(spec.parent_field, item.value))},
+          {"projection", {"_id", 1}},
+          {"limit", 1},
+          {"readConcern", majority()}};
 }
 
 Document sweep_command(const ReserveSpec& spec, std::span<const OldReservation> items) {
@@ -614,7 +598,7 @@ Document sweep_command(const ReserveSpec& spec, std::span<const OldReservation> 
                     // The key of a collection that is sharded by it.
                     if (spec.name != "_id") its.append(equal(spec.name, item.value));
                     its.append(equal("parent_id", item.parent_id)).append(one("at", date(item.at)));
-                    return Document().add("q", its).add("limit", 1);
+                    return Document{{"q", its}, {"limit", 1}};
                   }));
 }
 

@@ -151,13 +151,9 @@ Reply ReservationSweeper::find_orphans(Client& client, const std::vector<OldRese
       orphans.push_back(item);
       continue;
     }
-    bool is_there = false;
-    reply = client.read_all(db, parent_command(spec_, item), [&](Bytes) {
-      is_there = true;
-      return false;
-    });
+    reply = client.read_first(db, parent_command(spec_, item));
     if (!reply.ok()) return reply;
-    if (!is_there) orphans.push_back(item);
+    if (reply.document.empty()) orphans.push_back(item);
   }
   return reply;
 }

@@ -18,6 +18,16 @@ Document key_in(std::string_view field, const ids::CounterPlace& place) {
   return {field, place.key};
 }
 
+Document earlier_mark_id(const ids::CounterPlace& place) {
+  return {{"collection", place.collection}, {"query", identity_of(place)}};
+}
+
+Document mark_id(const ids::CounterPlace& place) {
+  Document id = earlier_mark_id(place);
+  if (place.value_field != kUnnamedInMarks) id.add("field", place.value_field);
+  return id;
+}
+
 }  // namespace
 
 std::string key_text(const ids::CounterPlace& place) {
@@ -83,20 +93,6 @@ Commands grant(const std::string& user, const std::string& source, const std::st
                                 ", [{role: " + in_quotes(role) + ", db: " + in_quotes(db) + "}])",
                             {source, user, role, db});
 }
-
-namespace {
-
-Document earlier_mark_id(const ids::CounterPlace& place) {
-  return {{"collection", place.collection}, {"query", identity_of(place)}};
-}
-
-Document mark_id(const ids::CounterPlace& place) {
-  Document id = earlier_mark_id(place);
-  if (place.value_field != kUnnamedInMarks) id.add("field", place.value_field);
-  return id;
-}
-
-}  // namespace
 
 Document find_mark(const ids::CounterPlace& place, bool document_exists) {
   Array ids{mark_id(place)};

@@ -18,6 +18,7 @@ namespace {
 
 using ids::CounterJob;
 using ids::CounterReply;
+using log::Level;
 using mongo::Array;
 using mongo::Document;
 using mongo::Reply;
@@ -39,6 +40,24 @@ bool fits_into_fields(std::int64_t first, std::span<const ids::CounterField> fie
          });
 }
 
+// Number.MAX_SAFE_INTEGER
+constexpr std::int64_t kMostInJavaScript = 9007199254740991;
+
+// Numbers that return one by one can leave many ranges.
+constexpr std::size_t kMostListed = 10;
+
+/// "16 to 100"
+std::string text_of(const ids::Range& range, std::int64_t step) {
+  std::string text = std::to_string(range.first);
+  if (range.count == 1) return text;
+  const std::int64_t last = range.first + step * static_cast<std::int64_t>(range.count - 1);
+  return text + " to " + std::to_string(last);
+}
+
+bool is_beyond_javascript(std::int64_t number) {
+  return number > kMostInJavaScript || number < -kMostInJavaScript;
+}
+
 }  // namespace
 
 CounterDocument::CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics,
@@ -52,7 +71,7 @@ CounterDocument::CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics,
 
 CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
                                   std::span<const ids::CounterField> fields) {
-  Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
+  Run run{spec_, numbers_, client, job, fields};
   CounterReply reply = carry_out(run);
   unreached_ = std::move(run.unreached);
   met_by_check_ = run.met_by_check;
@@ -89,7 +108,7 @@ void CounterDocument::probe(mongo::Client& client) {
 Outcome<CounterDocument::Checked> CounterDocument::check(mongo::Client& client,
                                                          std::span<const ids::CounterField> fields,
                                                          const CounterJob& job, Demand demand) {
-  Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
+  Run run{spec_, numbers_, client, job, fields};
   auto first = check(run, demand);
   unreached_ = std::move(run.unreached);
   return first;
@@ -316,33 +335,9 @@ CounterReply CounterDocument::does_not_fit() const {
   return exhausted("the value of counter " + events_.counter() + " does not fit into int32");
 }
 
-CounterReply CounterDocument::at_max() const {
-  return exhausted(ids::handed_out_up_to(spec_.max));
+CounterReply at_max(const ids::CounterSpec& spec) {
+  return exhausted(ids::handed_out_up_to(spec.max));
 }
-
-namespace {
-
-using log::Level;
-
-// Number.MAX_SAFE_INTEGER
-constexpr std::int64_t kMostInJavaScript = 9007199254740991;
-
-// Numbers that return one by one can leave many ranges.
-constexpr std::size_t kMostListed = 10;
-
-/// "16 to 100"
-std::string text_of(const ids::Range& range, std::int64_t step) {
-  std::string text = std::to_string(range.first);
-  if (range.count == 1) return text;
-  const std::int64_t last = range.first + step * static_cast<std::int64_t>(range.count - 1);
-  return text + " to " + std::to_string(last);
-}
-
-bool is_beyond_javascript(std::int64_t number) {
-  return number > kMostInJavaScript || number < -kMostInJavaScript;
-}
-
-}  // namespace
 
 CounterEvents::CounterEvents(const ids::CounterSpec& spec)
     : counter_(spec.place.db + "." + spec.place.collection + " " + key_text(spec.place)),

@@ -17,6 +17,12 @@
 namespace idproxy::id_store {
 namespace {
 
+using ids::CounterField;
+using ids::NumberFormat;
+using mongo::Array;
+using mongo::Document;
+using mongo::Reply;
+
 /// At least one digit, even without a pad.
 std::size_t width_of(const ids::NumberFormat& format) {
   return std::max<std::size_t>(format.pad, 1);
@@ -80,54 +86,6 @@ bool ignores_case(const FieldPlace& place) {
   const auto strength = bson::find(as_bytes(place.collation), "strength");
   return strength && strength->as_integer().value_or(3) < 3;
 }
-
-}  // namespace
-
-TextClass class_of(std::int64_t number, const ids::NumberFormat& format) {
-  const bool negative = number < 0;
-  const std::size_t digits = std::to_string(number).size() - (negative ? 1 : 0);
-  if (digits > width_of(format)) return negative ? TextClass::wide_negative : TextClass::wide;
-  return negative ? TextClass::negative : TextClass::positive;
-}
-
-mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const TextRange& within,
-                         TextOrder order) {
-  const std::string begin = format.prefix + (is_negative(which) ? "-" : "");
-  const std::string width = std::to_string(width_of(format));
-  const bool by_bytes = order == TextOrder::of_bytes;
-  const bool may_differ = !by_bytes && which == TextClass::positive;
-  // The number of digits distinguishes the classes: wide texts have more, without leading zeros.
-  std::string digits = is_wide(which) ? "[1-9][0-9]{" + width + ",}" : "[0-9]{" + width + "}";
-  const bool has_any_zeros = may_differ && order == TextOrder::of_numbers;
-  if (has_any_zeros) digits = "[0-9]+";
-  TextRange range = within;
-  if (!by_bytes && !is_wide(which)) {
-    const TextRange all = range_of(which, format);
-    range = {range.from ? range.from : all.from, range.to ? range.to : all.to};
-  }
-  mongo::Document texts{"$gte", range.from.value_or(begin + (is_wide(which) ? "1" : "0"))};
-  if (range.to) {
-    texts.add("$lte", *range.to);
-  } else if (by_bytes) {
-    texts.add("$lt", begin + ":");  // ':' follows '9'
-  }
-  const Pattern pattern = may_differ ? pattern_of_digits : escaped_for_regex;
-  return texts.add("$regex",
-                   "^" + pattern(begin) + digits + pattern_behind(format, pattern) + "\\z");
-}
-
-std::string pattern_of_all(const ids::NumberFormat& format) {
-  return "^" + escaped_for_regex(format.prefix) + "([0-9]{" + std::to_string(width_of(format)) +
-         ",})" + pattern_behind(format) + "\\z";
-}
-
-namespace {
-
-using ids::CounterField;
-using ids::NumberFormat;
-using mongo::Array;
-using mongo::Document;
-using mongo::Reply;
 
 constexpr std::size_t kPage = 1000;
 constexpr std::size_t kMostPages =
@@ -304,6 +262,44 @@ class Row {
 };
 
 }  // namespace
+
+TextClass class_of(std::int64_t number, const ids::NumberFormat& format) {
+  const bool negative = number < 0;
+  const std::size_t digits = std::to_string(number).size() - (negative ? 1 : 0);
+  if (digits > width_of(format)) return negative ? TextClass::wide_negative : TextClass::wide;
+  return negative ? TextClass::negative : TextClass::positive;
+}
+
+mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const TextRange& within,
+                         TextOrder order) {
+  const std::string begin = format.prefix + (is_negative(which) ? "-" : "");
+  const std::string width = std::to_string(width_of(format));
+  const bool by_bytes = order == TextOrder::of_bytes;
+  const bool may_differ = !by_bytes && which == TextClass::positive;
+  // The number of digits distinguishes the classes: wide texts have more, without leading zeros.
+  std::string digits = is_wide(which) ? "[1-9][0-9]{" + width + ",}" : "[0-9]{" + width + "}";
+  const bool has_any_zeros = may_differ && order == TextOrder::of_numbers;
+  if (has_any_zeros) digits = "[0-9]+";
+  TextRange range = within;
+  if (!by_bytes && !is_wide(which)) {
+    const TextRange all = range_of(which, format);
+    range = {range.from ? range.from : all.from, range.to ? range.to : all.to};
+  }
+  mongo::Document texts{"$gte", range.from.value_or(begin + (is_wide(which) ? "1" : "0"))};
+  if (range.to) {
+    texts.add("$lte", *range.to);
+  } else if (by_bytes) {
+    texts.add("$lt", begin + ":");  // ':' follows '9'
+  }
+  const Pattern pattern = may_differ ? pattern_of_digits : escaped_for_regex;
+  return texts.add("$regex",
+                   "^" + pattern(begin) + digits + pattern_behind(format, pattern) + "\\z");
+}
+
+std::string pattern_of_all(const ids::NumberFormat& format) {
+  return "^" + escaped_for_regex(format.prefix) + "([0-9]{" + std::to_string(width_of(format)) +
+         ",})" + pattern_behind(format) + "\\z";
+}
 
 bool has_pattern(std::span<const CounterField> fields) {
   return std::ranges::any_of(

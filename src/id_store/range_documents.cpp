@@ -44,6 +44,22 @@ std::optional<std::int64_t> number_at(Bytes document, std::string_view path) {
   return is_text ? ids::range_number(key->text()) : std::nullopt;
 }
 
+/// {operator: [a, b]}
+template <class A, class B>
+Document expression(std::string_view what, const A& a, const B& b) {
+  return {what, Array{a, b}};
+}
+
+/// True if the range stands at an integer, up to its last number. A double from 2^53 on is none.
+Document has_numbers(const ids::CounterPlace& place) {
+  const std::string count = "$" + place.value_field;
+  const Document is_no_double = expression("$ne", Document{"$type", count}, "double");
+  const Document is_integral = expression("$and", expression("$lt", count, kMostInDouble),
+                                          expression("$eq", count, Document{"$trunc", count}));
+  return expression("$and", expression("$lte", count, "$" + place.max_field),
+                    expression("$or", is_no_double, is_integral));
+}
+
 }  // namespace
 
 Outcome<std::vector<RangeState>> RangeDocuments::read(const std::function<bool()>& stops) {
@@ -161,30 +177,6 @@ ids::CounterReply RangeDocuments::answer_to(const Reply& reply) {
   unreached_ = why_unreached(reply, client_.login());
   return after_error(client_, reply, spec_.counter.place.db);
 }
-
-namespace {
-
-using mongo::Array;
-using mongo::Document;
-using mongo::Reply;
-
-/// {operator: [a, b]}
-template <class A, class B>
-Document expression(std::string_view what, const A& a, const B& b) {
-  return {what, Array{a, b}};
-}
-
-/// True if the range stands at an integer, up to its last number. A double from 2^53 on is none.
-Document has_numbers(const ids::CounterPlace& place) {
-  const std::string count = "$" + place.value_field;
-  const Document is_no_double = expression("$ne", Document{"$type", count}, "double");
-  const Document is_integral = expression("$and", expression("$lt", count, kMostInDouble),
-                                          expression("$eq", count, Document{"$trunc", count}));
-  return expression("$and", expression("$lte", count, "$" + place.max_field),
-                    expression("$or", is_no_double, is_integral));
-}
-
-}  // namespace
 
 Document allocate_from_range(const ids::CounterPlace& place, const Document& query,
                              std::int64_t increment, std::optional<std::int64_t> from) {

@@ -19,372 +19,17 @@
 namespace idproxy::id_store {
 namespace {
 
+using bson::Type;
 using ids::Errc;
 using ids::Error;
 using ids::Reservation;
+using ids::ReserveSpec;
+using ids::TypedValue;
 using mongo::Array;
 using mongo::Client;
 using mongo::Document;
 using mongo::Reply;
 using State = Reservation::State;
-
-// Others may release reservations that are in the way, and make them again.
-constexpr int kReserveRounds = 4;
-// Requests wait two seconds at most.
-constexpr std::chrono::milliseconds kTryAgainWithin{800};
-constexpr std::chrono::milliseconds kTryAgainPause{40};
-// One command each, of values that this process cannot compare itself.
-constexpr std::size_t kMostExactLooks = 100;
-constexpr std::size_t kMostReleased = 1000;
-
-/// True if the write may be sent again. That changes nothing that it has already done.
-bool may_try_again(std::chrono::nanoseconds took, const Reply& reply, const WriteOutcome& outcome) {
-  if (took > kTryAgainWithin) return false;
-  if (outcome.executed || reply.refused(mongo::kDatabaseDropPending)) return true;
-  // If there was no server, libmongoc has already searched for long.
-  return reply.kind == Reply::Kind::unreachable && !reply.was_not_sent();
-}
-
-bool has_passing_error(const WriteOutcome& outcome) {
-  return std::ranges::any_of(outcome.errors, mongo::passes, &WriteError::code);
-}
-
-/// True if all that the server could do has been done, for certain.
-bool is_sure(const WriteOutcome& outcome) {
-  return outcome.majority && !has_passing_error(outcome);
-}
-
-/// The key_of() the document that a reservation is for.
-std::string parent_key(Bytes reservation) {
-  const auto parent = bson::find(reservation, "parent_id");
-  return parent ? key_of(value_of(*parent)) : std::string();
-}
-
-Error error_of(const ids::CounterReply& reply) {
-  const bool refused = reply.kind == ids::CounterReply::Kind::exhausted;
-  return {refused ? Errc::exhausted : Errc::unavailable, reply.reason};
-}
-
-/// Returns an insert whose document every server refuses if it does not refuse the command.
-Document refused_insert(const std::string& collection) {
-  return {
-      {"insert", collection}, {"documents", Array{Document{"_id", Array()}}}, {"ordered", false}};
-}
-
-/// A reservation that nobody has made, of a value that no document has.
-Reservation of_nobody() {
-  bson_oid_t id;
-  bson_oid_init(&id, nullptr);
-  const ids::TypedValue value{bson::Type::object_id,
-                              std::string(as_text({id.bytes, sizeof id.bytes}))};
-  return {.value = value, .parent_id = value};
-}
-
-Document find_nobody(const std::string& collection) {
-  return {{"find", collection}, {"filter", {"_id", {"$in", Array()}}}, {"limit", 1}};
-}
-
-/// createIndexes {key: {field: 1}}
-Document make_index_command(const std::string& collection, const std::string& field, bool unique) {
-  Document index{{"key", {field, 1}}, {"name", field + "_1"}};
-  if (unique) index.add("unique", true);
-  return {{"createIndexes", collection}, {"indexes", Array{index}}};
-}
-
-}  // namespace
-
-bool has_dates(std::span<const Index> indexes) {
-  return std::ranges::any_of(
-      indexes, [](const Index& index) { return can_read(index, "at", ValueType::other); });
-}
-
-std::int64_t milliseconds_of(const Clock& clock) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(clock.wall()).count();
-}
-
-ReservationCollection::ReservationCollection(ids::ReserveSpec spec, Missing missing,
-                                             const Clock& clock, StoreMetrics& metrics)
-    : spec_(std::move(spec)), missing_(missing), clock_(clock), metrics_(metrics) {}
-
-// ---- reservations ------------------------------------------------------------------------------
-
-std::optional<Error> ReservationCollection::make(Client& client, Items items) const {
-  std::erase_if(items,
-                [](Reservation* item) { return item->state != State::wanted || refuse(*item); });
-  const Run run{client, clock_.monotonic(), milliseconds_of(clock_)};
-  auto failure = make(run, items);
-  for (const Reservation* item : items) {
-    if (item->state == State::made) ++metrics_.reservations_made;
-    if (item->state == State::taken) ++metrics_.reservations_taken;
-  }
-  return failure;
-}
-
-ReservationCollection::Failure ReservationCollection::make(const Run& run, Items items) const {
-  for (int round = 0; round < kReserveRounds && !items.empty(); ++round) {
-    Items taken;
-    for (Reserved rest(items); !rest.empty();) {
-      const std::size_t count = fitting(spec_, rest);
-      if (auto failure = insert(run, rest.first(count), taken)) return failure;
-      rest = rest.subspan(count);
-    }
-    items.clear();
-    if (auto failure = judge(run, taken, items)) return failure;
-  }
-  for (Reservation* item : items) item->state = State::taken;
-  return std::nullopt;
-}
-
-/// Appends those whose value is reserved already to `taken`. After a lost answer, the repeated
-/// command finds the reservations of the first attempt in this way: judge() sees that they are this
-/// document's own.
-ReservationCollection::Failure ReservationCollection::insert(const Run& run, Reserved items,
-                                                             Items& taken) const {
-  const std::size_t others = taken.size();
-  return send(run, insert_command(spec_, items, run.at), [&](const WriteOutcome& outcome) {
-    // An error that ends the command early leaves the rest out.
-    const auto known = static_cast<std::uint64_t>(outcome.n) + outcome.errors.size();
-    if (known != items.size() || has_passing_error(outcome)) return false;
-    taken.resize(others);
-    for (Reservation* item : items) {
-      item->state = State::made;
-      item->at = run.at;
-    }
-    for (const WriteError& error : outcome.errors) {
-      if (error.index >= items.size()) return false;
-      Reservation& item = *items[error.index];
-      if (error.code == mongo::kDuplicateKey) {
-        item.state = State::wanted;
-        taken.push_back(&item);
-      } else {
-        item.state = State::refused;
-        item.code = error.code;
-        item.error = error.text;
-      }
-    }
-    return outcome.majority;
-  });
-}
-
-/// Finds out for which documents the values are reserved. Those that are no longer reserved go to
-/// `again`.
-ReservationCollection::Failure ReservationCollection::judge(const Run& run, const Items& taken,
-                                                            Items& again) const {
-  Items own;
-  for (Reserved rest(taken); !rest.empty();) {
-    const std::size_t count = fitting(spec_, rest);
-    if (auto failure = judge_some(run, rest.first(count), own, again)) return failure;
-    rest = rest.subspan(count);
-  }
-  for (Reserved rest(own); !rest.empty();) {
-    const std::size_t count = fitting(spec_, rest, kMostReleased);
-    if (auto failure = refresh(run, rest.first(count), again)) return failure;
-    rest = rest.subspan(count);
-  }
-  return std::nullopt;
-}
-
-ReservationCollection::Failure ReservationCollection::judge_some(const Run& run, Reserved taken,
-                                                                 Items& own, Items& again) const {
-  std::unordered_map<std::string, std::string> parents;  // by the value; texts of key_of()
-  const auto note = [&](Bytes document) {
-    const auto value = bson::find(document, spec_.name);
-    if (value) parents.insert_or_assign(key_of(value_of(*value)), parent_key(document));
-  };
-  if (auto failure = read(run, find_command(spec_, taken), note)) return failure;
-  std::size_t exact_looks = 0;
-  for (Reservation* item : taken) {
-    const std::string key = key_of(item->value);
-    auto found = parents.find(key);
-    if (found == parents.end() && exact_looks++ < kMostExactLooks) {
-      // The server may have found a value equal that has another key.
-      const auto note_this = [&](Bytes document) { parents[key] = parent_key(document); };
-      if (auto failure = read(run, find_command(spec_, *item), note_this)) return failure;
-      found = parents.find(key);
-    }
-    if (found == parents.end()) {
-      again.push_back(item);
-    } else if (found->second == key_of(item->parent_id)) {
-      own.push_back(item);
-    } else {
-      item->state = State::taken;
-    }
-  }
-  return std::nullopt;
-}
-
-/// Gives reservations of the same documents a new date, so that neither the sweeper nor the request
-/// that made them deletes them.
-ReservationCollection::Failure ReservationCollection::refresh(const Run& run, Reserved items,
-                                                              Items& again) const {
-  const std::int64_t now = milliseconds_of(clock_);
-  bool are_all = false;
-  const auto use = [&](const WriteOutcome& outcome) {
-    are_all = outcome.n == static_cast<std::int64_t>(items.size());
-    return is_sure(outcome);
-  };
-  if (auto failure = send(run, refresh_command(spec_, items, now), use)) return failure;
-  if (are_all) {
-    for (Reservation* item : items) item->state = State::own;
-  } else if (items.size() == 1) {
-    again.push_back(items.front());
-  } else {
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      if (auto failure = refresh(run, items.subspan(i, 1), again)) return failure;
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<Error> ReservationCollection::release(Client& client, Reserved made) const {
-  const Run run{client, clock_.monotonic(), 0};
-  while (!made.empty()) {
-    const std::size_t count = fitting(spec_, made, kMostReleased);
-    std::int64_t deleted = 0;
-    const auto use = [&](const WriteOutcome& outcome) {
-      deleted += outcome.n;
-      return is_sure(outcome);
-    };
-    auto failure = send(run, release_command(spec_, made.first(count)), use);
-    metrics_.reservations_released += static_cast<std::uint64_t>(deleted);
-    if (failure) return failure;
-    made = made.subspan(count);
-  }
-  return std::nullopt;
-}
-
-// ---- commands ----------------------------------------------------------------------------------
-
-ReservationCollection::Failure ReservationCollection::send(
-    const Run& run, const Document& command,
-    const std::function<bool(const WriteOutcome&)>& use) const {
-  while (true) {
-    const Reply reply = run.client.write(spec_.db, command);
-    const WriteOutcome outcome = outcome_of(reply);
-    if (outcome.executed && use(outcome)) return std::nullopt;
-    if (!may_try_again(clock_.monotonic() - run.begun, reply, outcome)) {
-      if (!outcome.executed) return error_of(run.client, reply);
-      return Error{Errc::unavailable, unreached(reply)};
-    }
-    std::this_thread::sleep_for(kTryAgainPause);
-  }
-}
-
-ReservationCollection::Failure ReservationCollection::read(
-    const Run& run, const Document& command, const std::function<void(Bytes)>& use) const {
-  const Reply reply = run.client.read_all(spec_.db, command, [&](Bytes document) {
-    use(document);
-    return true;
-  });
-  if (reply.ok()) return std::nullopt;
-  return error_of(run.client, reply);
-}
-
-Error ReservationCollection::error_of(const Client& client, const Reply& reply) const {
-  return id_store::error_of(after_error(client, reply, spec_.db));
-}
-
-// ---- readiness ---------------------------------------------------------------------------------
-
-ReservationCollection::Failure ReservationCollection::prepare(Client& client) const {
-  if (std::string why = why_unfit(client); !why.empty()) {
-    return Error{Errc::exhausted,
-                 "the collection of reservations, " + spec_.ns() + ", " + std::move(why)};
-  }
-  if (const Reply reply = try_to_write(client); !reply.ok()) return error_of(client, reply);
-  if (auto failure = look_at_parents(client)) return failure;
-  return look_at_indexes(client);
-}
-
-/// Returns why the collection is unfit, as half a sentence such as "is a view"; empty: it is fit,
-/// or the user may not see it.
-std::string ReservationCollection::why_unfit(Client& client) const {
-  const Reply found =
-      client.read_first(spec_.db, {{"listCollections", 1}, {"filter", {"name", spec_.collection}}});
-  // Without the privilege, the server's answer to a write must do.
-  if (!found.ok()) return {};
-  const std::string_view type = mongo::text_in(found.document.bytes(), "type");
-  const auto options = mongo::document_in(found.document.bytes(), "options");
-  std::string why;
-  if (!type.empty() && type != "collection") {
-    why = type == "view" ? "is a view" : "is a time-series collection";
-  } else if (options && mongo::is_true(*options, "capped")) {
-    why = "is capped: the server deletes its oldest documents";
-  }
-  return why.empty() ? why : why + ". Choose another one in `reserve`";
-}
-
-/// The commands of reservations. Changes nothing, but needs the privileges, a primary with a
-/// majority, and a server that understands them.
-Reply ReservationCollection::try_to_write(Client& client) const {
-  Reservation nobody = of_nobody();
-  Reservation* const only = &nobody;
-  const Reserved all(&only, 1);
-  for (const Document& command : {refused_insert(spec_.collection), refresh_command(spec_, all, 0),
-                                  release_command(spec_, all)}) {
-    Reply reply = client.write(spec_.db, command);
-    const WriteOutcome outcome = outcome_of(reply);
-    if (!outcome.executed || !is_sure(outcome)) return reply;
-  }
-  return client.read(spec_.db, find_command(spec_, all));
-}
-
-ReservationCollection::Failure ReservationCollection::look_at_parents(Client& client) const {
-  const Namespace ns = split_namespace(spec_.parent_ns);
-  const Reply reply = client.read(ns.db, find_nobody(ns.collection));
-  if (reply.ok()) return std::nullopt;
-  return id_store::error_of(after_read_error(client, reply, ns));
-}
-
-ReservationCollection::Failure ReservationCollection::look_at_indexes(Client& client) const {
-  const bool needs_one = spec_.layout == ids::ReserveSpec::Layout::field;
-  std::vector<Index> indexes;
-  const Reply reply = list_indexes(client, {spec_.db, spec_.collection}, indexes);
-  const bool listed = reply.ok() || reply.refused(mongo::kNamespaceNotFound);
-  if (!listed && needs_one) return error_of(client, reply);
-  if (!listed || missing_ == Missing::assume) return std::nullopt;
-  if (needs_one) {
-    if (auto failure = make_unique_index(client, indexes)) return failure;
-  }
-  // Without it the sweeper reads the whole collection.
-  if (!has_dates(indexes))
-    (void)client.write(spec_.db, make_index_command(spec_.collection, "at", false));
-  return std::nullopt;
-}
-
-ReservationCollection::Failure ReservationCollection::make_unique_index(
-    Client& client, const std::vector<Index>& indexes) const {
-  const UniqueField field{spec_.name};
-  const Index* found = guard_among(indexes, field);
-  if (found != nullptr && !found->building) return std::nullopt;
-  if (found != nullptr) {
-    return Error{Errc::unavailable, "the unique index on " + spec_.name + " in " + spec_.ns() +
-                                        ", the collection of reservations, is being built"};
-  }
-  const Reply reply =
-      client.write(spec_.db, make_index_command(spec_.collection, spec_.name, true));
-  if (reply.ok()) return std::nullopt;
-  if (reply.kind != Reply::Kind::refused) return error_of(client, reply);
-  const std::string why = reply.code == mongo::kDuplicateKey
-                              ? "several reservations have the same value"
-                              : "the server answers with " + error_text(reply);
-  const auto advice = std::make_shared<const Reason>(
-      Reason{"no unique index guards the collection of reservations, " + spec_.ns() +
-                 ", and the proxy cannot make it (" + why + ")",
-             "; make it with ",
-             create_index_command({spec_.db, spec_.collection}, field,
-                                  {.name = free_name(indexes, field)})});
-  return Error{Errc::exhausted, advice->whole(), advice};
-}
-
-namespace {
-
-using bson::Type;
-using ids::Reservation;
-using ids::ReserveSpec;
-using ids::TypedValue;
-using mongo::Array;
-using mongo::Document;
 
 // Of 16 MiB, for documents or errors.
 constexpr std::size_t kMostCommandBytes = std::size_t{12} * 1024 * 1024;
@@ -479,7 +124,397 @@ void refuse_with(Reservation& item, std::int32_t code, std::string error) {
   item.error = std::move(error);
 }
 
+/// find {name: {$in: [...]}}
+Document find_command(const ReserveSpec& spec, Reserved items) {
+  const auto value = [](const Reservation* item) -> auto& { return item->value; };
+  return {{"find", spec.collection},
+          {"filter", {spec.name, among(items, value)}},
+          {"projection", projection_of(spec, {"parent_id"})}};
+}
+
+/// find {name: {$eq: value}}, which compares as the server does.
+Document find_command(const ReserveSpec& spec, const Reservation& item) {
+  return {{"find", spec.collection},
+          {"filter", equal(spec.name, item.value)},
+          {"projection", projection_of(spec, {"parent_id"})},
+          {"limit", 1}};
+}
+
+/// update, for each reservation that exists for the same parent: sets the date to `now`, or later,
+/// so that it differs from the one before.
+Document refresh_command(const ReserveSpec& spec, Reserved items, std::int64_t now) {
+  const Array later = later_date(now);
+  return write_of("update", spec, "updates", array_of(items, [&](const Reservation* item) {
+                    const Document its =
+                        equal(spec.name, item->value).append(equal("parent_id", item->parent_id));
+                    return Document{{"q", its}, {"u", later}};
+                  }));
+}
+
+/// delete, where the date is the one that was written.
+Document release_command(const ReserveSpec& spec, Reserved items) {
+  return write_of("delete", spec, "deletes", array_of(items, [&](const Reservation* item) {
+                    const Document its = equal(spec.name, item->value)
+                                             .append(equal("parent_id", item->parent_id))
+                                             .append(one("at", date(item->at)));
+                    return Document{{"q", its}, {"limit", 1}};
+                  }));
+}
+
+// Others may release reservations that are in the way, and make them again.
+constexpr int kReserveRounds = 4;
+// Requests wait two seconds at most.
+constexpr std::chrono::milliseconds kTryAgainWithin{800};
+constexpr std::chrono::milliseconds kTryAgainPause{40};
+// One command each, of values that this process cannot compare itself.
+constexpr std::size_t kMostExactLooks = 100;
+constexpr std::size_t kMostReleased = 1000;
+
+/// True if the write may be sent again. That changes nothing that it has already done.
+bool may_try_again(std::chrono::nanoseconds took, const Reply& reply, const WriteOutcome& outcome) {
+  if (took > kTryAgainWithin) return false;
+  if (outcome.executed || reply.refused(mongo::kDatabaseDropPending)) return true;
+  // If there was no server, libmongoc has already searched for long.
+  return reply.kind == Reply::Kind::unreachable && !reply.was_not_sent();
+}
+
+bool has_passing_error(const WriteOutcome& outcome) {
+  return std::ranges::any_of(outcome.errors, mongo::passes, &WriteError::code);
+}
+
+/// True if all that the server could do has been done, for certain.
+bool is_sure(const WriteOutcome& outcome) {
+  return outcome.majority && !has_passing_error(outcome);
+}
+
+/// The key_of() the document that a reservation is for.
+std::string parent_key(Bytes reservation) {
+  const auto parent = bson::find(reservation, "parent_id");
+  return parent ? key_of(value_of(*parent)) : std::string();
+}
+
+Error error_of(const ids::CounterReply& reply) {
+  const bool refused = reply.kind == ids::CounterReply::Kind::exhausted;
+  return {refused ? Errc::exhausted : Errc::unavailable, reply.reason};
+}
+
+/// Returns an insert whose document every server refuses if it does not refuse the command.
+Document refused_insert(const std::string& collection) {
+  return {
+      {"insert", collection}, {"documents", Array{Document{"_id", Array()}}}, {"ordered", false}};
+}
+
+/// A reservation that nobody has made, of a value that no document has.
+Reservation of_nobody() {
+  bson_oid_t id;
+  bson_oid_init(&id, nullptr);
+  const ids::TypedValue value{bson::Type::object_id,
+                              std::string(as_text({id.bytes, sizeof id.bytes}))};
+  return {.value = value, .parent_id = value};
+}
+
+Document find_nobody(const std::string& collection) {
+  return {{"find", collection}, {"filter", {"_id", {"$in", Array()}}}, {"limit", 1}};
+}
+
+/// createIndexes {key: {field: 1}}
+Document make_index_command(const std::string& collection, const std::string& field, bool unique) {
+  Document index{{"key", {field, 1}}, {"name", field + "_1"}};
+  if (unique) index.add("unique", true);
+  return {{"createIndexes", collection}, {"indexes", Array{index}}};
+}
+
+Error error_of(const Client& client, const Reply& reply, const ReserveSpec& spec) {
+  return error_of(after_error(client, reply, spec.db));
+}
+
+/// Reservations that are being made or released.
+struct Reserving {
+  using Failure = std::optional<Error>;
+  using Items = std::vector<Reservation*>;
+
+  const ReserveSpec& spec;
+  Client& client;
+  const Clock& clock;
+  std::int64_t at = 0;
+  std::chrono::nanoseconds begun = clock.monotonic();
+
+  Failure make(Items items) const {
+    for (int round = 0; round < kReserveRounds && !items.empty(); ++round) {
+      Items taken;
+      for (Reserved rest(items); !rest.empty();) {
+        const std::size_t count = fitting(spec, rest);
+        if (auto failure = insert(rest.first(count), taken)) return failure;
+        rest = rest.subspan(count);
+      }
+      items.clear();
+      if (auto failure = judge(taken, items)) return failure;
+    }
+    for (Reservation* item : items) item->state = State::taken;
+    return std::nullopt;
+  }
+
+  /// Appends those whose value is reserved already to `taken`. After a lost answer, the repeated
+  /// command finds the reservations of the first attempt in this way: judge() sees that they are
+  /// this document's own.
+  Failure insert(Reserved items, Items& taken) const {
+    const std::size_t others = taken.size();
+    return send(insert_command(spec, items, at), [&](const WriteOutcome& outcome) {
+      // An error that ends the command early leaves the rest out.
+      const auto known = static_cast<std::uint64_t>(outcome.n) + outcome.errors.size();
+      if (known != items.size() || has_passing_error(outcome)) return false;
+      taken.resize(others);
+      for (Reservation* item : items) {
+        item->state = State::made;
+        item->at = at;
+      }
+      for (const WriteError& error : outcome.errors) {
+        if (error.index >= items.size()) return false;
+        Reservation& item = *items[error.index];
+        if (error.code == mongo::kDuplicateKey) {
+          item.state = State::wanted;
+          taken.push_back(&item);
+        } else {
+          item.state = State::refused;
+          item.code = error.code;
+          item.error = error.text;
+        }
+      }
+      return outcome.majority;
+    });
+  }
+
+  /// Finds out for which documents the values are reserved. Those that are no longer reserved go to
+  /// `again`.
+  Failure judge(const Items& taken, Items& again) const {
+    Items own;
+    for (Reserved rest(taken); !rest.empty();) {
+      const std::size_t count = fitting(spec, rest);
+      if (auto failure = judge_some(rest.first(count), own, again)) return failure;
+      rest = rest.subspan(count);
+    }
+    for (Reserved rest(own); !rest.empty();) {
+      const std::size_t count = fitting(spec, rest, kMostReleased);
+      if (auto failure = refresh(rest.first(count), again)) return failure;
+      rest = rest.subspan(count);
+    }
+    return std::nullopt;
+  }
+
+  Failure judge_some(Reserved taken, Items& own, Items& again) const {
+    std::unordered_map<std::string, std::string> parents;  // by the value; texts of key_of()
+    const auto note = [&](Bytes document) {
+      const auto value = bson::find(document, spec.name);
+      if (value) parents.insert_or_assign(key_of(value_of(*value)), parent_key(document));
+    };
+    if (auto failure = read(find_command(spec, taken), note)) return failure;
+    std::size_t exact_looks = 0;
+    for (Reservation* item : taken) {
+      const std::string key = key_of(item->value);
+      auto found = parents.find(key);
+      if (found == parents.end() && exact_looks++ < kMostExactLooks) {
+        // The server may have found a value equal that has another key.
+        const auto note_this = [&](Bytes document) { parents[key] = parent_key(document); };
+        if (auto failure = read(find_command(spec, *item), note_this)) return failure;
+        found = parents.find(key);
+      }
+      if (found == parents.end()) {
+        again.push_back(item);
+      } else if (found->second == key_of(item->parent_id)) {
+        own.push_back(item);
+      } else {
+        item->state = State::taken;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Gives reservations of the same documents a new date, so that neither the sweeper nor the
+  /// request that made them deletes them.
+  Failure refresh(Reserved items, Items& again) const {
+    const std::int64_t now = milliseconds_of(clock);
+    bool are_all = false;
+    const auto use = [&](const WriteOutcome& outcome) {
+      are_all = outcome.n == static_cast<std::int64_t>(items.size());
+      return is_sure(outcome);
+    };
+    if (auto failure = send(refresh_command(spec, items, now), use)) return failure;
+    if (are_all) {
+      for (Reservation* item : items) item->state = State::own;
+    } else if (items.size() == 1) {
+      again.push_back(items.front());
+    } else {
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        if (auto failure = refresh(items.subspan(i, 1), again)) return failure;
+      }
+    }
+    return std::nullopt;
+  }
+
+  Failure send(const Document& command, const std::function<bool(const WriteOutcome&)>& use) const {
+    while (true) {
+      const Reply reply = client.write(spec.db, command);
+      const WriteOutcome outcome = outcome_of(reply);
+      if (outcome.executed && use(outcome)) return std::nullopt;
+      if (!may_try_again(clock.monotonic() - begun, reply, outcome)) {
+        if (!outcome.executed) return error_of(client, reply, spec);
+        return Error{Errc::unavailable, unreached(reply)};
+      }
+      std::this_thread::sleep_for(kTryAgainPause);
+    }
+  }
+
+  Failure read(const Document& command, const std::function<void(Bytes)>& use) const {
+    const Reply reply = client.read_all(spec.db, command, [&](Bytes document) {
+      use(document);
+      return true;
+    });
+    if (reply.ok()) return std::nullopt;
+    return error_of(client, reply, spec);
+  }
+};
+
+// ---- readiness ---------------------------------------------------------------------------------
+
+/// Returns why the collection is unfit, as half a sentence such as "is a view"; empty: it is fit,
+/// or the user may not see it.
+std::string why_unfit(Client& client, const ReserveSpec& spec) {
+  const Reply found =
+      client.read_first(spec.db, {{"listCollections", 1}, {"filter", {"name", spec.collection}}});
+  // Without the privilege, the server's answer to a write must do.
+  if (!found.ok()) return {};
+  const std::string_view type = mongo::text_in(found.document.bytes(), "type");
+  const auto options = mongo::document_in(found.document.bytes(), "options");
+  std::string why;
+  if (!type.empty() && type != "collection") {
+    why = type == "view" ? "is a view" : "is a time-series collection";
+  } else if (options && mongo::is_true(*options, "capped")) {
+    why = "is capped: the server deletes its oldest documents";
+  }
+  return why.empty() ? why : why + ". Choose another one in `reserve`";
+}
+
+/// The commands of reservations. Changes nothing, but needs the privileges, a primary with a
+/// majority, and a server that understands them.
+Reply try_to_write(Client& client, const ReserveSpec& spec) {
+  Reservation nobody = of_nobody();
+  Reservation* const only = &nobody;
+  const Reserved all(&only, 1);
+  for (const Document& command : {refused_insert(spec.collection), refresh_command(spec, all, 0),
+                                  release_command(spec, all)}) {
+    Reply reply = client.write(spec.db, command);
+    const WriteOutcome outcome = outcome_of(reply);
+    if (!outcome.executed || !is_sure(outcome)) return reply;
+  }
+  return client.read(spec.db, find_command(spec, all));
+}
+
+std::optional<Error> look_at_parents(Client& client, const ReserveSpec& spec) {
+  const Namespace ns = split_namespace(spec.parent_ns);
+  const Reply reply = client.read(ns.db, find_nobody(ns.collection));
+  if (reply.ok()) return std::nullopt;
+  return error_of(after_read_error(client, reply, ns));
+}
+
+std::optional<Error> make_unique_index(Client& client, const ReserveSpec& spec,
+                                       const std::vector<Index>& indexes) {
+  const UniqueField field{spec.name};
+  const Index* found = guard_among(indexes, field);
+  if (found != nullptr && !found->building) return std::nullopt;
+  if (found != nullptr) {
+    return Error{Errc::unavailable, "the unique index on " + spec.name + " in " + spec.ns() +
+                                        ", the collection of reservations, is being built"};
+  }
+  const Reply reply = client.write(spec.db, make_index_command(spec.collection, spec.name, true));
+  if (reply.ok()) return std::nullopt;
+  if (reply.kind != Reply::Kind::refused) return error_of(client, reply, spec);
+  const std::string why = reply.code == mongo::kDuplicateKey
+                              ? "several reservations have the same value"
+                              : "the server answers with " + error_text(reply);
+  const auto advice = std::make_shared<const Reason>(
+      Reason{"no unique index guards the collection of reservations, " + spec.ns() +
+                 ", and the proxy cannot make it (" + why + ")",
+             "; make it with ",
+             create_index_command({spec.db, spec.collection}, field,
+                                  {.name = free_name(indexes, field)})});
+  return Error{Errc::exhausted, advice->whole(), advice};
+}
+
+std::optional<Error> look_at_indexes(Client& client, const ReserveSpec& spec,
+                                     ReservationCollection::Missing missing) {
+  const bool needs_one = spec.layout == ids::ReserveSpec::Layout::field;
+  std::vector<Index> indexes;
+  const Reply reply = list_indexes(client, {spec.db, spec.collection}, indexes);
+  const bool listed = reply.ok() || reply.refused(mongo::kNamespaceNotFound);
+  if (!listed && needs_one) return error_of(client, reply, spec);
+  if (!listed || missing == ReservationCollection::Missing::assume) return std::nullopt;
+  if (needs_one) {
+    if (auto failure = make_unique_index(client, spec, indexes)) return failure;
+  }
+  // Without it the sweeper reads the whole collection.
+  if (!has_dates(indexes))
+    (void)client.write(spec.db, make_index_command(spec.collection, "at", false));
+  return std::nullopt;
+}
+
 }  // namespace
+
+bool has_dates(std::span<const Index> indexes) {
+  return std::ranges::any_of(
+      indexes, [](const Index& index) { return can_read(index, "at", ValueType::other); });
+}
+
+std::int64_t milliseconds_of(const Clock& clock) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(clock.wall()).count();
+}
+
+ReservationCollection::ReservationCollection(ids::ReserveSpec spec, Missing missing,
+                                             const Clock& clock, StoreMetrics& metrics)
+    : spec_(std::move(spec)), missing_(missing), clock_(clock), metrics_(metrics) {}
+
+// ---- reservations ------------------------------------------------------------------------------
+
+std::optional<Error> ReservationCollection::make(Client& client,
+                                                 std::vector<Reservation*> items) const {
+  std::erase_if(items,
+                [](Reservation* item) { return item->state != State::wanted || refuse(*item); });
+  auto failure = Reserving{spec_, client, clock_, milliseconds_of(clock_)}.make(items);
+  for (const Reservation* item : items) {
+    if (item->state == State::made) ++metrics_.reservations_made;
+    if (item->state == State::taken) ++metrics_.reservations_taken;
+  }
+  return failure;
+}
+
+std::optional<Error> ReservationCollection::release(Client& client, Reserved made) const {
+  const Reserving run{spec_, client, clock_};
+  while (!made.empty()) {
+    const std::size_t count = fitting(spec_, made, kMostReleased);
+    std::int64_t deleted = 0;
+    const auto use = [&](const WriteOutcome& outcome) {
+      deleted += outcome.n;
+      return is_sure(outcome);
+    };
+    auto failure = run.send(release_command(spec_, made.first(count)), use);
+    metrics_.reservations_released += static_cast<std::uint64_t>(deleted);
+    if (failure) return failure;
+    made = made.subspan(count);
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> ReservationCollection::prepare(Client& client) const {
+  if (std::string why = why_unfit(client, spec_); !why.empty()) {
+    return Error{Errc::exhausted,
+                 "the collection of reservations, " + spec_.ns() + ", " + std::move(why)};
+  }
+  if (const Reply reply = try_to_write(client, spec_); !reply.ok())
+    return error_of(client, reply, spec_);
+  if (auto failure = look_at_parents(client, spec_)) return failure;
+  return look_at_indexes(client, spec_, missing_);
+}
+
+// ---- values and commands -----------------------------------------------------------------------
 
 std::size_t bytes_of(const Reservation& item) {
   return item.value.bytes.size() + item.parent_id.bytes.size() + kFixedBytes;
@@ -529,38 +564,6 @@ Document insert_command(const ReserveSpec& spec, Reserved items, std::int64_t at
                     return one(spec.name, item->value)
                         .append(one("parent_id", item->parent_id))
                         .append(one("at", made_at));
-                  }));
-}
-
-Document find_command(const ReserveSpec& spec, Reserved items) {
-  const auto value = [](const Reservation* item) -> auto& { return item->value; };
-  return {{"find", spec.collection},
-          {"filter", {spec.name, among(items, value)}},
-          {"projection", projection_of(spec, {"parent_id"})}};
-}
-
-Document find_command(const ReserveSpec& spec, const Reservation& item) {
-  return {{"find", spec.collection},
-          {"filter", equal(spec.name, item.value)},
-          {"projection", projection_of(spec, {"parent_id"})},
-          {"limit", 1}};
-}
-
-Document refresh_command(const ReserveSpec& spec, Reserved items, std::int64_t now) {
-  const Array later = later_date(now);
-  return write_of("update", spec, "updates", array_of(items, [&](const Reservation* item) {
-                    const Document its =
-                        equal(spec.name, item->value).append(equal("parent_id", item->parent_id));
-                    return Document{{"q", its}, {"u", later}};
-                  }));
-}
-
-Document release_command(const ReserveSpec& spec, Reserved items) {
-  return write_of("delete", spec, "deletes", array_of(items, [&](const Reservation* item) {
-                    const Document its = equal(spec.name, item->value)
-                                             .append(equal("parent_id", item->parent_id))
-                                             .append(one("at", date(item->at)));
-                    return Document{{"q", its}, {"limit", 1}};
                   }));
 }
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "idproxy/ids/gapless_queue.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/store.hpp"
 #include "ids/gapless_source.hpp"

@@ -32,17 +32,6 @@ std::string refused_part(Bytes schema, const std::string& field) {
   return {};
 }
 
-/// Calls `use` with each document in the array of this name.
-template <class Use>
-void each_in(Bytes document, const char* name, const Use& use) {
-  const auto array = bson::find(document, name);
-  if (!array || array->type != bson::Type::array) return;
-  bson::Elements elements(array->value);
-  while (const auto each = elements.next()) {
-    if (each->type == bson::Type::document) use(each->value);
-  }
-}
-
 /// The first such part in a validator: {$jsonSchema: …}, also within $and, and the schema's allOf.
 std::string refused_by(Bytes validator, const std::string& field) {
   std::string refused;
@@ -53,10 +42,10 @@ std::string refused_by(Bytes validator, const std::string& field) {
     const auto schema = mongo::document_in(condition, "$jsonSchema");
     if (!schema) return;
     try_schema(*schema);
-    each_in(*schema, "allOf", try_schema);
+    std::ranges::for_each(mongo::documents_in(*schema, "allOf"), try_schema);
   };
   try_condition(validator);
-  each_in(validator, "$and", try_condition);
+  std::ranges::for_each(mongo::documents_in(validator, "$and"), try_condition);
   return refused;
 }
 

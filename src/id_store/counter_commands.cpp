@@ -107,9 +107,7 @@ Document write_mark(const ids::CounterPlace& place) {
 }
 
 std::optional<Bytes> value_of(const Reply& reply) {
-  const auto value = bson::find(reply.document.bytes(), "value");
-  if (!value || value->type != bson::Type::document) return std::nullopt;
-  return value->value;
+  return mongo::document_in(reply.document.bytes(), "value");
 }
 
 std::string code_name(const Reply& reply) {

@@ -427,12 +427,12 @@ void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::Cou
     counter.refused_job = kAnyNumber;
   } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {
     const bool is_pending = reply.kind == ReplyKind::pending;
-    const auto code = is_pending ? ids::Errc::unavailable : ids::Errc::exhausted;
     // The next insert gets the new reason.
     if (counter.obstacle && counter.obstacle->error.reason != reply.reason) {
       counter.cache->ask_again();
     }
-    counter.obstacle = Obstacle{{code, reply.reason, reply.advice}, is_pending, reply.by_server};
+    counter.obstacle =
+        Obstacle{{reply.code(), reply.reason, reply.advice}, is_pending, reply.by_server};
     counter.refused_job = job;
     counter.refused_job.held.clear();  // it goes on with them
     const bool in_force = counter.announced && counter.watch == newest_watch_;

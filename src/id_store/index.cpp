@@ -327,20 +327,15 @@ Reply await_own(mongo::Client& client, const Namespace& ns, const UniqueField& f
 }  // namespace
 
 ValueType value_type_of(bson::Type type) {
-  switch (type) {
-    case bson::Type::int32:
-      return ValueType::int32;
-    case bson::Type::int64:
-      return ValueType::int64;
-    case bson::Type::string:
-      return ValueType::string;
-    case bson::Type::binary:
-      return ValueType::binary;
-    case bson::Type::object_id:
-      return ValueType::object_id;
-    default:
-      return ValueType::other;
-  }
+  using bson::Type;
+  constexpr std::array<std::pair<Type, ValueType>, 5> kTypes{
+      {{Type::int32, ValueType::int32},
+       {Type::int64, ValueType::int64},
+       {Type::string, ValueType::string},
+       {Type::binary, ValueType::binary},
+       {Type::object_id, ValueType::object_id}}};
+  const auto* const found = std::ranges::find(kTypes, type, &std::pair<Type, ValueType>::first);
+  return found == kTypes.end() ? ValueType::other : found->second;
 }
 
 std::string_view alias_of(ValueType type) {

@@ -52,19 +52,9 @@ std::string pattern_behind(const ids::NumberFormat& format, Pattern pattern = es
          pattern(suffix.substr(format.check_at));
 }
 
-/// The largest number that `pad` covers.
-std::int64_t most_padded(const ids::NumberFormat& format) {
-  std::int64_t most = 0;
-  for (std::size_t digits = 0; digits < width_of(format); ++digits) {
-    if (most > (INT64_MAX - 9) / 10) return INT64_MAX;
-    most = most * 10 + 9;
-  }
-  return most;
-}
-
 /// The texts of a class that is_wide() does not say of, from the first to the last one.
 TextRange range_of(TextClass which, const ids::NumberFormat& format) {
-  const std::int64_t most = most_padded(format);
+  const std::int64_t most = ids::largest_number(width_of(format));
   const bool negative = is_negative(which);
   return {ids::number_text(negative ? -1 : 0, format),
           ids::number_text(negative ? -most : most, format)};

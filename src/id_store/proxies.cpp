@@ -59,6 +59,13 @@ Document find_command() {
           {"batchSize", KnownProxies::kMost}};
 }
 
+Reply read_all(mongo::Client& client, const std::string& db, KnownProxies& found) {
+  return client.read_all(db, find_command(), [&](Bytes document) {
+    found.add(document);
+    return true;
+  });
+}
+
 void tell_failure(const mongo::Client& client, const Reply& reply) {
   const bool is_refused = reply.kind == Reply::Kind::refused;
   log::event(log::Level::debug, "proxies_unknown",
@@ -176,10 +183,7 @@ Reply Proxies::write(mongo::Client& client, const ProxyDescription& self) const 
 }
 
 void Proxies::read(mongo::Client& client, KnownProxies found) {
-  const Reply reply = client.read_all(db_, find_command(), [&](Bytes document) {
-    found.add(document);
-    return true;
-  });
+  const Reply reply = read_all(client, db_, found);
   if (!reply.ok()) return tell_failure(client, reply);
   const std::scoped_lock lock(mutex_);
   known_ = std::move(found);
@@ -212,10 +216,7 @@ Outcome<std::vector<KnownProxy>> read_proxies(mongo::Client& client, const std::
   }
   constexpr std::chrono::nanoseconds kNow{};
   KnownProxies found("", kNow, load_i64(time->value.data()));
-  const Reply reply = client.read_all(db, find_command(), [&](Bytes document) {
-    found.add(document);
-    return true;
-  });
+  const Reply reply = read_all(client, db, found);
   if (!reply.ok()) return after_error(client, reply, db);
   return found.at(kNow);
 }

@@ -1,8 +1,6 @@
 #include "id_store/reservation_collection.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <string_view>
@@ -15,6 +13,7 @@
 #include "id_store/server_text.hpp"
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/id_store/namespaces.hpp"
+#include "idproxy/ids/scope.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -107,17 +106,6 @@ Document among(const Items& items, const Value& value_of) {
   return {"$in", values};
 }
 
-std::optional<std::int64_t> exact_integer(const TypedValue& value) {
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(value.bytes.data());
-  if (value.type == Type::int32 && value.bytes.size() == 4) return load_i32(bytes);
-  if (value.type == Type::int64 && value.bytes.size() == 8) return load_i64(bytes);
-  if (value.type != Type::number_double || value.bytes.size() != 8) return std::nullopt;
-  const auto number = std::bit_cast<double>(load_i64(bytes));
-  constexpr double kLimit = 9223372036854775808.0;  // 2^63
-  const bool fits = number >= -kLimit && number < kLimit && std::trunc(number) == number;
-  return fits ? std::optional(static_cast<std::int64_t>(number)) : std::nullopt;
-}
-
 void refuse_with(Reservation& item, std::int32_t code, std::string error) {
   item.state = Reservation::State::refused;
   item.code = code;
@@ -193,11 +181,6 @@ std::string parent_key(Bytes reservation) {
   return parent ? key_of(value_of(*parent)) : std::string();
 }
 
-Error error_of(const ids::CounterReply& reply) {
-  const bool refused = reply.kind == ids::CounterReply::Kind::exhausted;
-  return {refused ? Errc::exhausted : Errc::unavailable, reply.reason};
-}
-
 /// Returns an insert whose document every server refuses if it does not refuse the command.
 Document refused_insert(const std::string& collection) {
   return {
@@ -225,7 +208,8 @@ Document make_index_command(const std::string& collection, const std::string& fi
 }
 
 Error error_of(const Client& client, const Reply& reply, const ReserveSpec& spec) {
-  return error_of(after_error(client, reply, spec.db));
+  const ids::CounterReply why = after_error(client, reply, spec.db);
+  return {why.code(), why.reason};
 }
 
 /// Reservations that are being made or released.
@@ -413,7 +397,8 @@ std::optional<Error> look_at_parents(Client& client, const ReserveSpec& spec) {
   const Namespace ns = split_namespace(spec.parent_ns);
   const Reply reply = client.read(ns.db, find_nobody(ns.collection));
   if (reply.ok()) return std::nullopt;
-  return error_of(after_read_error(client, reply, ns));
+  const ids::CounterReply why = after_read_error(client, reply, ns);
+  return Error{why.code(), why.reason};
 }
 
 std::optional<Error> make_unique_index(Client& client, const ReserveSpec& spec,
@@ -534,15 +519,11 @@ std::size_t fitting(const ReserveSpec& spec, Reserved items, std::size_t most) {
 }
 
 bool refuse(Reservation& item) {
-  switch (item.value.type) {
-    case Type::array:
-    case Type::regex:
-    case Type::undefined:
-      refuse_with(item, mongo::kBadValue,
-                  "an array, a regular expression or undefined cannot be reserved");
-      return true;
-    default:
-      break;
+  const Type type = item.value.type;
+  if (type == Type::array || type == Type::regex || type == Type::undefined) {
+    refuse_with(item, mongo::kBadValue,
+                "an array, a regular expression or undefined cannot be reserved");
+    return true;
   }
   if (bytes_of(item) <= kMostCommandBytes) return false;
   refuse_with(item, kObjectTooLarge, "the value and the document's _id are too large to reserve");
@@ -550,7 +531,9 @@ bool refuse(Reservation& item) {
 }
 
 std::string key_of(const TypedValue& value) {
-  if (const auto number = exact_integer(value)) return "i" + std::to_string(*number);
+  const bool is_decimal = value.type == Type::decimal128;
+  const auto number = ids::integer_of({value.type, {}, as_bytes(value.bytes)});
+  if (number && !is_decimal) return "i" + std::to_string(*number);
   return std::to_string(static_cast<int>(value.type)) + ":" + value.bytes;
 }
 

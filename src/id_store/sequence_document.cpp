@@ -46,8 +46,10 @@ GaplessReply SequenceDocument::run(mongo::Client& client, const ids::GaplessJob&
 
 GaplessReply SequenceDocument::reply_of(const ids::CounterReply& failure) {
   is_refused_ = failure.by_server;
-  const bool refused = failure.kind == ids::CounterReply::Kind::exhausted;
-  return {refused ? GaplessReply::Kind::refused : GaplessReply::Kind::failed, {}, failure.reason};
+  return {failure.code() == ids::Errc::exhausted ? GaplessReply::Kind::refused
+                                                 : GaplessReply::Kind::failed,
+          {},
+          failure.reason};
 }
 
 GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how) {

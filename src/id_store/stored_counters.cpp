@@ -181,8 +181,7 @@ bson::Element id_of(const std::string& document) {
 
 Outcome<StoredNumbers> numbers_of(const Outcome<FieldNumbers::Look>& look) {
   if (!look) {
-    const bool is_lasting = look.error().kind == ids::CounterReply::Kind::exhausted;
-    if (!is_lasting) return look.error();
+    if (look.error().code() != ids::Errc::exhausted) return look.error();
     return StoredNumbers{.unknown = look.error().reason};
   }
   StoredNumbers numbers{look->most(), look->is_guarded, {}};

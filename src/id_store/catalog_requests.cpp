@@ -256,11 +256,7 @@ Document filter_of(const std::string& field, const ids::Values& values, const In
   }
   array.close();
   document.close();
-  Document condition(bytes.view());
-  if (!index.partial.condition.empty()) {
-    condition.append(Document(as_bytes(index.partial.condition)));
-  }
-  return {field, condition};
+  return {field, {Document(bytes.view()), Document(as_bytes(index.partial.condition))}};
 }
 
 /// The best index to read the field: of all documents that have one, with few other keys. It may

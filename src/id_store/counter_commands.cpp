@@ -37,7 +37,6 @@ std::string key_text(const ids::CounterPlace& place) {
 
 Document identity_of(const ids::CounterPlace& place) {
   const Document key = key_in(place.key_field, place);
-  if (place.filter.empty()) return key;
   const Document filter(as_bytes(place.filter));
   return place.is_scope() ? Document{filter, key} : Document{key, filter};
 }

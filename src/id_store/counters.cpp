@@ -75,8 +75,7 @@ Document find_next(ByKey::const_iterator& next, ByKey::const_iterator end) {
       keys.push(each.key);
     }
   }
-  Document filter{place.key_field, {"$in", keys}};
-  if (!place.filter.empty()) filter.append(Document(as_bytes(place.filter)));
+  const Document filter{{place.key_field, {"$in", keys}}, Document(as_bytes(place.filter))};
   return {
       {"find", place.collection}, {"filter", filter}, {"batchSize", kMostInOneFind}};  // no getMore
 }

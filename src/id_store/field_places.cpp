@@ -112,11 +112,8 @@ UniqueField unique_field(const CounterField& field) {
 }
 
 Document filter_in(const FieldPlace& place, const Document& filter) {
-  Document condition(filter);
-  if (!place.condition.empty()) condition.append(Document(as_bytes(place.condition)));
-  Document all;
-  if (!place.field->scope.empty()) all.append(Document(as_bytes(place.field->scope)));
-  return all.add(place.field->field, condition);
+  return {Document(as_bytes(place.field->scope)),
+          {place.field->field, {filter, Document(as_bytes(place.condition))}}};
 }
 
 Document collation_in(const FieldPlace& place) {

@@ -58,7 +58,7 @@ Document find_counters_of(const About& rule) {
   }
   if (is_of_plugin(rule) && has_document_keys(rule)) {
     filter.add(place.scope_field, Document{"$type", "object"});
-  } else if (!place.filter.empty()) {
+  } else {
     filter.append(Document(as_bytes(place.filter)));
   }
   return {{"find", place.collection}, {"filter", filter}};

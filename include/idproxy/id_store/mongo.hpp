@@ -42,8 +42,9 @@ class Document {
   Document(std::initializer_list<Document> parts) : Document() {
     for (const Document& part : parts) append(part);
   }
-  /// A copy of `bytes`, which hold a whole document.
-  explicit Document(Bytes bytes) : bson_(bson_new_from_data(bytes.data(), bytes.size())) {}
+  /// A copy of `bytes`, which hold a whole document, or nothing: then it has no elements.
+  explicit Document(Bytes bytes)
+      : bson_(bytes.empty() ? bson_new() : bson_new_from_data(bytes.data(), bytes.size())) {}
   Document(const Document& other) : bson_(bson_copy(other.bson_)) {}
   /// Afterwards, `other` may only be assigned to or destroyed.
   Document(Document&& other) noexcept : bson_(std::exchange(other.bson_, nullptr)) {}

@@ -74,11 +74,9 @@ std::optional<LeftAlone> left_alone_as(Bytes listed) {
 /// {name, type} of views and time-series collections only, unless all are wanted. Without
 /// `authorizedCollections`, which would silently leave out those that the user may not read.
 CatalogResponse ask_left_alone(mongo::Client& client, const CatalogRequest& request) {
-  Document command;
-  command.add("listCollections", 1).add("nameOnly", true);
+  Document command{{"listCollections", 1}, {"nameOnly", true}};
   if (!request.lists_all) {
-    const Array types = Array().push("view").push("timeseries");
-    command.add("filter", Document().add("type", Document().add("$in", types)));
+    command.append({"filter", {"type", {"$in", Array{"view", "timeseries"}}}});
   }
   CatalogResponse found;
   const Reply reply = client.read_all(request.ns.db, command, [&](Bytes document) {
@@ -118,17 +116,14 @@ std::optional<ids::CollectionUuid> uuid_in(Bytes listed) {
 CatalogResponse ask_which(mongo::Client& client, const CatalogRequest& request) {
   using Kind = CatalogResponse::Kind;
   const bool takes_uuid = client.wire_version() >= server_release::k6_0;
-  CatalogResponse found{.kind = Kind::no_collection};
-  const Document filter = Document().add("name", request.ns.collection);
-  const Reply reply = client.read_all(
-      request.ns.db, Document().add("listCollections", 1).add("filter", filter), [&](Bytes listed) {
-        found.kind = Kind::answered;
-        found.is_left_alone = left_alone_as(listed);
-        if (takes_uuid) found.uuid = uuid_in(listed);
-        return false;
-      });
-  const CatalogResponse response = response_of(reply);
-  return response.kind == Kind::answered ? found : response;
+  const Reply found = client.read_first(
+      request.ns.db, {{"listCollections", 1}, {"filter", {"name", request.ns.collection}}});
+  CatalogResponse response = response_of(found);
+  if (!found.ok()) return response;
+  if (found.document.empty()) return {.kind = Kind::no_collection};
+  response.is_left_alone = left_alone_as(found.document.bytes());
+  if (takes_uuid) response.uuid = uuid_in(found.document.bytes());
+  return response;
 }
 
 CatalogResponse ask_indexes(mongo::Client& client, const CatalogRequest& request) {
@@ -151,25 +146,26 @@ CatalogResponse ask_indexes(mongo::Client& client, const CatalogRequest& request
 /// Sends an aggregation without conditions on the documents, and calls `use` for each result.
 Reply aggregate(mongo::Client& client, const CatalogRequest& request, const Array& stages,
                 const std::function<bool(Bytes)>& use) {
-  Document command;
-  command.add("aggregate", request.ns.collection).add("pipeline", stages);
-  command.add("cursor", Document()).add("maxTimeMS", kCountMaxTimeMs);
-  return client.read_all(request.ns.db, command, use);
+  return client.read_all(request.ns.db,
+                         {{"aggregate", request.ns.collection},
+                          {"pipeline", stages},
+                          {"cursor", Document()},
+                          {"maxTimeMS", kCountMaxTimeMs}},
+                         use);
 }
 
 /// Counts the documents with a number or a string in a field, whose index, if any, is enough for
 /// that. No other value can repeat one that the proxy makes.
 Reply count_all(mongo::Client& client, const CatalogRequest& request, CatalogResponse& response) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const Document ranges[] = {Document().add("$gte", -kInfinity).add("$lte", kInfinity),
-                             Document().add("$gte", "")};  // compares with strings only
+  const Document ranges[] = {Document{{"$gte", -kInfinity}, {"$lte", kInfinity}},
+                             Document{"$gte", ""}};  // compares with strings only
   for (const std::string& field : request.fields) {
     std::int64_t sum = 0;
     for (const Document& range : ranges) {
-      Document command;
-      command.add("count", request.ns.collection);
-      command.add("query", Document().add(field, range)).add("maxTimeMS", kCountMaxTimeMs);
-      Reply reply = client.read(request.ns.db, command);
+      Reply reply = client.read(request.ns.db, {{"count", request.ns.collection},
+                                                {"query", {field, range}},
+                                                {"maxTimeMS", kCountMaxTimeMs}});
       if (!reply.ok()) return reply;
       sum += mongo::integer_in(reply.document.bytes(), "n");
     }
@@ -180,24 +176,18 @@ Reply count_all(mongo::Client& client, const CatalogRequest& request, CatalogRes
 
 /// {$sum: {$cond: [{$in: [{$type: "$field"}, [types of numbers and strings]]}, 1, 0]}}
 Document sum_of_values(const std::string& field) {
-  Array types;
-  for (const std::string_view type : {"int", "long", "double", "decimal", "string"}) {
-    types.push(type);
-  }
-  const Document has_value =
-      Document().add("$in", Array().push(Document().add("$type", "$" + field)).push(types));
-  return Document().add("$sum", Document().add("$cond", Array().push(has_value).push(1).push(0)));
+  const Array types{"int", "long", "double", "decimal", "string"};
+  const Document has_value{"$in", Array{Document{"$type", "$" + field}, types}};
+  return {"$sum", {"$cond", Array{has_value, 1, 0}}};
 }
 
 /// As count_all(), but judges by some documents drawn at random.
 Reply sample(mongo::Client& client, const CatalogRequest& request, CatalogResponse& response) {
-  Document sums = Document().add("_id", "").add("all", Document().add("$sum", 1));
+  Document sums{{"_id", ""}, {"all", {"$sum", 1}}};
   for (std::size_t i = 0; i < request.fields.size(); ++i) {
     sums.add(std::to_string(i), sum_of_values(request.fields[i]));
   }
-  const Array stages = Array()
-                           .push(Document().add("$sample", Document().add("size", kSample)))
-                           .push(Document().add("$group", sums));
+  const Array stages{Document{"$sample", {"size", kSample}}, Document{"$group", sums}};
   return aggregate(client, request, stages, [&](Bytes found) {
     const auto all =
         static_cast<double>(std::max<std::int64_t>(mongo::integer_in(found, "all"), 1));
@@ -226,9 +216,9 @@ bool can_count_by_indexes(mongo::Client& client, const CatalogRequest& request) 
 /// $sample reads all of it anyway, and a large one if an index tells; otherwise, or if counting
 /// takes too long, a sample tells.
 CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& request) {
-  const Document stage = Document().add("$collStats", Document().add("count", Document()));
+  const Array stages{Document{"$collStats", {"count", Document()}}};
   std::int64_t documents = 0;
-  const Reply reply = aggregate(client, request, Array().push(stage), [&](Bytes document) {
+  const Reply reply = aggregate(client, request, stages, [&](Bytes document) {
     documents += mongo::integer_in(document, "count");
     return true;
   });
@@ -266,11 +256,7 @@ Document filter_of(const std::string& field, const ids::Values& values, const In
   }
   array.close();
   document.close();
-  Document condition(bytes.view());
-  if (!index.partial.condition.empty()) {
-    condition.append(Document(as_bytes(index.partial.condition)));
-  }
-  return Document().add(field, condition);
+  return {field, {Document(bytes.view()), Document(as_bytes(index.partial.condition))}};
 }
 
 /// The best index to read the field: of all documents that have one, with few other keys. It may
@@ -306,13 +292,12 @@ Reply look_up(mongo::Client& client, const Namespace& ns, const std::string& fie
     if (auto key = comparable_key({values.type(), {}, values[i]}))
       places.emplace(*std::move(key), i);
   }
-  Document projection;
-  projection.add("_id", field == "_id" ? 1 : 0);
+  Document projection{"_id", field == "_id" ? 1 : 0};
   if (field != "_id") projection.add(field, 1);
-  Document command;
-  command.add("find", ns.collection).add("filter", filter_of(field, values, *index));
-  command.add("projection", projection).add("hint", index->name).add("maxTimeMS", kCountMaxTimeMs);
-  command.add("batchSize", static_cast<std::int32_t>(values.size() + 1));
+  Document command{
+      {"find", ns.collection},        {"filter", filter_of(field, values, *index)},
+      {"projection", projection},     {"hint", index->name},
+      {"maxTimeMS", kCountMaxTimeMs}, {"batchSize", static_cast<std::int32_t>(values.size() + 1)}};
   if (!index->collation.empty()) command.add("collation", Document(as_bytes(index->collation)));
   return client.read_all(ns.db, command, [&](Bytes document) {
     const auto element = find_path(document, field);

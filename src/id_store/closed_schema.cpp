@@ -32,17 +32,6 @@ std::string refused_part(Bytes schema, const std::string& field) {
   return {};
 }
 
-/// Calls `use` with each document in the array of this name.
-template <class Use>
-void each_in(Bytes document, const char* name, const Use& use) {
-  const auto array = bson::find(document, name);
-  if (!array || array->type != bson::Type::array) return;
-  bson::Elements elements(array->value);
-  while (const auto each = elements.next()) {
-    if (each->type == bson::Type::document) use(each->value);
-  }
-}
-
 /// The first such part in a validator: {$jsonSchema: …}, also within $and, and the schema's allOf.
 std::string refused_by(Bytes validator, const std::string& field) {
   std::string refused;
@@ -53,10 +42,10 @@ std::string refused_by(Bytes validator, const std::string& field) {
     const auto schema = mongo::document_in(condition, "$jsonSchema");
     if (!schema) return;
     try_schema(*schema);
-    each_in(*schema, "allOf", try_schema);
+    std::ranges::for_each(mongo::documents_in(*schema, "allOf"), try_schema);
   };
   try_condition(validator);
-  each_in(validator, "$and", try_condition);
+  std::ranges::for_each(mongo::documents_in(validator, "$and"), try_condition);
   return refused;
 }
 
@@ -64,17 +53,14 @@ std::string refused_by(Bytes validator, const std::string& field) {
 
 std::string closed_schema_fault(mongo::Client& client, const Namespace& ns,
                                 const std::string& field) {
-  const Document command =
-      Document().add("listCollections", 1).add("filter", Document().add("name", ns.collection));
-  std::string refused;
-  (void)client.read_all(ns.db, command, [&](Bytes collection) {
-    const auto options = mongo::document_in(collection, "options");
-    const auto validator = options ? mongo::document_in(*options, "validator") : std::nullopt;
-    const bool refuses = validator && mongo::text_in(*options, "validationAction") != "warn" &&
-                         mongo::text_in(*options, "validationLevel") != "off";
-    if (refuses) refused = refused_by(*validator, field);
-    return false;
-  });
+  const mongo::Reply found =
+      client.read_first(ns.db, {{"listCollections", 1}, {"filter", {"name", ns.collection}}});
+  const auto options = mongo::document_in(found.document.bytes(), "options");
+  const auto validator = options ? mongo::document_in(*options, "validator") : std::nullopt;
+  const bool refuses = found.ok() && validator &&
+                       mongo::text_in(*options, "validationAction") != "warn" &&
+                       mongo::text_in(*options, "validationLevel") != "off";
+  const std::string refused = refuses ? refused_by(*validator, field) : "";
   if (refused.empty()) return {};
   return "the validator of " + ns.text() + " permits no field " + named(refused) +
          " (its $jsonSchema has additionalProperties: false), so that inserts get error 121: add "

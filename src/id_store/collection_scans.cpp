@@ -38,23 +38,20 @@ std::string new_holder() {
 
 /// {$expr: {$or: [{$lte: ["$until", "$$NOW"]}, {$eq: ["$holder", holder]}]}}
 Document free_for(const std::string& holder) {
-  const Document expired = Document().add("$lte", Array().push("$until").push("$$NOW"));
-  const Document held = Document().add("$eq", Array().push("$holder").push(holder));
-  return Document().add("$expr", Document().add("$or", Array().push(expired).push(held)));
+  const Document expired{"$lte", Array{"$until", "$$NOW"}};
+  const Document held{"$eq", Array{"$holder", holder}};
+  return {"$expr", {"$or", Array{expired, held}}};
 }
 
 /// The server's clock decides, so that those of the proxies may differ.
 Array hold(const std::string& holder, std::chrono::milliseconds lasts) {
-  const Document until =
-      Document().add("$add", Array().push("$$NOW").push(std::int64_t{lasts.count()}));
-  return Array().push(Document().add("$set", Document().add("holder", holder).add("until", until)));
+  const Document until{"$add", Array{"$$NOW", std::int64_t{lasts.count()}}};
+  return Array{Document{"$set", {{"holder", holder}, {"until", until}}}};
 }
 
 /// Without `until`, which is less than any date: nobody has it.
 Reply make_turn(mongo::Client& client, const std::string& db) {
-  return client.write(db, Document()
-                              .add("insert", kCollection)
-                              .add("documents", Array().push(Document().add("_id", kTurn))));
+  return client.write(db, {{"insert", kCollection}, {"documents", Array{Document{"_id", kTurn}}}});
 }
 
 /// "2026-11-23T20:15:00Z"
@@ -71,7 +68,7 @@ std::optional<std::int64_t> documents_of(mongo::Client& client,
                                          const std::vector<FieldPlace>& places) {
   std::int64_t documents = 0;
   for (const FieldPlace& place : places) {
-    const Reply reply = client.read(place.ns.db, Document().add("count", place.ns.collection));
+    const Reply reply = client.read(place.ns.db, {"count", place.ns.collection});
     if (!reply.ok()) return std::nullopt;
     documents += mongo::integer_in(reply.document.bytes(), "n");
   }
@@ -103,11 +100,9 @@ ScanLease::ScanLease(const mongo::Pool& pool, std::string db)
     : pool_(pool), db_(std::move(db)), holder_(new_holder()) {}
 
 Reply ScanLease::take(mongo::Client& client, std::chrono::milliseconds lasts) const {
-  const Document query = Document().add("_id", kTurn).append(free_for(holder_));
-  return client.write(db_, Document()
-                               .add("findAndModify", kCollection)
-                               .add("query", query)
-                               .add("update", hold(holder_, lasts)));
+  return client.write(db_, {{"findAndModify", kCollection},
+                            {"query", {{"_id", kTurn}, free_for(holder_)}},
+                            {"update", hold(holder_, lasts)}});
 }
 
 bool ScanLease::acquire() {

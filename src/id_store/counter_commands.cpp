@@ -12,12 +12,20 @@ using mongo::Reply;
 
 namespace {
 
-void add_key(Document& to, std::string_view field, const ids::CounterPlace& place) {
-  if (place.has_document_key()) {
-    to.add(field, Document(as_bytes(place.key)));
-  } else {
-    to.add(field, place.key);
-  }
+/// {field: key}
+Document key_in(std::string_view field, const ids::CounterPlace& place) {
+  if (place.has_document_key()) return {field, Document(as_bytes(place.key))};
+  return {field, place.key};
+}
+
+Document earlier_mark_id(const ids::CounterPlace& place) {
+  return {{"collection", place.collection}, {"query", identity_of(place)}};
+}
+
+Document mark_id(const ids::CounterPlace& place) {
+  Document id = earlier_mark_id(place);
+  if (place.value_field != kUnnamedInMarks) id.add("field", place.value_field);
+  return id;
 }
 
 }  // namespace
@@ -28,21 +36,17 @@ std::string key_text(const ids::CounterPlace& place) {
 }
 
 Document identity_of(const ids::CounterPlace& place) {
-  Document identity;
-  if (!place.is_scope()) add_key(identity, place.key_field, place);
-  if (!place.filter.empty()) identity.append(Document(as_bytes(place.filter)));
-  if (place.is_scope()) add_key(identity, place.key_field, place);
-  return identity;
+  const Document key = key_in(place.key_field, place);
+  const Document filter(as_bytes(place.filter));
+  return place.is_scope() ? Document{filter, key} : Document{key, filter};
 }
 
 std::optional<Document> make_index_of(const ids::CounterPlace& place) {
   if (place.scope_field.empty()) return std::nullopt;
-  const Document index =
-      Document()
-          .add("key", Document().add(place.name_field, 1).add(place.scope_field, 1))
-          .add("name", place.name_field + "_1_" + place.scope_field + "_1")
-          .add("unique", true);
-  return Document().add("createIndexes", place.collection).add("indexes", Array().push(index));
+  const Document index{{"key", {{place.name_field, 1}, {place.scope_field, 1}}},
+                       {"name", place.name_field + "_1_" + place.scope_field + "_1"},
+                       {"unique", true}};
+  return Document{{"createIndexes", place.collection}, {"indexes", Array{index}}};
 }
 
 Document new_counter(const ids::CounterPlace& place, std::int64_t value) {
@@ -50,21 +54,16 @@ Document new_counter(const ids::CounterPlace& place, std::int64_t value) {
   Document created;
   // Only _id is certain to have a unique index: that of make_index_of() may be refused.
   if (!bson::find(identity.bytes(), "_id")) {
-    if (place.filter.empty()) {
-      add_key(created, "_id", place);
-    } else {
-      created.add("_id", identity);
-    }
+    created = place.filter.empty() ? key_in("_id", place) : Document{"_id", identity};
   }
-  return created.append(identity).add(place.value_field, value);
+  return {created, identity, {place.value_field, value}};
 }
 
 Document new_range(const ids::CounterPlace& place, const ids::RangeState& range) {
-  return Document()
-      .add(place.key_field, ids::range_key(range.number))
-      .add(place.value_field, range.next)
-      .add(place.max_field, range.last)
-      .add("NOTES", "mongo-idproxy: the next number of this range, and the last one");
+  return {{place.key_field, ids::range_key(range.number)},
+          {place.value_field, range.next},
+          {place.max_field, range.last},
+          {"NOTES", "mongo-idproxy: the next number of this range, and the last one"}};
 }
 
 Commands index_by_hand(const ids::CounterPlace& place) {
@@ -94,41 +93,20 @@ Commands grant(const std::string& user, const std::string& source, const std::st
                             {source, user, role, db});
 }
 
-namespace {
-
-Document earlier_mark_id(const ids::CounterPlace& place) {
-  return Document().add("collection", place.collection).add("query", identity_of(place));
-}
-
-Document mark_id(const ids::CounterPlace& place) {
-  Document id = earlier_mark_id(place);
-  if (place.value_field != kUnnamedInMarks) id.add("field", place.value_field);
-  return id;
-}
-
-}  // namespace
-
 Document find_mark(const ids::CounterPlace& place, bool document_exists) {
-  Array ids;
-  ids.push(mark_id(place));
+  Array ids{mark_id(place)};
   if (!document_exists) ids.push(earlier_mark_id(place));
-  const Document filter = Document().add("_id", Document().add("$in", ids));
-  return Document().add("find", kMarks).add("filter", filter).add("limit", 1);
+  return {{"find", kMarks}, {"filter", {"_id", {"$in", ids}}}, {"limit", 1}};
 }
 
 Document write_mark(const ids::CounterPlace& place) {
-  const Document update =
-      Document()
-          .add("q", Document().add("_id", mark_id(place)))
-          .add("u", Document().add("$setOnInsert", Document().add("used", true)))
-          .add("upsert", true);
-  return Document().add("update", kMarks).add("updates", Array().push(update));
+  const Document update{
+      {"q", {"_id", mark_id(place)}}, {"u", {"$setOnInsert", {"used", true}}}, {"upsert", true}};
+  return {{"update", kMarks}, {"updates", Array{update}}};
 }
 
 std::optional<Bytes> value_of(const Reply& reply) {
-  const auto value = bson::find(reply.document.bytes(), "value");
-  if (!value || value->type != bson::Type::document) return std::nullopt;
-  return value->value;
+  return mongo::document_in(reply.document.bytes(), "value");
 }
 
 std::string code_name(const Reply& reply) {
@@ -138,16 +116,15 @@ std::string code_name(const Reply& reply) {
 }
 
 Document set_value(const std::string& field, std::int64_t value) {
-  return Document().add("$set", Document().add(field, value));
+  return {"$set", {field, value}};
 }
 
 Array set_sum(const std::string& field, const Document& base, std::int64_t increment) {
-  const Document sum = Document().add("$add", Array().push(base).push(increment));
-  return Array().push(Document().add("$set", Document().add(field, sum)));
+  return Array{Document{"$set", {field, {"$add", Array{base, increment}}}}};
 }
 
 Document to_long(const std::string& field) {
-  return Document().add("$toLong", "$" + field);
+  return {"$toLong", "$" + field};
 }
 
 }  // namespace idproxy::id_store

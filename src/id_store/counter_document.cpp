@@ -10,7 +10,6 @@
 #include "id_store/counter_commands.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
-#include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/counter_job.hpp"
 #include "idproxy/log/log.hpp"
 
@@ -19,6 +18,7 @@ namespace {
 
 using ids::CounterJob;
 using ids::CounterReply;
+using log::Level;
 using mongo::Array;
 using mongo::Document;
 using mongo::Reply;
@@ -40,6 +40,24 @@ bool fits_into_fields(std::int64_t first, std::span<const ids::CounterField> fie
          });
 }
 
+// Number.MAX_SAFE_INTEGER
+constexpr std::int64_t kMostInJavaScript = 9007199254740991;
+
+// Numbers that return one by one can leave many ranges.
+constexpr std::size_t kMostListed = 10;
+
+/// "16 to 100"
+std::string text_of(const ids::Range& range, std::int64_t step) {
+  std::string text = std::to_string(range.first);
+  if (range.count == 1) return text;
+  const std::int64_t last = range.first + step * static_cast<std::int64_t>(range.count - 1);
+  return text + " to " + std::to_string(last);
+}
+
+bool is_beyond_javascript(std::int64_t number) {
+  return number > kMostInJavaScript || number < -kMostInJavaScript;
+}
+
 }  // namespace
 
 CounterDocument::CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics,
@@ -53,7 +71,7 @@ CounterDocument::CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics,
 
 CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
                                   std::span<const ids::CounterField> fields) {
-  Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
+  Run run{spec_, numbers_, client, job, fields};
   CounterReply reply = carry_out(run);
   unreached_ = std::move(run.unreached);
   met_by_check_ = run.met_by_check;
@@ -79,10 +97,8 @@ CounterReply CounterDocument::carry_out(Run& run) {
 /// An allocation that matches no document: changes nothing, but needs the privilege to write, a
 /// primary with a majority, and a server that understands it.
 Reply CounterDocument::write_nothing(mongo::Client& client) const {
-  const Document nothing = query(bound(0).add("$in", Array()));
-  const Document unchanged =
-      Document().add("$inc", Document().add(spec_.place.value_field, std::int64_t{0}));
-  return client.write(spec_.place.db, find_and_modify(nothing).add("update", unchanged));
+  return change(client, {bound(0), {"$in", Array()}},
+                Document{"$inc", {spec_.place.value_field, std::int64_t{0}}});
 }
 
 void CounterDocument::probe(mongo::Client& client) {
@@ -92,7 +108,7 @@ void CounterDocument::probe(mongo::Client& client) {
 Outcome<CounterDocument::Checked> CounterDocument::check(mongo::Client& client,
                                                          std::span<const ids::CounterField> fields,
                                                          const CounterJob& job, Demand demand) {
-  Run run{client, job, fields, job.count, std::chrono::steady_clock::now()};
+  Run run{spec_, numbers_, client, job, fields};
   auto first = check(run, demand);
   unreached_ = std::move(run.unreached);
   return first;
@@ -149,15 +165,10 @@ CounterDocument::Attempt CounterDocument::allocate(Run& run) {
     if (const auto marked = mark(run); !marked) return marked.error();
   }
   if (spec_.place.is_range()) return allocate_in_range(run, {});
-  Document command = find_and_modify(query(bound(converts_ ? *increment : 0)));
-  if (converts_) {
-    command.add("update",
-                set_sum(spec_.place.value_field, to_long(spec_.place.value_field), *increment));
-  } else {
-    command.add("update",
-                Document().add("$inc", Document().add(spec_.place.value_field, *increment)));
-  }
-  const Reply reply = run.client.write(spec_.place.db, command);
+  const std::string& field = spec_.place.value_field;
+  const Reply reply =
+      converts_ ? change(run.client, bound(*increment), set_sum(field, to_long(field), *increment))
+                : change(run.client, bound(0), Document{"$inc", {field, *increment}});
   if (reply.refused(mongo::kBadValue)) return allocate_what_fits(run, reply);
   if (!reply.ok()) return after_failure(run, reply, true);
   if (const auto pre_image = value_of(reply)) return use(run, *pre_image);
@@ -232,9 +243,7 @@ CounterReply CounterDocument::give_back(Run& run) {
   const auto from = end ? numbers_.value_before(*end) : std::nullopt;
   const auto to = numbers_.value_before(unused.first);
   if (!from || !to) return {CounterReply::Kind::passed, {}, {}};
-  const Reply reply =
-      run.client.write(spec_.place.db, find_and_modify(query(Document().add("$eq", *from)))
-                                           .add("update", set_value(spec_.place.value_field, *to)));
+  const Reply reply = change(run.client, {"$eq", *from}, set_value(spec_.place.value_field, *to));
   run.unreached = why_unreached(reply, run.client.login());
   const bool no_match = reply.ok() && !value_of(reply);
   if (reply.was_not_sent()) return {CounterReply::Kind::not_sent, {}, {}};
@@ -247,11 +256,8 @@ CounterReply CounterDocument::give_back(Run& run) {
 /// A write, since a primary that has been replaced without knowing it still answers reads. Adding 0
 /// as an int32 leaves the value's type as it is.
 CounterReply CounterDocument::confirm(Run& run) const {
-  const Document numbers = Document().add("$type", Array().push("int").push("long").push("double"));
-  const Document unchanged =
-      Document().add("$inc", Document().add(spec_.place.value_field, std::int32_t{0}));
-  const Reply reply =
-      run.client.write(spec_.place.db, find_and_modify(query(numbers)).add("update", unchanged));
+  const Reply reply = change(run.client, {"$type", Array{"int", "long", "double"}},
+                             Document{"$inc", {spec_.place.value_field, std::int32_t{0}}});
   CounterReply nothing{CounterReply::Kind::unknown, {}, {}};
   if (reply.kind == Reply::Kind::refused) return nothing;
   if (!reply.ok()) return answer_to(run, reply);
@@ -270,18 +276,13 @@ CounterReply CounterDocument::confirm(Run& run) const {
 // ---- common
 
 Outcome<CounterDocument::Found> CounterDocument::read(Run& run) const {
-  Found found;
-  const Reply reply = run.client.read_all(
-      spec_.place.db,
-      Document().add("find", spec_.place.collection).add("filter", identity_).add("limit", 1),
-      [&](Bytes document) {
-        found.exists = true;
-        found.value = stored_value(document, spec_.place.value_field);
-        if (spec_.place.is_range()) found.last = stored_value(document, spec_.place.max_field);
-        return false;
-      });
+  const Reply reply = run.client.read_first(
+      spec_.place.db, {{"find", spec_.place.collection}, {"filter", identity_}, {"limit", 1}});
   if (!reply.ok()) return answer_to(run, reply);
   run.unreached.clear();
+  const Bytes document = reply.document.bytes();
+  Found found{!reply.document.empty(), stored_value(document, spec_.place.value_field)};
+  if (spec_.place.is_range()) found.last = stored_value(document, spec_.place.max_field);
   return found;
 }
 
@@ -312,11 +313,7 @@ CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& r
 }
 
 Document CounterDocument::query(const Document& value) const {
-  return Document(identity_).add(spec_.place.value_field, value);
-}
-
-Document CounterDocument::find_and_modify(const Document& query) const {
-  return Document().add("findAndModify", spec_.place.collection).add("query", query);
+  return {identity_, {spec_.place.value_field, value}};
 }
 
 /// Matches a value, int or double, that has a number left to give out and to which `increment` can
@@ -327,9 +324,7 @@ Document CounterDocument::bound(std::int64_t increment) const {
   std::int64_t most = numbers_.value_before(numbers_.max()).value_or(numbers_.max());
   const std::int64_t fits = end - increment;
   most = numbers_.is_ahead(most, fits) ? fits : most;
-  return Document()
-      .add("$type", Array().push("int").push("long").push("double"))
-      .add(numbers_.upwards() ? "$lte" : "$gte", most);
+  return {{"$type", Array{"int", "long", "double"}}, {numbers_.upwards() ? "$lte" : "$gte", most}};
 }
 
 CounterReply CounterDocument::not_an_integer() const {
@@ -340,33 +335,9 @@ CounterReply CounterDocument::does_not_fit() const {
   return exhausted("the value of counter " + events_.counter() + " does not fit into int32");
 }
 
-CounterReply CounterDocument::at_max() const {
-  return exhausted(ids::handed_out_up_to(spec_.max));
+CounterReply at_max(const ids::CounterSpec& spec) {
+  return exhausted(ids::handed_out_up_to(spec.max));
 }
-
-namespace {
-
-using log::Level;
-
-// Number.MAX_SAFE_INTEGER
-constexpr std::int64_t kMostInJavaScript = 9007199254740991;
-
-// Numbers that return one by one can leave many ranges.
-constexpr std::size_t kMostListed = 10;
-
-/// "16 to 100"
-std::string text_of(const ids::Range& range, std::int64_t step) {
-  std::string text = std::to_string(range.first);
-  if (range.count == 1) return text;
-  const std::int64_t last = range.first + step * static_cast<std::int64_t>(range.count - 1);
-  return text + " to " + std::to_string(last);
-}
-
-bool is_beyond_javascript(std::int64_t number) {
-  return number > kMostInJavaScript || number < -kMostInJavaScript;
-}
-
-}  // namespace
 
 CounterEvents::CounterEvents(const ids::CounterSpec& spec)
     : counter_(spec.place.db + "." + spec.place.collection + " " + key_text(spec.place)),

@@ -15,7 +15,6 @@
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/outcome.hpp"
 #include "idproxy/id_store/stored_value.hpp"
-#include "idproxy/ids/block_cache.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/grant.hpp"
 
@@ -64,6 +63,31 @@ class CounterEvents {
   bool is_known_ = false;
   bool is_beyond_javascript_ = false;
   bool is_beyond_width_ = false;
+};
+
+/// A job under way.
+struct CounterRun {
+  const ids::CounterSpec& spec;
+  const Numbers& numbers;
+  mongo::Client& client;
+  const ids::CounterJob& job;
+  std::span<const ids::CounterField> fields;
+  /// The numbers to allocate; fewer than the job's near int64's end.
+  std::uint64_t count = job.count;
+  std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
+  std::string unreached{};    ///< why the last command reached no server; empty if it did
+  bool met_by_check = false;  ///< the job failed in what a check does, too
+};
+
+/// The counter has given out all its numbers.
+[[nodiscard]] ids::CounterReply at_max(const ids::CounterSpec& spec);
+
+/// What a heal does.
+struct HealTarget {
+  std::int64_t first;  ///< the first number that may be given out
+  bool by_gap;         ///< numbers after `first` may be taken: look for free ones
+  /// The counter need not move: these of the process's numbers are taken.
+  std::optional<std::vector<ids::Range>> taken{};
 };
 
 /// Carries out the jobs of one counter (docs/strategies.md#counter):
@@ -116,16 +140,7 @@ class CounterDocument {
   [[nodiscard]] CounterEvents& events() { return events_; }
 
  private:
-  /// A job under way.
-  struct Run {
-    mongo::Client& client;
-    const ids::CounterJob& job;
-    std::span<const ids::CounterField> fields;
-    std::uint64_t count;  ///< the numbers to allocate; fewer than the job's near int64's end
-    std::chrono::steady_clock::time_point begun;
-    std::string unreached{};    ///< why the last command reached no server; empty if it did
-    bool met_by_check = false;  ///< the job failed in what a check does, too
-  };
+  using Run = CounterRun;
   /// The job's reply; nothing: try again.
   using Attempt = std::optional<ids::CounterReply>;
   struct Found {
@@ -148,23 +163,8 @@ class CounterDocument {
   Outcome<Checked> check(Run& run, Demand demand);
   Outcome<std::int64_t> check_existing(Run& run, const StoredValue& value);
   Attempt heal(Run& run);
-  static ids::CounterReply refused_heal(const Run& run, ids::CounterReply reply);
-  struct HealTarget {
-    std::int64_t first;  ///< the first number that may be given out
-    bool by_gap;         ///< numbers after `first` may be taken: look for free ones
-    /// The counter need not move: these of the process's numbers are taken.
-    std::optional<std::vector<ids::Range>> taken{};
-  };
   Outcome<HealTarget> heal_target(Run& run, std::int64_t stands);
-  Outcome<std::vector<ids::Range>> taken_of_held(Run& run, FieldNumbers& stored,
-                                                 const FieldNumbers::Look& look) const;
-  Outcome<HealTarget> by_gap(Run& run, FieldNumbers& stored, const FieldNumbers::Look& look,
-                             std::int64_t stands);
-  [[nodiscard]] bool is_in_place(const Run& run, std::int64_t stands) const;
-  [[nodiscard]] bool is_past(std::int64_t stands, const FieldNumbers::Look& look) const;
   [[nodiscard]] ids::CounterReply kept(std::vector<ids::Range> taken);
-  Outcome<HealTarget> past_what_is_stored(Run& run, std::int64_t stands,
-                                          const FieldNumbers::Look& look);
   Attempt raise(Run& run, std::int64_t stands, std::int64_t from);
   Attempt allocate_in_range(Run& run, std::optional<std::int64_t> from);
   Attempt use_in_range(Run& run, Bytes pre_image, std::optional<std::int64_t> from);
@@ -183,7 +183,7 @@ class CounterDocument {
   [[nodiscard]] Outcome<NewCounter> first_of_new(Run& run, bool exists);
   void make_index(Run& run) const;
   Attempt create_at(Run& run, bool exists, const NewCounter& created);
-  [[nodiscard]] Outcome<bool> needs_scan(Run& run) const;
+  [[nodiscard]] static Outcome<bool> needs_scan(Run& run);
   [[nodiscard]] Outcome<FieldNumbers::Look> look_for_new(Run& run, FieldNumbers& stored);
   [[nodiscard]] std::optional<Outcome<FieldNumbers::Look>> read_small(
       Run& run, const FieldPlaces& places, const std::vector<FieldPlace>& scanned);
@@ -191,20 +191,6 @@ class CounterDocument {
   [[nodiscard]] Outcome<void> mark(Run& run);
   [[nodiscard]] Outcome<NewCounter> first_free_of_new(FieldNumbers& stored, NewCounter created,
                                                       std::uint64_t count);
-  [[nodiscard]] Outcome<std::string_view> ignore_outliers(FieldNumbers& stored,
-                                                          FieldNumbers::Look& look,
-                                                          std::int64_t from) const;
-  [[nodiscard]] bool is_too_far(std::int64_t from, const FieldNumbers::Look& look) const;
-  enum class Loss {
-    none,
-    possible,  ///< judging by what is stored; this process never had numbers of it
-    certain,   ///< somebody had numbers of it: this process, or it is marked
-  };
-  [[nodiscard]] Outcome<std::int64_t> behind_others(Run& run, std::int64_t first,
-                                                    const FieldNumbers::Look& look,
-                                                    Loss loss) const;
-  [[nodiscard]] std::optional<std::int64_t> behind(std::optional<std::int64_t> first,
-                                                   std::optional<std::int64_t> number) const;
   [[nodiscard]] Attempt allocated(Run& run, std::int64_t first, std::uint64_t count);
   void drop_block(std::string_view reason);
   /// After a failed write: tries again if little time has passed, else fails the job.
@@ -213,11 +199,18 @@ class CounterDocument {
   [[nodiscard]] ids::CounterReply answer_to(Run& run, const mongo::Reply& reply) const;
 
   [[nodiscard]] mongo::Document query(const mongo::Document& value) const;
-  [[nodiscard]] mongo::Document find_and_modify(const mongo::Document& query) const;
+  /// findAndModify, if the counter's value meets the condition.
+  template <class Update>
+  [[nodiscard]] mongo::Reply change(mongo::Client& client, const mongo::Document& value,
+                                    const Update& update) const {
+    return client.write(
+        spec_.place.db,
+        {{"findAndModify", spec_.place.collection}, {"query", query(value)}, {"update", update}});
+  }
   [[nodiscard]] mongo::Document bound(std::int64_t increment) const;
   [[nodiscard]] ids::CounterReply not_an_integer() const;
   [[nodiscard]] ids::CounterReply does_not_fit() const;
-  [[nodiscard]] ids::CounterReply at_max() const;
+  [[nodiscard]] ids::CounterReply at_max() const { return id_store::at_max(spec_); }
 
   const ids::CounterSpec spec_;
   const Numbers numbers_;

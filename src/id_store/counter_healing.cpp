@@ -47,62 +47,134 @@ constexpr std::string_view kGoesFar =
 constexpr std::string_view kIgnored =
     "a few stored numbers are more than heal.max_jump ahead; the counter ignores them";
 
-}  // namespace
-
-// ---- create
+enum class Loss {
+  none,
+  possible,  ///< judging by what is stored; this process never had numbers of it
+  certain,   ///< somebody had numbers of it: this process, or it is marked
+};
 
 /// The one further ahead of `first` and the number after `number`; nothing at int64's end.
-std::optional<std::int64_t> CounterDocument::behind(std::optional<std::int64_t> first,
-                                                    std::optional<std::int64_t> number) const {
+std::optional<std::int64_t> behind(const CounterRun& run, std::optional<std::int64_t> first,
+                                   std::optional<std::int64_t> number) {
   if (!first || !number) return first;
-  const auto next = numbers_.after(*number);
-  return next ? std::optional(numbers_.further(*first, *next)) : std::nullopt;
+  const auto next = run.numbers.after(*number);
+  return next ? std::optional(run.numbers.further(*first, *next)) : std::nullopt;
 }
 
-bool CounterDocument::is_too_far(std::int64_t from, const FieldNumbers::Look& look) const {
-  const auto max_jump = static_cast<std::uint64_t>(spec_.heal.max_jump);
-  return look.most() && is_jump_too_large(numbers_, max_jump, from, *look.most());
+bool is_too_far(const CounterRun& run, std::int64_t from, const FieldNumbers::Look& look) {
+  const auto max_jump = static_cast<std::uint64_t>(run.spec.heal.max_jump);
+  return look.most() && is_jump_too_large(run.numbers, max_jump, from, *look.most());
 }
 
 /// Call it if the jump is too large: removes outliers (outliers.hpp) from `look`. Returns a warning
 /// for the log, or "".
-Outcome<std::string_view> CounterDocument::ignore_outliers(FieldNumbers& stored,
-                                                           FieldNumbers::Look& look,
-                                                           std::int64_t from) const {
+Outcome<std::string_view> ignore_outliers(const CounterRun& run, FieldNumbers& stored,
+                                          FieldNumbers::Look& look, std::int64_t from) {
   if (look.asked < kOutlierSample) {
     auto wider = stored.look(kOutlierSample);
     if (!wider) return wider.error();
     look = *std::move(wider);
   }
   const std::size_t outliers =
-      count_outliers(numbers_, static_cast<std::uint64_t>(spec_.heal.max_jump), from, look.furthest,
-                     look.is_guarded ? MayMeet::yes : MayMeet::no);
+      count_outliers(run.numbers, static_cast<std::uint64_t>(run.spec.heal.max_jump), from,
+                     look.furthest, look.is_guarded ? MayMeet::yes : MayMeet::no);
   look.furthest.erase(look.furthest.begin(),
                       look.furthest.begin() + static_cast<std::ptrdiff_t>(outliers));
-  if (is_too_far(from, look)) return kGoesFar;
+  if (is_too_far(run, from, look)) return kGoesFar;
   return outliers > 0 ? kIgnored : std::string_view();
 }
 
 /// Leaves room for the numbers of a lost counter that other proxies may hold, unless a unique index
 /// would detect duplicates of them.
-Outcome<std::int64_t> CounterDocument::behind_others(Run& run, std::int64_t first,
-                                                     const FieldNumbers::Look& look,
-                                                     Loss loss) const {
-  if (loss == Loss::none || look.is_guarded || numbers_.is_beyond_max(first)) return first;
-  const std::uint64_t block = spec_.block.most();
+Outcome<std::int64_t> behind_others(CounterRun& run, std::int64_t first,
+                                    const FieldNumbers::Look& look, Loss loss) {
+  if (loss == Loss::none || look.is_guarded || run.numbers.is_beyond_max(first)) return first;
+  const std::uint64_t block = run.spec.block.most();
   const std::uint64_t each = loss == Loss::certain ? std::max(block, kMostInOneInsert) : block;
-  const auto result = numbers_.after(first, kBlocksOfOthers * each);
-  if (result && !numbers_.is_beyond_max(*result)) return *result;
-  return advice::no_room(run.client, spec_, run.fields,
-                         numbers_.value_before(first).value_or(first));
+  const auto result = run.numbers.after(first, kBlocksOfOthers * each);
+  if (result && !run.numbers.is_beyond_max(*result)) return *result;
+  return advice::no_room(run.client, run.spec, run.fields,
+                         run.numbers.value_before(first).value_or(first));
 }
 
-Outcome<bool> CounterDocument::needs_scan(Run& run) const {
-  FieldNumbers stored(run.client, spec_, run.fields);
+/// A counter that cannot be healed may go on, since the unique index reports each taken number. It
+/// must not if it was lost, because other proxies may hold the next numbers, or if this process
+/// never had a number and the rule requires a heal first (heal.at_start).
+CounterReply refused_heal(const CounterRun& run, CounterReply reply) {
+  const bool may_go_on = !run.job.lost && run.job.beyond;
+  const bool goes_on = reply.kind == CounterReply::Kind::exhausted && may_go_on;
+  if (goes_on) reply.kind = CounterReply::Kind::not_healed;
+  return reply;
+}
+
+/// True if the counter is where this process left it, or further: the duplicates do not come from a
+/// counter that was set back, and what the process holds is nobody else's.
+bool is_in_place(const CounterRun& run, std::int64_t stands) {
+  return !run.job.lost && run.job.beyond && run.numbers.is_ahead(stands, *run.job.beyond);
+}
+
+bool is_past(const CounterRun& run, std::int64_t stands, const FieldNumbers::Look& look) {
+  return !look.most() || run.numbers.is_ahead(stands, *look.most());
+}
+
+/// Of the numbers that the process holds, those that it must not give out. Where nothing would
+/// detect that one is taken, or free ones cannot be looked for, these are all up to the furthest
+/// that is stored; where stored values say nothing, simply all.
+Outcome<std::vector<ids::Range>> taken_of_held(CounterRun& run, FieldNumbers& stored,
+                                               const FieldNumbers::Look& look) {
+  if (std::ranges::any_of(run.fields, &ids::CounterField::repeats)) return run.job.held;
+  if (look.is_known && !look.most()) return std::vector<ids::Range>();
+  std::vector<ids::Range> suspects;
+  for (const ids::Range& range : run.job.held) {
+    const std::uint64_t up_to =
+        look.is_known ? run.numbers.count(range.first, *look.most()) : range.count;
+    const ids::Range part{range.first, std::min(range.count, up_to)};
+    if (part.count > 0) suspects.push_back(part);
+  }
+  if (!look.is_guarded || has_pattern(run.fields)) return suspects;
+  return stored.taken_among(suspects);
+}
+
+/// Looks for free numbers: among those that the process holds, else in front of the counter.
+Outcome<HealTarget> by_gap(CounterRun& run, FieldNumbers& stored, const FieldNumbers::Look& look,
+                           std::int64_t stands) {
+  if (is_in_place(run, stands)) {
+    auto taken = taken_of_held(run, stored, look);
+    if (!taken) return refused_heal(run, taken.error());
+    if (count_of(*taken) < count_of(run.job.held)) return HealTarget{stands, false, *taken};
+  }
+  return HealTarget{*behind(run, stands, run.job.beyond), true};
+}
+
+/// A counter stays where it is if another proxy has already raised it past all that this one knows
+/// of and past what others may hold.
+Outcome<HealTarget> past_what_is_stored(CounterRun& run, std::int64_t stands,
+                                        const FieldNumbers::Look& look) {
+  std::optional<std::int64_t> most = run.job.beyond;
+  if (look.most()) most = run.numbers.further(most.value_or(*look.most()), *look.most());
+  const auto next = most ? run.numbers.after(*most) : stands;
+  if (!next) return at_max(run.spec);
+  const bool fell_behind = look.most() && !run.numbers.is_ahead(stands, *look.most());
+  // This process never had a number (heal.at_start), but another one had.
+  const bool may_be_lost = fell_behind && !run.job.beyond;
+  const auto safe = behind_others(run, *next, look,
+                                  run.job.lost  ? Loss::certain
+                                  : may_be_lost ? Loss::possible
+                                                : Loss::none);
+  if (!safe) return safe.error();
+  return HealTarget{run.numbers.further(stands, *safe), false};
+}
+
+}  // namespace
+
+// ---- create
+
+Outcome<bool> CounterDocument::needs_scan(Run& run) {
+  FieldNumbers stored(run.client, run.spec, run.fields);
   const auto scanned = stored.places_to_scan();
   if (!scanned) return scanned.error();
   if (scanned->empty()) return false;
-  if (spec_.scan.count() == 0) return stored.not_indexed(scanned->front(), kScanIsOff);
+  if (run.spec.scan.count() == 0) return stored.not_indexed(scanned->front(), kScanIsOff);
   if (!stored.may_scan(scanned->front())) return stored.not_indexed(scanned->front(), kNoTableScan);
   return true;
 }
@@ -143,12 +215,12 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run, boo
   if (!look->is_known && !look->is_guarded) {
     return advice::not_sorted(run.client, spec_, run.fields);
   }
-  auto first = behind(spec_.start, run.job.beyond);
+  auto first = behind(run, spec_.start, run.job.beyond);
   if (!first) return at_max();
   Outcome<std::string_view> warning = std::string_view();
-  if (is_too_far(*first, *look)) warning = ignore_outliers(stored, *look, *first);
+  if (is_too_far(run, *first, *look)) warning = ignore_outliers(run, stored, *look, *first);
   if (!warning) return warning.error();
-  first = behind(first, look->most());
+  first = behind(run, first, look->most());
   if (!first) return at_max();
   const auto safe = behind_others(run, *first, *look, *was_used ? Loss::certain : Loss::none);
   if (!safe) return safe.error();
@@ -194,15 +266,11 @@ CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
   const auto value = numbers_.value_before(created.first);
   if (!value) return at_max();
   make_index(run);
-  Document command;
-  if (exists) {
-    command = find_and_modify(query(Document().add("$exists", false)))
-                  .add("update", set_value(spec_.place.value_field, *value));
-  } else {
-    command.add("insert", spec_.place.collection)
-        .add("documents", Array().push(new_counter(spec_.place, *value)));
-  }
-  const Reply reply = run.client.write(spec_.place.db, command);
+  const Reply reply =
+      exists ? change(run.client, {"$exists", false}, set_value(spec_.place.value_field, *value))
+             : run.client.write(spec_.place.db,
+                                {{"insert", spec_.place.collection},
+                                 {"documents", Array{new_counter(spec_.place, *value)}}});
   if (reply.refused(mongo::kDuplicateKey)) return std::nullopt;
   if (!reply.ok()) return after_failure(run, reply, false);
   if (exists && !value_of(reply)) return std::nullopt;
@@ -225,14 +293,9 @@ CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
 
 Outcome<bool> CounterDocument::was_given_out(Run& run, bool exists) const {
   if (marked_ || run.job.lost || run.job.beyond) return true;
-  bool found = false;
-  const Document look = find_mark(spec_.place, exists);
-  const Reply reply = run.client.read_all(spec_.place.db, look, [&](Bytes) {
-    found = true;
-    return false;
-  });
-  if (!reply.ok()) return answer_to(run, reply);
-  return found;
+  const Reply mark = run.client.read_first(spec_.place.db, find_mark(spec_.place, exists));
+  if (!mark.ok()) return answer_to(run, mark);
+  return !mark.document.empty();
 }
 
 Outcome<void> CounterDocument::mark(Run& run) {
@@ -280,104 +343,36 @@ CounterReply CounterDocument::kept(std::vector<ids::Range> taken) {
   return {.kind = CounterReply::Kind::kept, .taken = std::move(taken)};
 }
 
-/// A counter that cannot be healed may go on, since the unique index reports each taken number. It
-/// must not if it was lost, because other proxies may hold the next numbers, or if this process
-/// never had a number and the rule requires a heal first (heal.at_start).
-CounterReply CounterDocument::refused_heal(const Run& run, CounterReply reply) {
-  const bool may_go_on = !run.job.lost && run.job.beyond;
-  const bool goes_on = reply.kind == CounterReply::Kind::exhausted && may_go_on;
-  if (goes_on) reply.kind = CounterReply::Kind::not_healed;
-  return reply;
-}
-
 /// `stands`: the number that the counter would give out next without the heal.
-Outcome<CounterDocument::HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stands) {
+Outcome<HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stands) {
   FieldNumbers stored(run.client, spec_, run.fields);
   auto look = stored.look(1);
   if (!look) return refused_heal(run, look.error());
   if (!look->is_known && !look->is_guarded)
     return refused_heal(run, advice::not_sorted(run.client, spec_, run.fields));
-  const auto from = behind(stands, run.job.beyond);
+  const auto from = behind(run, stands, run.job.beyond);
   if (!from) return at_max();
   if (spec_.heal.mode == Heal::Mode::gap || !look->is_known) {
     if (!look->is_guarded) return refused_heal(run, advice::no_gap(run.client, run.fields));
     return by_gap(run, stored, *look, stands);
   }
-  if (is_too_far(*from, *look)) {
+  if (is_too_far(run, *from, *look)) {
     if (look->is_guarded && !has_pattern(run.fields)) {
       events_.jump_too_large(*from, *look->most());
       return by_gap(run, stored, *look, stands);
     }
     // The numbers after a free one may be taken, and without an index nothing would detect that.
-    const auto done = ignore_outliers(stored, *look, *from);
+    const auto done = ignore_outliers(run, stored, *look, *from);
     if (!done) return refused_heal(run, done.error());
-    if (is_too_far(*from, *look)) return refused_heal(run, advice::too_far(run.client, run.fields));
+    if (is_too_far(run, *from, *look))
+      return refused_heal(run, advice::too_far(run.client, run.fields));
   }
-  if (!is_in_place(run, stands) || !is_past(stands, *look)) {
+  if (!is_in_place(run, stands) || !is_past(run, stands, *look)) {
     return past_what_is_stored(run, stands, *look);
   }
   auto taken = taken_of_held(run, stored, *look);
   if (!taken) return refused_heal(run, taken.error());
   return HealTarget{stands, false, *std::move(taken)};
-}
-
-/// True if the counter is where this process left it, or further: the duplicates do not come from a
-/// counter that was set back, and what the process holds is nobody else's.
-bool CounterDocument::is_in_place(const Run& run, std::int64_t stands) const {
-  return !run.job.lost && run.job.beyond && numbers_.is_ahead(stands, *run.job.beyond);
-}
-
-bool CounterDocument::is_past(std::int64_t stands, const FieldNumbers::Look& look) const {
-  return !look.most() || numbers_.is_ahead(stands, *look.most());
-}
-
-/// Of the numbers that the process holds, those that it must not give out. Where nothing would
-/// detect that one is taken, or free ones cannot be looked for, these are all up to the furthest
-/// that is stored; where stored values say nothing, simply all.
-Outcome<std::vector<ids::Range>> CounterDocument::taken_of_held(
-    Run& run, FieldNumbers& stored, const FieldNumbers::Look& look) const {
-  if (std::ranges::any_of(run.fields, &ids::CounterField::repeats)) return run.job.held;
-  if (look.is_known && !look.most()) return std::vector<ids::Range>();
-  std::vector<ids::Range> suspects;
-  for (const ids::Range& range : run.job.held) {
-    const std::uint64_t up_to =
-        look.is_known ? numbers_.count(range.first, *look.most()) : range.count;
-    const ids::Range part{range.first, std::min(range.count, up_to)};
-    if (part.count > 0) suspects.push_back(part);
-  }
-  if (!look.is_guarded || has_pattern(run.fields)) return suspects;
-  return stored.taken_among(suspects);
-}
-
-/// Looks for free numbers: among those that the process holds, else in front of the counter.
-Outcome<CounterDocument::HealTarget> CounterDocument::by_gap(Run& run, FieldNumbers& stored,
-                                                             const FieldNumbers::Look& look,
-                                                             std::int64_t stands) {
-  if (is_in_place(run, stands)) {
-    auto taken = taken_of_held(run, stored, look);
-    if (!taken) return refused_heal(run, taken.error());
-    if (count_of(*taken) < count_of(run.job.held)) return HealTarget{stands, false, *taken};
-  }
-  return HealTarget{*behind(stands, run.job.beyond), true};
-}
-
-/// A counter stays where it is if another proxy has already raised it past all that this one knows
-/// of and past what others may hold.
-Outcome<CounterDocument::HealTarget> CounterDocument::past_what_is_stored(
-    Run& run, std::int64_t stands, const FieldNumbers::Look& look) {
-  std::optional<std::int64_t> most = run.job.beyond;
-  if (look.most()) most = numbers_.further(most.value_or(*look.most()), *look.most());
-  const auto next = most ? numbers_.after(*most) : stands;
-  if (!next) return at_max();
-  const bool fell_behind = look.most() && !numbers_.is_ahead(stands, *look.most());
-  // This process never had a number (heal.at_start), but another one had.
-  const bool may_be_lost = fell_behind && !run.job.beyond;
-  const auto safe = behind_others(run, *next, look,
-                                  run.job.lost  ? Loss::certain
-                                  : may_be_lost ? Loss::possible
-                                                : Loss::none);
-  if (!safe) return safe.error();
-  return HealTarget{numbers_.further(stands, *safe), false};
 }
 
 /// Raises the counter, which stood at `stands`, to `from`, unless it is already further, and
@@ -390,11 +385,8 @@ CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t stands, s
   const auto increment = numbers_.increment(run.count);
   if (!increment || run.count == 0) return at_max();
   if (spec_.place.is_range()) return allocate_in_range(run, from);
-  const Document base = Document().add(numbers_.upwards() ? "$max" : "$min",
-                                       Array().push(to_long(field)).push(*floor));
-  const Reply reply = run.client.write(
-      spec_.place.db,
-      find_and_modify(query(bound(*increment))).add("update", set_sum(field, base, *increment)));
+  const Document base{numbers_.upwards() ? "$max" : "$min", Array{to_long(field), *floor}};
+  const Reply reply = change(run.client, bound(*increment), set_sum(field, base, *increment));
   if (!reply.ok()) return after_failure(run, reply, true);
   const auto pre_image = value_of(reply);
   if (!pre_image) return std::nullopt;
@@ -414,9 +406,8 @@ CounterDocument::Attempt CounterDocument::fill_gap(Run& run, std::int64_t value,
   const auto next = numbers_.after(free->first, free->count);
   const auto stands = next ? numbers_.value_before(*next) : std::nullopt;
   if (!stands) return at_max();
-  const Reply reply = run.client.write(
-      spec_.place.db, find_and_modify(query(Document().add("$eq", value)))
-                          .add("update", set_value(spec_.place.value_field, *stands)));
+  const Reply reply =
+      change(run.client, {"$eq", value}, set_value(spec_.place.value_field, *stands));
   if (!reply.ok()) return after_failure(run, reply, true);
   if (!value_of(reply) || free->count == 0) return std::nullopt;
   events_.healed(free->first, "gap");

@@ -6,15 +6,10 @@ namespace idproxy::id_store {
 
 mongo::Reply read_counter(mongo::Client& client, const ids::CounterPlace& place,
                           StoredValue& value) {
-  const mongo::Document find = mongo::Document()
-                                   .add("find", place.collection)
-                                   .add("filter", identity_of(place))
-                                   .add("limit", 1);
-  value = {};
-  return client.read_all(place.db, find, [&](Bytes document) {
-    value = stored_value(document, place.value_field);
-    return false;
-  });
+  mongo::Reply reply = client.read_first(
+      place.db, {{"find", place.collection}, {"filter", identity_of(place)}, {"limit", 1}});
+  value = reply.ok() ? stored_value(reply.document.bytes(), place.value_field) : StoredValue();
+  return reply;
 }
 
 Commands set_counter_command(const ids::CounterPlace& place, std::int64_t next, std::int64_t step) {

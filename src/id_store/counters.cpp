@@ -18,6 +18,8 @@
 namespace idproxy::id_store {
 namespace {
 
+using mongo::Array;
+using mongo::Document;
 using ReplyKind = ids::CounterReply::Kind;
 
 // How many counters can send commands at once. More threads would not make one counter faster, but
@@ -48,6 +50,66 @@ std::string name_of(const ids::CounterPlace& place) {
     name += std::to_string(part->size()) + ":" + *part;
   }
   return name;
+}
+
+// A key may have 400 bytes and more, and a command must stay below 16 MiB.
+constexpr std::int32_t kMostInOneFind = 1000;
+
+using ByKey = std::multimap<std::string_view, const WatchedCounter*>;
+
+/// Everything but the key.
+auto family_of(const ids::CounterPlace& place) {
+  return std::tie(place.db, place.collection, place.key_field, place.value_field, place.filter);
+}
+using Family = decltype(family_of({}));
+
+/// Finds the counters from `next` on, as many as fit, and advances it.
+Document find_next(ByKey::const_iterator& next, ByKey::const_iterator end) {
+  const ids::CounterPlace& place = next->second->spec.place;
+  Array keys;
+  for (std::int32_t n = 0; n < kMostInOneFind && next != end; ++n, ++next) {
+    const ids::CounterPlace& each = next->second->spec.place;
+    if (each.has_document_key()) {
+      keys.push(Document(as_bytes(each.key)));
+    } else {
+      keys.push(each.key);
+    }
+  }
+  const Document filter{{place.key_field, {"$in", keys}}, Document(as_bytes(place.filter))};
+  return {
+      {"find", place.collection}, {"filter", filter}, {"batchSize", kMostInOneFind}};  // no getMore
+}
+
+using Found = std::set<const WatchedCounter*>;
+
+void tell(const ByKey& family, Bytes document, Found& there) {
+  const ids::CounterPlace& place = family.begin()->second->spec.place;
+  const auto key = bson::find(document, place.key_field);
+  const StoredValue value = stored_value(document, place.value_field);
+  if (!key) return;
+  const bool is_text = key->type == bson::Type::string;
+  if (!is_text && key->type != bson::Type::document) return;
+  // Other programs may have written a number of the scope as another type.
+  const auto scope = place.is_scope() ? ids::as_scope(key->value) : std::nullopt;
+  const auto [begin, end] = family.equal_range(scope     ? *scope
+                                               : is_text ? key->text()
+                                                         : as_text(key->value));
+  for (auto counter = begin; counter != end; ++counter) {
+    const WatchedCounter& watched = *counter->second;
+    there.insert(&watched);
+    if (!value.is_number()) continue;
+    const auto next = Numbers(watched.spec).first_at(value.number);
+    if (next) watched.cache->watched(next, watched.mark);
+  }
+}
+
+/// Of counters that were read, and are not there. A range is not made again.
+void tell_missing(ByKey::const_iterator from, ByKey::const_iterator to, const Found& there) {
+  for (; from != to; ++from) {
+    const WatchedCounter& watched = *from->second;
+    if (watched.spec.place.is_range() || there.contains(&watched)) continue;
+    watched.cache->watched(std::nullopt, watched.mark);
+  }
 }
 
 }  // namespace
@@ -364,12 +426,12 @@ void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::Cou
     counter.refused_job = kAnyNumber;
   } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {
     const bool is_pending = reply.kind == ReplyKind::pending;
-    const auto code = is_pending ? ids::Errc::unavailable : ids::Errc::exhausted;
     // The next insert gets the new reason.
     if (counter.obstacle && counter.obstacle->error.reason != reply.reason) {
       counter.cache->ask_again();
     }
-    counter.obstacle = Obstacle{{code, reply.reason, reply.advice}, is_pending, reply.by_server};
+    counter.obstacle =
+        Obstacle{{reply.code(), reply.reason, reply.advice}, is_pending, reply.by_server};
     counter.refused_job = job;
     counter.refused_job.held.clear();  // it goes on with them
     const bool in_force = counter.announced && counter.watch == newest_watch_;
@@ -461,77 +523,6 @@ bool Counters::stop(std::chrono::milliseconds limit) {
   }
   return ended;
 }
-
-namespace {
-
-using mongo::Array;
-using mongo::Document;
-
-// A key may have 400 bytes and more, and a command must stay below 16 MiB.
-constexpr std::int32_t kMostInOneFind = 1000;
-
-using ByKey = std::multimap<std::string_view, const WatchedCounter*>;
-
-/// Everything but the key.
-auto family_of(const ids::CounterPlace& place) {
-  return std::tie(place.db, place.collection, place.key_field, place.value_field, place.filter);
-}
-using Family = decltype(family_of({}));
-
-/// Finds the counters from `next` on, as many as fit, and advances it.
-Document find_next(ByKey::const_iterator& next, ByKey::const_iterator end) {
-  const ids::CounterPlace& place = next->second->spec.place;
-  Array keys;
-  for (std::int32_t n = 0; n < kMostInOneFind && next != end; ++n, ++next) {
-    const ids::CounterPlace& each = next->second->spec.place;
-    if (each.has_document_key()) {
-      keys.push(Document(as_bytes(each.key)));
-    } else {
-      keys.push(each.key);
-    }
-  }
-  Document filter;
-  filter.add(place.key_field, Document().add("$in", keys));
-  if (!place.filter.empty()) filter.append(Document(as_bytes(place.filter)));
-  return Document()
-      .add("find", place.collection)
-      .add("filter", filter)
-      .add("batchSize", kMostInOneFind);  // no getMore
-}
-
-using Found = std::set<const WatchedCounter*>;
-
-void tell(const ByKey& family, Bytes document, Found& there) {
-  const ids::CounterPlace& place = family.begin()->second->spec.place;
-  const auto key = bson::find(document, place.key_field);
-  const StoredValue value = stored_value(document, place.value_field);
-  if (!key) return;
-  const bool is_text = key->type == bson::Type::string;
-  if (!is_text && key->type != bson::Type::document) return;
-  // Other programs may have written a number of the scope as another type.
-  const auto scope = place.is_scope() ? ids::as_scope(key->value) : std::nullopt;
-  const auto [begin, end] = family.equal_range(scope     ? *scope
-                                               : is_text ? key->text()
-                                                         : as_text(key->value));
-  for (auto counter = begin; counter != end; ++counter) {
-    const WatchedCounter& watched = *counter->second;
-    there.insert(&watched);
-    if (!value.is_number()) continue;
-    const auto next = Numbers(watched.spec).first_at(value.number);
-    if (next) watched.cache->watched(next, watched.mark);
-  }
-}
-
-/// Of counters that were read, and are not there. A range is not made again.
-void tell_missing(ByKey::const_iterator from, ByKey::const_iterator to, const Found& there) {
-  for (; from != to; ++from) {
-    const WatchedCounter& watched = *from->second;
-    if (watched.spec.place.is_range() || there.contains(&watched)) continue;
-    watched.cache->watched(std::nullopt, watched.mark);
-  }
-}
-
-}  // namespace
 
 void read_counters(mongo::Client& client, std::span<const WatchedCounter> counters) {
   std::map<Family, ByKey> families;

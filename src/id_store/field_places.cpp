@@ -44,13 +44,14 @@ const Index* best_of(const std::vector<Index>& indexes, const UniqueField& field
 }
 
 Outcome<bool> is_empty(Client& client, const Namespace& ns) {
-  bool empty = true;
-  Document command;
-  command.add("find", ns.collection).add("projection", Document().add("_id", 1)).add("limit", 1);
-  command.add("maxTimeMS", std::int64_t{std::chrono::milliseconds(kLookLimit).count()});
-  const Reply reply = client.read_all(ns.db, command, [&](Bytes) { return empty = false; });
+  const Document command{
+      {"find", ns.collection},
+      {"projection", {"_id", 1}},
+      {"limit", 1},
+      {"maxTimeMS", std::int64_t{std::chrono::milliseconds(kLookLimit).count()}}};
+  const Reply reply = client.read_first(ns.db, command);
   if (!reply.ok()) return after_read_error(client, reply, ns);
-  return empty;
+  return reply.document.empty();
 }
 
 Outcome<void> add_place(Client& client, const CounterField& field, const Namespace& ns,
@@ -111,11 +112,8 @@ UniqueField unique_field(const CounterField& field) {
 }
 
 Document filter_in(const FieldPlace& place, const Document& filter) {
-  Document condition(filter);
-  if (!place.condition.empty()) condition.append(Document(as_bytes(place.condition)));
-  Document all;
-  if (!place.field->scope.empty()) all.append(Document(as_bytes(place.field->scope)));
-  return all.add(place.field->field, condition);
+  return {Document(as_bytes(place.field->scope)),
+          {place.field->field, {filter, Document(as_bytes(place.condition))}}};
 }
 
 Document collation_in(const FieldPlace& place) {
@@ -126,12 +124,12 @@ Document collation_in(const FieldPlace& place) {
 
 Document find_in(const FieldPlace& place, const Document& filter, std::chrono::milliseconds limit) {
   const std::string& field = place.field->field;
-  Document projection;
-  projection.add("_id", field == "_id" ? 1 : 0);
+  Document projection{"_id", field == "_id" ? 1 : 0};
   if (field != "_id") projection.add(field, 1);
-  Document command;
-  command.add("find", place.ns.collection).add("filter", filter_in(place, filter));
-  command.add("projection", projection).add("maxTimeMS", std::int64_t{limit.count()});
+  Document command{{"find", place.ns.collection},
+                   {"filter", filter_in(place, filter)},
+                   {"projection", projection},
+                   {"maxTimeMS", std::int64_t{limit.count()}}};
   if (!place.hint.empty()) command.add("hint", place.hint);
   if (const Document its = collation_in(place); !its.empty()) command.add("collation", its);
   return command;

@@ -13,6 +13,10 @@
 namespace idproxy::id_store {
 namespace {
 
+using mongo::Array;
+using mongo::Document;
+using mongo::Reply;
+
 struct TypeAlias {
   std::string_view alias;
   std::uint32_t types;
@@ -152,40 +156,6 @@ bool is_plain_key(const Index::Key& key) {
   return key.is_ordered && key.field.find("$**") == std::string::npos;
 }
 
-}  // namespace
-
-ValueType value_type_of(bson::Type type) {
-  switch (type) {
-    case bson::Type::int32:
-      return ValueType::int32;
-    case bson::Type::int64:
-      return ValueType::int64;
-    case bson::Type::string:
-      return ValueType::string;
-    case bson::Type::binary:
-      return ValueType::binary;
-    case bson::Type::object_id:
-      return ValueType::object_id;
-    default:
-      return ValueType::other;
-  }
-}
-
-std::string_view alias_of(ValueType type) {
-  constexpr std::array<std::string_view, 7> kNames{"number",  "number",   "number", "string",
-                                                   "binData", "objectId", ""};
-  return kNames[static_cast<std::size_t>(type)];
-}
-
-Index index_of(Bytes listed) {
-  const auto spec = mongo::document_in(listed, "spec");
-  Index index = read_index(spec.value_or(listed));
-  index.building = spec.has_value();
-  return index;
-}
-
-namespace {
-
 /// can_read(), once the index is built.
 bool is_readable(const Index& index, std::string_view field, ValueType type,
                  std::span<const std::string> scope) {
@@ -199,29 +169,6 @@ bool is_readable(const Index& index, std::string_view field, ValueType type,
            return std::ranges::find(scope, key.field) != scope.end();
          });
 }
-
-}  // namespace
-
-bool can_read(const Index& index, std::string_view field, ValueType type,
-              std::span<const std::string> scope) {
-  return !index.building && is_readable(index, field, type, scope);
-}
-
-bool has_key(const Index& index, std::string_view field, const Repeats& repeats) {
-  const auto has = [&](std::string_view name) {
-    return std::ranges::find(index.keys, name, &Index::Key::field) != index.keys.end();
-  };
-  const std::size_t named = 1 + repeats.scope.size();
-  if (!has(field) || !std::ranges::all_of(repeats.scope, has)) return false;
-  return repeats.and_more ? index.keys.size() > named : index.keys.size() == named;
-}
-
-bool guards(const Index& index, const UniqueField& field) {
-  return index.unique && has_key(index, field.name, field.repeats) &&
-         covers(index, field.name, field.type);
-}
-
-namespace {
 
 /// The first that `fits`, or else will once it is built; null: there is none.
 template <typename Fits>
@@ -238,22 +185,6 @@ const Index* built_first(std::span<const Index> indexes, Fits fits) {
 bool guards_and_reads(const Index& index, const UniqueField& field) {
   return guards(index, field) && is_readable(index, field.name, field.type, field.repeats.scope);
 }
-
-}  // namespace
-
-const Index* guard_among(std::span<const Index> indexes, const UniqueField& field) {
-  return built_first(indexes, [&](const Index& index) { return guards(index, field); });
-}
-
-const Index* readable_guard_among(std::span<const Index> indexes, const UniqueField& field) {
-  return built_first(indexes, [&](const Index& index) { return guards_and_reads(index, field); });
-}
-
-namespace {
-
-using mongo::Array;
-using mongo::Document;
-using mongo::Reply;
 
 // For a question that may read many documents.
 constexpr std::int32_t kQuestionMs = 1000;
@@ -289,44 +220,36 @@ bool has_default_collation(std::span<const Index> indexes) {
 
 /// What the proxy asks of the field of documents that its index holds.
 Document condition_of(const UniqueField& field, IndexForm form) {
-  if (form == IndexForm::existing) return Document().add("$exists", true);
-  return Document().add("$type", alias_of(field.type));
+  if (form == IndexForm::existing) return Document{"$exists", true};
+  return {"$type", alias_of(field.type)};
 }
 
 /// True if some document has an explicit null in the field: an index that holds it would take one
 /// such document only. What cannot be found out in time is not so.
 bool has_null(mongo::Client& client, const Namespace& ns, const UniqueField& field) {
-  Document command;
-  command.add("find", ns.collection).add("limit", 1).add("maxTimeMS", kQuestionMs);
-  command.add("filter", Document().add(field.name, Document().add("$type", "null")));
-  command.add("projection", Document().add("_id", 1));
-  bool found = false;
-  const Reply reply = client.read_all(ns.db, command, [&](Bytes) {
-    found = true;
-    return false;
-  });
-  return reply.ok() && found;
+  const Document command{{"find", ns.collection},
+                         {"limit", 1},
+                         {"maxTimeMS", kQuestionMs},
+                         {"filter", {field.name, {"$type", "null"}}},
+                         {"projection", {"_id", 1}}};
+  const Reply found = client.read_first(ns.db, command);
+  return found.ok() && !found.document.empty();
 }
 
 Document specification(const UniqueField& field, const IndexOffer& offer) {
   Document key;
   for (const std::string& each : field.repeats.scope) key.add(each, 1);
   key.add(field.name, offer.descending ? -1 : 1);
-  Document index;
-  index.add("key", key)
-      .add("name", offer.name.empty() ? own_name(field) : offer.name)
-      .add("unique", true);
+  Document index{
+      {"key", key}, {"name", offer.name.empty() ? own_name(field) : offer.name}, {"unique", true}};
   if (offer.by_bytes) index.add("collation", mongo::simple_collation());
-  return index.add("partialFilterExpression",
-                   Document().add(field.name, condition_of(field, offer.form)));
+  return {index, {"partialFilterExpression", {field.name, condition_of(field, offer.form)}}};
 }
 
 Reply create_index(mongo::Client& client, const Namespace& ns, const UniqueField& field,
                    const IndexOffer& offer) {
-  Document command;
-  command.add("createIndexes", ns.collection);
-  command.add("indexes", Array().push(specification(field, offer)));
-  return client.write(ns.db, command);
+  return client.write(
+      ns.db, {{"createIndexes", ns.collection}, {"indexes", Array{specification(field, offer)}}});
 }
 
 /// "" or "_2"
@@ -336,7 +259,124 @@ bool is_count(std::string_view text) {
          text.find_first_not_of("0123456789", 1) == std::string_view::npos;
 }
 
+/// True unless the server says that the index is not being built: a standalone lists one that is as
+/// if it were there, and others have said it.
+bool may_be_building(mongo::Client& client, const Namespace& ns, const std::string& name) {
+  if (client.has_replicas()) return false;
+  const Reply reply = client.read(ns.db, {"collStats", ns.collection});
+  if (!reply.ok()) return true;
+  const auto builds = bson::find(reply.document.bytes(), "indexBuilds");
+  if (!builds || builds->type != bson::Type::array) return false;
+  bson::Elements names(builds->value);
+  while (const auto each = names.next()) {
+    if (each->type == bson::Type::string && each->text() == name) return true;
+  }
+  return false;
+}
+
+Reply drop_index(mongo::Client& client, const Namespace& ns, const std::string& name) {
+  Reply dropped = client.write(
+      ns.db, {{"dropIndexes", ns.collection}, {"index", name}, {"maxTimeMS", kDropMs}});
+  return dropped.refused(kIndexNotFound) ? Reply{} : dropped;
+}
+
+bool has_same_key(const Index& one, const Index& other) {
+  return std::ranges::equal(one.keys, other.keys, [](const auto& left, const auto& right) {
+    return left.field == right.field && left.is_ordered && right.is_ordered &&
+           left.is_ascending == right.is_ascending;
+  });
+}
+
+/// True if the server may refuse one of `wanted` because of the index: 86 for its name, 85 for its
+/// key, since 5.0 with the same filter only (observed, 4.4.2, 5.0.4, 6.0.5).
+bool is_in_the_way(const Index& index, const std::vector<Index>& wanted, std::int32_t version) {
+  return std::ranges::any_of(wanted, [&](const Index& each) {
+    const bool has_same_filter = each.partial.field == index.partial.field &&
+                                 each.partial.condition == index.partial.condition;
+    return each.name == index.name ||
+           (has_same_key(each, index) && (version < server_release::k5_0 || has_same_filter));
+  });
+}
+
+std::vector<Index> indexes_in(Bytes array) {
+  std::vector<Index> found;
+  bson::Elements each(array);
+  while (const auto index = each.next()) {
+    if (index->type == bson::Type::document) found.push_back(index_of(index->value));
+  }
+  return found;
+}
+
+/// The offer by which the proxy has made its own index.
+IndexOffer offer_of(const Index& own, std::span<const Index> indexes) {
+  const bool is_existing = own.partial.kind == Index::Partial::Kind::exists;
+  return {is_existing ? IndexForm::existing : IndexForm::partial, own.name,
+          !own.keys.back().is_ascending, has_default_collation(indexes)};
+}
+
+/// Whatever becomes of it.
+Reply await_own(mongo::Client& client, const Namespace& ns, const UniqueField& field,
+                std::span<const Index> indexes) {
+  for (const Index& index : indexes) {
+    // The same createIndexes waits for one that is being carried out.
+    if (is_own(index, field)) (void)create_index(client, ns, field, offer_of(index, indexes));
+  }
+  return {};
+}
+
 }  // namespace
+
+ValueType value_type_of(bson::Type type) {
+  using bson::Type;
+  constexpr std::array<std::pair<Type, ValueType>, 5> kTypes{
+      {{Type::int32, ValueType::int32},
+       {Type::int64, ValueType::int64},
+       {Type::string, ValueType::string},
+       {Type::binary, ValueType::binary},
+       {Type::object_id, ValueType::object_id}}};
+  const auto* const found = std::ranges::find(kTypes, type, &std::pair<Type, ValueType>::first);
+  return found == kTypes.end() ? ValueType::other : found->second;
+}
+
+std::string_view alias_of(ValueType type) {
+  constexpr std::array<std::string_view, 7> kNames{"number",  "number",   "number", "string",
+                                                   "binData", "objectId", ""};
+  return kNames[static_cast<std::size_t>(type)];
+}
+
+Index index_of(Bytes listed) {
+  const auto spec = mongo::document_in(listed, "spec");
+  Index index = read_index(spec.value_or(listed));
+  index.building = spec.has_value();
+  return index;
+}
+
+bool can_read(const Index& index, std::string_view field, ValueType type,
+              std::span<const std::string> scope) {
+  return !index.building && is_readable(index, field, type, scope);
+}
+
+bool has_key(const Index& index, std::string_view field, const Repeats& repeats) {
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(index.keys, name, &Index::Key::field) != index.keys.end();
+  };
+  const std::size_t named = 1 + repeats.scope.size();
+  if (!has(field) || !std::ranges::all_of(repeats.scope, has)) return false;
+  return repeats.and_more ? index.keys.size() > named : index.keys.size() == named;
+}
+
+bool guards(const Index& index, const UniqueField& field) {
+  return index.unique && has_key(index, field.name, field.repeats) &&
+         covers(index, field.name, field.type);
+}
+
+const Index* guard_among(std::span<const Index> indexes, const UniqueField& field) {
+  return built_first(indexes, [&](const Index& index) { return guards(index, field); });
+}
+
+const Index* readable_guard_among(std::span<const Index> indexes, const UniqueField& field) {
+  return built_first(indexes, [&](const Index& index) { return guards_and_reads(index, field); });
+}
 
 std::string own_name(const UniqueField& field) {
   std::string name;
@@ -445,76 +485,6 @@ Reply make_index(mongo::Client& client, const Namespace& ns, const UniqueField& 
   if (before && before->as_integer() == after) is_new = false;
   return made;
 }
-
-namespace {
-
-/// True unless the server says that the index is not being built: a standalone lists one that is as
-/// if it were there, and others have said it.
-bool may_be_building(mongo::Client& client, const Namespace& ns, const std::string& name) {
-  if (client.has_replicas()) return false;
-  const Reply reply = client.read(ns.db, Document().add("collStats", ns.collection));
-  if (!reply.ok()) return true;
-  const auto builds = bson::find(reply.document.bytes(), "indexBuilds");
-  if (!builds || builds->type != bson::Type::array) return false;
-  bson::Elements names(builds->value);
-  while (const auto each = names.next()) {
-    if (each->type == bson::Type::string && each->text() == name) return true;
-  }
-  return false;
-}
-
-Reply drop_index(mongo::Client& client, const Namespace& ns, const std::string& name) {
-  Document command;
-  command.add("dropIndexes", ns.collection).add("index", name).add("maxTimeMS", kDropMs);
-  Reply dropped = client.write(ns.db, command);
-  return dropped.refused(kIndexNotFound) ? Reply{} : dropped;
-}
-
-bool has_same_key(const Index& one, const Index& other) {
-  return std::ranges::equal(one.keys, other.keys, [](const auto& left, const auto& right) {
-    return left.field == right.field && left.is_ordered && right.is_ordered &&
-           left.is_ascending == right.is_ascending;
-  });
-}
-
-/// True if the server may refuse one of `wanted` because of the index: 86 for its name, 85 for its
-/// key, since 5.0 with the same filter only (observed, 4.4.2, 5.0.4, 6.0.5).
-bool is_in_the_way(const Index& index, const std::vector<Index>& wanted, std::int32_t version) {
-  return std::ranges::any_of(wanted, [&](const Index& each) {
-    const bool has_same_filter = each.partial.field == index.partial.field &&
-                                 each.partial.condition == index.partial.condition;
-    return each.name == index.name ||
-           (has_same_key(each, index) && (version < server_release::k5_0 || has_same_filter));
-  });
-}
-
-std::vector<Index> indexes_in(Bytes array) {
-  std::vector<Index> found;
-  bson::Elements each(array);
-  while (const auto index = each.next()) {
-    if (index->type == bson::Type::document) found.push_back(index_of(index->value));
-  }
-  return found;
-}
-
-/// The offer by which the proxy has made its own index.
-IndexOffer offer_of(const Index& own, std::span<const Index> indexes) {
-  const bool is_existing = own.partial.kind == Index::Partial::Kind::exists;
-  return {is_existing ? IndexForm::existing : IndexForm::partial, own.name,
-          !own.keys.back().is_ascending, has_default_collation(indexes)};
-}
-
-/// Whatever becomes of it.
-Reply await_own(mongo::Client& client, const Namespace& ns, const UniqueField& field,
-                std::span<const Index> indexes) {
-  for (const Index& index : indexes) {
-    // The same createIndexes waits for one that is being carried out.
-    if (is_own(index, field)) (void)create_index(client, ns, field, offer_of(index, indexes));
-  }
-  return {};
-}
-
-}  // namespace
 
 Reply make_room(mongo::Client& client, const Namespace& ns, const UniqueField& field, Bytes wanted,
                 std::string& replaced, bool& is_free) {

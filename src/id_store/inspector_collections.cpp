@@ -408,9 +408,9 @@ std::optional<CatalogRequest> Collections::next_look(Time now) {
     const auto first = databases_.find(looks_at_databases_.first());
     first->second.look.due = kNever;
     schedule(first->first, first->second);
-    CatalogRequest request{CatalogRequest::Kind::left_alone, {first->first, {}}};
-    request.lists_all = first->second.lists_all;
-    return request;
+    return CatalogRequest{.kind = CatalogRequest::Kind::left_alone,
+                          .ns = {first->first, {}},
+                          .lists_all = first->second.lists_all};
   }
   if (databases_due_ <= now) {
     databases_due_ = kNever;

@@ -401,7 +401,8 @@ class Collections {
                      Time now);
   void judge(Collection& collection, Guard& guard, const CatalogResponse& response, Time now);
   void judge_warned(Collection& collection, Guard& guard, const CatalogResponse& response);
-  void say_made(const Collection& collection, const Guard& guard);
+  void say(log::Level level, std::string_view event, std::string message, const Namespace& ns,
+           const std::string& field, LogEvent::Field third);
   void wait_for_index(Collection& collection, Guard& guard, std::string_view why, Time now);
   void set(Collection& collection, Guard& guard, Verdict verdict);
   void publish(Collection& collection, Guard& guard);

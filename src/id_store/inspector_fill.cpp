@@ -95,13 +95,8 @@ void Collections::judge_fill(Collection& collection, Numbers& numbers, Time now)
 void Collections::report_fill(const Collection& collection, Numbers& numbers,
                               const ids::Fill::Seen& seen, Time now) {
   const auto log_event = [&](log::Level level, std::string_view event, std::string message) {
-    log_events_.push_back(
-        {level,
-         event,
-         std::move(message),
-         {{"ns", collection.ns.text()},
-          {"field", numbers.field},
-          {"documents", seen.documents ? std::to_string(*seen.documents) : "unknown"}}});
+    say(level, event, std::move(message), collection.ns, numbers.field,
+        {"documents", seen.documents ? std::to_string(*seen.documents) : "unknown"});
   };
   const std::string why = why_full(seen);
   numbers.full = !why.empty();

@@ -394,36 +394,33 @@ void Collections::judge_warned(Collection& collection, Guard& guard,
   if (std::exchange(guard.warned, lacks) == lacks || is_offered) return;  // lack_index() has it
   if (!lacks) {
     if (is_there) {
-      log_events_.push_back({log::Level::info,
-                             "unique_index_again",
-                             "a unique index keeps values from being stored twice",
-                             {{"ns", collection.ns.text()}, {"field", field.name}}});
+      say(log::Level::info, "unique_index_again",
+          "a unique index keeps values from being stored twice", collection.ns, field.name, {});
     }
     return;
   }
-  log_events_.push_back({log::Level::warning,
-                         "no_unique_index",
-                         kNoUniqueIndex + guard.why_not,
-                         {{"ns", collection.ns.text()},
-                          {"field", field.name},
-                          {"command", command_for(collection, guard).text()}}});
+  say(log::Level::warning, "no_unique_index", kNoUniqueIndex + guard.why_not, collection.ns,
+      field.name, {"command", command_for(collection, guard).text()});
 }
 
-/// An index that was there before has been dropped since, alone or with its collection.
-void Collections::say_made(const Collection& collection, const Guard& guard) {
-  log_events_.push_back({log::Level::info,
-                         "unique_index_made",
-                         guard.had_index
-                             ? "the unique index on the field had gone: the proxy has made it again"
-                             : "the proxy has made the unique index on the field",
-                         {{"ns", collection.ns.text()}, {"field", rules_[guard.rule].field}}});
+/// Logs it of a rule's field, with a third field that has a value, if any.
+void Collections::say(log::Level level, std::string_view event, std::string message,
+                      const Namespace& ns, const std::string& field, LogEvent::Field third) {
+  log_events_.push_back(
+      {level, event, std::move(message), {{"ns", ns.text()}, {"field", field}, std::move(third)}});
 }
 
 void Collections::learn_made(Collection& collection, Guard& guard, const CatalogResponse& response,
                              Time now) {
   guard.making = guard.tries_again = false;
   if (response.kind == Kind::answered) {
-    if (response.is_new) say_made(collection, guard);
+    if (response.is_new) {
+      // One that was there before has been dropped since, alone or with its collection.
+      say(log::Level::info, "unique_index_made",
+          guard.had_index ? "the unique index on the field had gone: the proxy has made it again"
+                          : "the proxy has made the unique index on the field",
+          collection.ns, rules_[guard.rule].field, {});
+    }
     // Which collection has it?
     guard.absent = false;
     guard.verdict = {Verdict::Kind::unchecked, std::string(kBeingMade)};
@@ -478,13 +475,9 @@ void Collections::learn_yielded(const Collection& collection, Guard& guard,
     guard.yield_at = now + (may_not ? Time(kNotPermittedRest) : Time(kYieldRest));
     return;
   }
-  log_events_.push_back({log::Level::info,
-                         "guard_yields",
-                         "an index of the application guards the field: the proxy has dropped its "
-                         "own",
-                         {{"ns", collection.ns.text()},
-                          {"field", rules_[guard.rule].field},
-                          {"index", response.index}}});
+  say(log::Level::info, "guard_yields",
+      "an index of the application guards the field: the proxy has dropped its own", collection.ns,
+      rules_[guard.rule].field, {"index", response.index});
 }
 
 /// Logs each new reason once, and the return to ready.
@@ -494,12 +487,10 @@ void Collections::set(Collection& collection, Guard& guard, Verdict verdict) {
   if (guard.reported == reason) return;
   guard.reported = reason;
   const bool ready = guard.verdict.is_ready();
-  log_events_.push_back(
-      {ready ? log::Level::info : log::Level::warning,
-       ready ? "ready_again" : "not_ready",
-       ready ? "the rule is ready: a unique index guards its field"
-             : "the proxy refuses inserts that need a value of the rule",
-       {{"ns", collection.ns.text()}, {"field", rules_[guard.rule].field}, {"reason", reason}}});
+  say(ready ? log::Level::info : log::Level::warning, ready ? "ready_again" : "not_ready",
+      ready ? "the rule is ready: a unique index guards its field"
+            : "the proxy refuses inserts that need a value of the rule",
+      collection.ns, rules_[guard.rule].field, {"reason", reason});
 }
 
 /// "the id store's user may not listIndexes"

@@ -12,11 +12,9 @@ namespace {
 // Other documents may have been read a moment after the own one was written.
 constexpr std::chrono::seconds kFuture{10};
 
-/// Nothing if it is missing, empty or no text.
-std::optional<std::string> text_of(Bytes document, std::string_view field) {
-  const std::string_view text = mongo::text_in(document, field);
-  if (text.empty()) return std::nullopt;
-  return std::string(text.substr(0, KnownProxies::kMostTextBytes));
+/// Empty if it is missing or no text.
+std::string text_of(Bytes document, std::string_view field) {
+  return std::string(mongo::text_in(document, field).substr(0, KnownProxies::kMostTextBytes));
 }
 
 std::vector<std::string> texts_of(Bytes document, std::string_view field, std::size_t most) {
@@ -54,18 +52,16 @@ std::optional<std::chrono::nanoseconds> KnownProxies::since(Bytes document,
 
 void KnownProxies::add(Bytes document) {
   const std::string_view id = mongo::text_in(document, "_id");
-  auto host = text_of(document, "host");
-  auto version = text_of(document, "version");
-  auto rules_hash = text_of(document, "rules_hash");
   const auto age = since(document, "since");
   const auto unseen = since(document, "seen");
-  if (id.empty() || !host || !version || !rules_hash || !age || !unseen) return;
   KnownProxy proxy;
-  proxy.host = *std::move(host);
-  proxy.version = *std::move(version);
+  proxy.host = text_of(document, "host");
+  proxy.version = text_of(document, "version");
+  proxy.rules_hash = text_of(document, "rules_hash");
+  const bool lacks_text = proxy.host.empty() || proxy.version.empty() || proxy.rules_hash.empty();
+  if (id.empty() || lacks_text || !age || !unseen) return;
   proxy.listeners = texts_of(document, "listeners", kMostListeners);
   proxy.namespaces = texts_of(document, "namespaces", kMostNamespaces);
-  proxy.rules_hash = *std::move(rules_hash);
   proxy.age = *age;
   proxy.unseen = *unseen;
   proxy.self = id == own_id_;

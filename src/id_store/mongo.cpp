@@ -286,19 +286,14 @@ bool use_all(Bytes documents, const std::function<bool(Bytes)>& use) {
 
 /// With the batchSize of `first`, the command that opened the cursor, if that has one.
 Document get_more(const Batch& batch, const Document& first) {
-  Document command;
-  command.add("getMore", batch.id);
-  command.add("collection", split_ns(batch.ns).collection);
+  Document command{{"getMore", batch.id}, {"collection", split_ns(batch.ns).collection}};
   const std::int64_t size = integer_in(first.bytes(), "batchSize");
   if (size != 0) command.add("batchSize", size);
   return command;
 }
 
 Document kill_cursors(const Batch& batch) {
-  Document command;
-  command.add("killCursors", split_ns(batch.ns).collection);
-  command.add("cursors", Array().push(batch.id));
-  return command;
+  return {{"killCursors", split_ns(batch.ns).collection}, {"cursors", Array{batch.id}}};
 }
 
 }  // namespace
@@ -407,17 +402,16 @@ Reply Client::send_read(const std::string& db, const Document& command) {
 }
 
 Reply Client::write(const std::string& db, const Document& command) {
-  return send_write(
-      db, command,
-      Document().add("w", "majority").add("wtimeout", std::int64_t{wtimeout_.count()}));
+  return send_write(db, command,
+                    {{"w", "majority"}, {"wtimeout", std::int64_t{wtimeout_.count()}}});
 }
 
 Reply Client::write_to_primary(const std::string& db, const Document& command) {
-  return send_write(db, command, Document().add("w", 1));
+  return send_write(db, command, {"w", 1});
 }
 
 Reply Client::send_write(const std::string& db, const Document& command, const Document& concern) {
-  const Document whole = Document(command).add("writeConcern", concern);
+  const Document whole{command, {"writeConcern", concern}};
   const CommandMonitor monitor(whole);
   Reply reply = send([&](const Call& call) {
     return mongoc_client_write_command_with_opts(client_.get(), db.c_str(), whole.get(),
@@ -447,9 +441,19 @@ Reply Client::read_all(const std::string& db, const Document& command,
   return reply;
 }
 
+Reply Client::read_first(const std::string& db, const Document& command) {
+  Document first;
+  Reply reply = read_all(db, command, [&](Bytes document) {
+    first = Document(document);
+    return false;
+  });
+  if (reply.ok()) reply.document = std::move(first);
+  return reply;
+}
+
 Reply Client::list_indexes(const std::string& db, const std::string& collection,
                            const std::function<bool(Bytes)>& use) {
-  const Document command = Document().add("listIndexes", collection).add("includeBuildUUIDs", true);
+  const Document command{{"listIndexes", collection}, {"includeBuildUUIDs", true}};
   return read_all(db, command, use);
 }
 

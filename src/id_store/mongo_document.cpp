@@ -69,7 +69,7 @@ Document& Document::append(const Document& other) {
 }
 
 Document simple_collation() {
-  return Document().add("locale", "simple");
+  return {"locale", "simple"};
 }
 
 std::string json_of(Bytes document) {

@@ -11,11 +11,9 @@ namespace {
 
 mongo::Reply list_collections(mongo::Client& client, const std::string& db, const Glob& glob,
                               std::vector<Namespace>& found) {
-  mongo::Document command;
   // Without authorizedCollections, which would silently leave out collections that the user may not
   // read.
-  command.add("listCollections", 1).add("nameOnly", true);
-  return client.read_all(db, command, [&](Bytes entry) {
+  return client.read_all(db, {{"listCollections", 1}, {"nameOnly", true}}, [&](Bytes entry) {
     const Namespace ns{db, std::string(mongo::text_in(entry, "name"))};
     const bool counts =
         mongo::text_in(entry, "type") == "collection" && !ns.collection.starts_with("system.");
@@ -40,8 +38,7 @@ std::string in_mongosh(const Namespace& ns) {
 }
 
 mongo::Reply list_databases(mongo::Client& client, std::vector<std::string>& names) {
-  mongo::Reply reply =
-      client.read("admin", mongo::Document().add("listDatabases", 1).add("nameOnly", true));
+  mongo::Reply reply = client.read("admin", {{"listDatabases", 1}, {"nameOnly", true}});
   for (const Bytes database : mongo::documents_in(reply.document.bytes(), "databases")) {
     names.emplace_back(mongo::text_in(database, "name"));
   }

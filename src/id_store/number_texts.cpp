@@ -17,6 +17,12 @@
 namespace idproxy::id_store {
 namespace {
 
+using ids::CounterField;
+using ids::NumberFormat;
+using mongo::Array;
+using mongo::Document;
+using mongo::Reply;
+
 /// At least one digit, even without a pad.
 std::size_t width_of(const ids::NumberFormat& format) {
   return std::max<std::size_t>(format.pad, 1);
@@ -46,19 +52,9 @@ std::string pattern_behind(const ids::NumberFormat& format, Pattern pattern = es
          pattern(suffix.substr(format.check_at));
 }
 
-/// The largest number that `pad` covers.
-std::int64_t most_padded(const ids::NumberFormat& format) {
-  std::int64_t most = 0;
-  for (std::size_t digits = 0; digits < width_of(format); ++digits) {
-    if (most > (INT64_MAX - 9) / 10) return INT64_MAX;
-    most = most * 10 + 9;
-  }
-  return most;
-}
-
 /// The texts of a class that is_wide() does not say of, from the first to the last one.
 TextRange range_of(TextClass which, const ids::NumberFormat& format) {
-  const std::int64_t most = most_padded(format);
+  const std::int64_t most = ids::largest_number(width_of(format));
   const bool negative = is_negative(which);
   return {ids::number_text(negative ? -1 : 0, format),
           ids::number_text(negative ? -most : most, format)};
@@ -80,55 +76,6 @@ bool ignores_case(const FieldPlace& place) {
   const auto strength = bson::find(as_bytes(place.collation), "strength");
   return strength && strength->as_integer().value_or(3) < 3;
 }
-
-}  // namespace
-
-TextClass class_of(std::int64_t number, const ids::NumberFormat& format) {
-  const bool negative = number < 0;
-  const std::size_t digits = std::to_string(number).size() - (negative ? 1 : 0);
-  if (digits > width_of(format)) return negative ? TextClass::wide_negative : TextClass::wide;
-  return negative ? TextClass::negative : TextClass::positive;
-}
-
-mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const TextRange& within,
-                         TextOrder order) {
-  const std::string begin = format.prefix + (is_negative(which) ? "-" : "");
-  const std::string width = std::to_string(width_of(format));
-  const bool by_bytes = order == TextOrder::of_bytes;
-  const bool may_differ = !by_bytes && which == TextClass::positive;
-  // The number of digits distinguishes the classes: wide texts have more, without leading zeros.
-  std::string digits = is_wide(which) ? "[1-9][0-9]{" + width + ",}" : "[0-9]{" + width + "}";
-  const bool has_any_zeros = may_differ && order == TextOrder::of_numbers;
-  if (has_any_zeros) digits = "[0-9]+";
-  TextRange range = within;
-  if (!by_bytes && !is_wide(which)) {
-    const TextRange all = range_of(which, format);
-    range = {range.from ? range.from : all.from, range.to ? range.to : all.to};
-  }
-  mongo::Document texts;
-  texts.add("$gte", range.from.value_or(begin + (is_wide(which) ? "1" : "0")));
-  if (range.to) {
-    texts.add("$lte", *range.to);
-  } else if (by_bytes) {
-    texts.add("$lt", begin + ":");  // ':' follows '9'
-  }
-  const Pattern pattern = may_differ ? pattern_of_digits : escaped_for_regex;
-  return texts.add("$regex",
-                   "^" + pattern(begin) + digits + pattern_behind(format, pattern) + "\\z");
-}
-
-std::string pattern_of_all(const ids::NumberFormat& format) {
-  return "^" + escaped_for_regex(format.prefix) + "([0-9]{" + std::to_string(width_of(format)) +
-         ",})" + pattern_behind(format) + "\\z";
-}
-
-namespace {
-
-using ids::CounterField;
-using ids::NumberFormat;
-using mongo::Array;
-using mongo::Document;
-using mongo::Reply;
 
 constexpr std::size_t kPage = 1000;
 constexpr std::size_t kMostPages =
@@ -247,12 +194,9 @@ std::optional<Stored> only_number_in(Bytes document, const FieldPlace& place) {
 /// too; $regexFind would fail with it.
 Document find_in_text(const std::string& field, const std::string& pattern, bool any_case) {
   const std::string path = "$" + field;
-  const Document is_one =
-      Document().add("$eq", Array().push(Document().add("$type", path)).push("string"));
-  const Document text = Document().add("$cond", Array().push(is_one).push(path).push(""));
-  return Document().add(
-      "$regexFind",
-      Document().add("input", text).add("regex", pattern).add("options", any_case ? "i" : ""));
+  const Document is_one{"$eq", Array{Document{"$type", path}, "string"}};
+  const Document text{"$cond", Array{is_one, path, ""}};
+  return {"$regexFind", {{"input", text}, {"regex", pattern}, {"options", any_case ? "i" : ""}}};
 }
 
 /// The command that reads the `count` numbers furthest ahead, up to the counter's max, from texts
@@ -263,29 +207,25 @@ Document numbers_in_varying_texts(const FieldPlace& place, const Numbers& number
   constexpr std::int64_t kNone = INT64_MIN;  // stands for a text that is no number
   const NumberFormat& format = place.field->format;
   const bool by_bytes = order_in(place) == TextOrder::of_bytes;
-  Document texts =
-      Document().add("$gte", by_bytes ? format.prefix : "").add("$regex", format.pattern);
+  Document texts{{"$gte", by_bytes ? format.prefix : ""}, {"$regex", format.pattern}};
   if (ignores_case(place)) texts.add("$options", "i");
   const Document found = find_in_text(place.field->field, format.pattern, ignores_case(place));
   // The first group of what has been found, as a number.
-  const Document digits = Document().add("$arrayElemAt", Array().push("$f.captures").push(0));
-  const Document number = Document().add(
-      "$convert",
-      Document().add("input", digits).add("to", "long").add("onError", kNone).add("onNull", kNone));
+  const Document digits{"$arrayElemAt", Array{"$f.captures", 0}};
+  const Document number{"$convert",
+                        {{"input", digits}, {"to", "long"}, {"onError", kNone}, {"onNull", kNone}}};
   const bool up = numbers.upwards();
-  Document bracket;
-  bracket.add(up ? "$lte" : "$gte", numbers.max()).add("$gt", kNone);
-  const Array stages =
-      Array()
-          .push(Document().add("$match", filter_in(place, texts)))
-          .push(Document().add("$project", Document().add("_id", 0).add("f", found)))
-          .push(Document().add("$project", Document().add("n", number)))
-          .push(Document().add("$match", Document().add("n", bracket)))
-          .push(Document().add("$sort", Document().add("n", up ? -1 : 1)))
-          .push(Document().add("$limit", static_cast<std::int64_t>(count)));
-  Document command;
-  command.add("aggregate", place.ns.collection).add("pipeline", stages).add("cursor", Document());
-  command.add("maxTimeMS", std::int64_t{limit.count()});
+  Document bracket{{up ? "$lte" : "$gte", numbers.max()}, {"$gt", kNone}};
+  const Array stages{Document{"$match", filter_in(place, texts)},
+                     Document{"$project", {{"_id", 0}, {"f", found}}},
+                     Document{"$project", {"n", number}},
+                     Document{"$match", {"n", bracket}},
+                     Document{"$sort", {"n", up ? -1 : 1}},
+                     Document{"$limit", static_cast<std::int64_t>(count)}};
+  Document command{{"aggregate", place.ns.collection},
+                   {"pipeline", stages},
+                   {"cursor", Document()},
+                   {"maxTimeMS", std::int64_t{limit.count()}}};
   if (!place.hint.empty()) command.add("hint", place.hint);
   return command.add("collation", collation_in(place));
 }
@@ -312,6 +252,44 @@ class Row {
 };
 
 }  // namespace
+
+TextClass class_of(std::int64_t number, const ids::NumberFormat& format) {
+  const bool negative = number < 0;
+  const std::size_t digits = std::to_string(number).size() - (negative ? 1 : 0);
+  if (digits > width_of(format)) return negative ? TextClass::wide_negative : TextClass::wide;
+  return negative ? TextClass::negative : TextClass::positive;
+}
+
+mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const TextRange& within,
+                         TextOrder order) {
+  const std::string begin = format.prefix + (is_negative(which) ? "-" : "");
+  const std::string width = std::to_string(width_of(format));
+  const bool by_bytes = order == TextOrder::of_bytes;
+  const bool may_differ = !by_bytes && which == TextClass::positive;
+  // The number of digits distinguishes the classes: wide texts have more, without leading zeros.
+  std::string digits = is_wide(which) ? "[1-9][0-9]{" + width + ",}" : "[0-9]{" + width + "}";
+  const bool has_any_zeros = may_differ && order == TextOrder::of_numbers;
+  if (has_any_zeros) digits = "[0-9]+";
+  TextRange range = within;
+  if (!by_bytes && !is_wide(which)) {
+    const TextRange all = range_of(which, format);
+    range = {range.from ? range.from : all.from, range.to ? range.to : all.to};
+  }
+  mongo::Document texts{"$gte", range.from.value_or(begin + (is_wide(which) ? "1" : "0"))};
+  if (range.to) {
+    texts.add("$lte", *range.to);
+  } else if (by_bytes) {
+    texts.add("$lt", begin + ":");  // ':' follows '9'
+  }
+  const Pattern pattern = may_differ ? pattern_of_digits : escaped_for_regex;
+  return texts.add("$regex",
+                   "^" + pattern(begin) + digits + pattern_behind(format, pattern) + "\\z");
+}
+
+std::string pattern_of_all(const ids::NumberFormat& format) {
+  return "^" + escaped_for_regex(format.prefix) + "([0-9]{" + std::to_string(width_of(format)) +
+         ",})" + pattern_behind(format) + "\\z";
+}
 
 bool has_pattern(std::span<const CounterField> fields) {
   return std::ranges::any_of(
@@ -345,10 +323,10 @@ Outcome<void> FieldNumbers::find_readable_places() {
 }
 
 bool FieldNumbers::may_scan(const FieldPlace& place) {
-  const Document filter = Document().add(place.field->field, Document().add("$exists", true));
-  const Document find = Document().add("find", place.ns.collection).add("filter", filter);
+  const Document find{{"find", place.ns.collection},
+                      {"filter", {place.field->field, {"$exists", true}}}};
   const Reply planned =
-      client_.read(place.ns.db, Document().add("explain", find).add("verbosity", "queryPlanner"));
+      client_.read(place.ns.db, {{"explain", find}, {"verbosity", "queryPlanner"}});
   return !planned.refused(kNoQueryExecutionPlans);
 }
 
@@ -380,8 +358,8 @@ ids::CounterReply FieldNumbers::failure(const FieldPlace& place, const Reply& re
 Reply FieldNumbers::read(const FieldPlace& place, const Document& command,
                          const std::function<bool(Bytes)>& use) {
   if (linearizable_ && client_.has_replicas()) {
-    const Document concern = Document().add("level", "linearizable");
-    Reply reply = client_.read_all(place.ns.db, Document(command).add("readConcern", concern), use);
+    Reply reply =
+        client_.read_all(place.ns.db, {command, {"readConcern", {"level", "linearizable"}}}, use);
     if (!reply.refused(mongo::kNotAReplicaSet)) return reply;
   }
   return client_.read_all(place.ns.db, command, use);
@@ -412,8 +390,8 @@ Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
 Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& place,
                                                           const Document& bracket,
                                                           std::int32_t order, std::size_t count) {
-  const Document command = find_in(place, bracket, limit_of(place))
-                               .add("sort", Document().add(place.field->field, order));
+  const Document command{find_in(place, bracket, limit_of(place)),
+                         {"sort", {place.field->field, order}}};
   for (std::size_t limit = count;; limit *= kMoreDocuments) {
     std::vector<std::int64_t> numbers;
     std::vector<std::int64_t> uncertain;
@@ -427,8 +405,7 @@ Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& plac
       }
       return true;
     };
-    const Reply reply =
-        read(place, Document(command).add("limit", static_cast<std::int32_t>(limit)), use);
+    const Reply reply = read(place, {command, {"limit", static_cast<std::int32_t>(limit)}}, use);
     if (!reply.ok()) return failure(place, reply);
     const auto equal = taken(uncertain);
     if (!equal) return equal.error();
@@ -448,8 +425,7 @@ Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& plac
 Outcome<void> FieldNumbers::look_at_numbers(const FieldPlace& place, std::size_t count,
                                             Look& look) {
   const bool up = numbers_.upwards();
-  Document bracket;
-  bracket.add("$gte", up ? INT64_MIN : spec_.max).add("$lte", up ? spec_.max : INT64_MAX);
+  Document bracket{{"$gte", up ? INT64_MIN : spec_.max}, {"$lte", up ? spec_.max : INT64_MAX}};
   const auto found = furthest(place, bracket, up ? -1 : 1, count);
   if (!found) return found.error();
   look.furthest.insert(look.furthest.end(), found->begin(), found->end());
@@ -504,18 +480,14 @@ Outcome<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t
 /// must skip many texts of other widths. Not linearizable, which takes a tenth of a second: the
 /// answer says how to look, not what is there.
 Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
-  bool holds = false;
   Document texts = texts_of(which, place.field->format, {}, order_in(place));
   if (ignores_case(place)) texts.add("$options", "i");
   const Document command = find_in(place, texts, limit_of(place)).add("limit", 1);
-  const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes) {
-    holds = true;
-    return false;
-  });
+  const Reply reply = client_.read_first(place.ns.db, command);
   const bool is_scan = place.access == FieldPlace::Access::scan;
   if (!is_scan && reply.refused(mongo::kMaxTimeExpired)) return true;
   if (!reply.ok()) return failure(place, reply);
-  return holds;
+  return !reply.document.empty();
 }
 
 Document FieldNumbers::texts_up_to_max(TextClass which, const FieldPlace& place) const {
@@ -546,8 +518,8 @@ Outcome<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t
     rest = rest.subspan(some.size());
     for (const FieldPlace& place : places_->all) {
       if (place.access == FieldPlace::Access::nothing) continue;
-      const Document among = Document().add("$in", values_of(some, *place.field));
-      const Document command = find_in(place, among, limit_of(place));
+      const Document command =
+          find_in(place, {"$in", values_of(some, *place.field)}, limit_of(place));
       const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes document) {
         for (const Stored& each : numbers_in(document, place)) taken.insert(each.number);
         return true;

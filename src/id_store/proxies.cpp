@@ -26,43 +26,44 @@ std::int64_t in_milliseconds(std::chrono::nanoseconds time) {
 
 /// A text in an expression, where one that begins with $ would be a field's name.
 Document literal(std::string_view text) {
-  return Document().add("$literal", text);
+  return {"$literal", text};
 }
 
 /// {$subtract: ["$$NOW", ms]}
 Document before_now(std::chrono::nanoseconds time) {
-  return Document().add("$subtract", Array().push("$$NOW").push(in_milliseconds(time)));
+  return {"$subtract", Array{"$$NOW", in_milliseconds(time)}};
 }
 
 Document index_command() {
-  const Document index = Document()
-                             .add("key", Document().add("seen", 1))
-                             .add("name", "seen_1")
-                             .add("expireAfterSeconds", std::int64_t{Proxies::kKeptFor.count()});
-  return Document()
-      .add("createIndexes", kProxies)
-      .add("indexes", Array().push(index))
-      .add("maxTimeMS", std::int64_t{kIndexWithin.count()});
+  const Document index{{"key", {"seen", 1}},
+                       {"name", "seen_1"},
+                       {"expireAfterSeconds", std::int64_t{Proxies::kKeptFor.count()}}};
+  return {{"createIndexes", kProxies},
+          {"indexes", Array{index}},
+          {"maxTimeMS", std::int64_t{kIndexWithin.count()}}};
 }
 
 Document delete_command(const Document& filter) {
-  return Document()
-      .add("delete", kProxies)
-      .add("deletes", Array().push(Document().add("q", filter).add("limit", 0)));
+  return {{"delete", kProxies}, {"deletes", Array{Document{{"q", filter}, {"limit", 0}}}}};
 }
 
 Document find_command() {
-  Document fields;
-  for (const char* each : {"host", "version", "rules_hash", "since", "seen"}) fields.add(each, 1);
-  const auto most = static_cast<std::int32_t>(KnownProxies::kMostListeners);
-  fields.add("listeners", Document().add("$slice", most));
-  fields.add("namespaces", 1);
-  return Document()
-      .add("find", kProxies)
-      .add("sort", Document().add("seen", -1))
-      .add("projection", fields)
-      .add("limit", KnownProxies::kMost)
-      .add("batchSize", KnownProxies::kMost);
+  constexpr auto kMostListeners = static_cast<std::int32_t>(KnownProxies::kMostListeners);
+  const Document fields{{"host", 1},      {"version", 1}, {"rules_hash", 1},
+                        {"since", 1},     {"seen", 1},    {"listeners", {"$slice", kMostListeners}},
+                        {"namespaces", 1}};
+  return {{"find", kProxies},
+          {"sort", {"seen", -1}},
+          {"projection", fields},
+          {"limit", KnownProxies::kMost},
+          {"batchSize", KnownProxies::kMost}};
+}
+
+Reply read_all(mongo::Client& client, const std::string& db, KnownProxies& found) {
+  return client.read_all(db, find_command(), [&](Bytes document) {
+    found.add(document);
+    return true;
+  });
 }
 
 void tell_failure(const mongo::Client& client, const Reply& reply) {
@@ -143,20 +144,13 @@ Proxies::Time Proxies::introduce_self(mongo::Client& client, const ProxyDescript
 
 /// When the server wrote the own document, by its clock.
 std::optional<std::int64_t> Proxies::server_time(mongo::Client& client) const {
-  std::optional<std::int64_t> time;
-  (void)client.read_all(db_,
-                        Document()
-                            .add("find", kProxies)
-                            .add("filter", Document().add("_id", listed_as_))
-                            .add("projection", Document().add("seen", 1))
-                            .add("limit", 1),
-                        [&](Bytes own) {
-                          const auto seen = bson::find(own, "seen");
-                          const bool is_date = seen && seen->type == bson::Type::date;
-                          if (is_date) time = load_i64(seen->value.data());
-                          return true;
-                        });
-  return time;
+  const Reply own = client.read_first(db_, {{"find", kProxies},
+                                            {"filter", {"_id", listed_as_}},
+                                            {"projection", {"seen", 1}},
+                                            {"limit", 1}});
+  const auto seen = bson::find(own.document.bytes(), "seen");
+  if (!own.ok() || !seen || seen->type != bson::Type::date) return std::nullopt;
+  return load_i64(seen->value.data());
 }
 
 Reply Proxies::write(mongo::Client& client, const ProxyDescription& self) const {
@@ -171,32 +165,25 @@ Reply Proxies::write(mongo::Client& client, const ProxyDescription& self) const 
   for (const std::string& each : are_few ? self.namespaces : std::vector<std::string>()) {
     namespaces.push(each);
   }
-  const Document whole =
-      Document()
-          .add("_id", literal(id))
-          .add("process", bson::Type::object_id, Bytes(process_.bytes, sizeof process_.bytes))
-          .add("host", literal(self.host))
-          .add("version", literal(self.version))
-          .add("listeners", Document().add("$literal", listeners))
-          .add("rules_hash", literal(self.rules_hash))
-          .add("namespaces", Document().add("$literal", namespaces))
-          .add("since", before_now(clock_.monotonic() - started_))
-          .add("seen", "$$NOW");
+  const Document whole{
+      {"_id", literal(id)},
+      {"process", bson::Type::object_id, Bytes(process_.bytes, sizeof process_.bytes)},
+      {"host", literal(self.host)},
+      {"version", literal(self.version)},
+      {"listeners", {"$literal", listeners}},
+      {"rules_hash", literal(self.rules_hash)},
+      {"namespaces", {"$literal", namespaces}},
+      {"since", before_now(clock_.monotonic() - started_)},
+      {"seen", "$$NOW"}};
   return client.write_to_primary(
-      db_, Document()
-               .add("update", kProxies)
-               .add("updates",
-                    Array().push(Document()
-                                     .add("q", Document().add("_id", id))
-                                     .add("u", Array().push(Document().add("$replaceWith", whole)))
-                                     .add("upsert", true))));
+      db_, {{"update", kProxies},
+            {"updates", Array{Document{{"q", {"_id", id}},
+                                       {"u", Array{Document{"$replaceWith", whole}}},
+                                       {"upsert", true}}}}});
 }
 
 void Proxies::read(mongo::Client& client, KnownProxies found) {
-  const Reply reply = client.read_all(db_, find_command(), [&](Bytes document) {
-    found.add(document);
-    return true;
-  });
+  const Reply reply = read_all(client, db_, found);
   if (!reply.ok()) return tell_failure(client, reply);
   const std::scoped_lock lock(mutex_);
   known_ = std::move(found);
@@ -206,8 +193,8 @@ void Proxies::read(mongo::Client& client, KnownProxies found) {
 void Proxies::delete_old(mongo::Client& client, std::int64_t now) {
   std::array<std::uint8_t, 8> limit{};
   store_i64(limit.data(), now - in_milliseconds(kKeptFor));
-  const Document is_old = Document().add("$lt", bson::Type::date, limit);
-  (void)client.write_to_primary(db_, delete_command(Document().add("seen", is_old)));
+  (void)client.write_to_primary(db_,
+                                delete_command({"seen", Document{"$lt", bson::Type::date, limit}}));
 }
 
 /// Only what this process wrote: another one may have taken over the address.
@@ -215,25 +202,21 @@ void Proxies::withdraw() {
   if (listed_as_.empty()) return;
   mongo::Client client = pool_.client();
   if (!client.knows_primary()) return;
-  const Document own =
-      Document()
-          .add("_id", std::exchange(listed_as_, {}))
-          .add("process", bson::Type::object_id, Bytes(process_.bytes, sizeof process_.bytes));
-  (void)client.write_to_primary(db_, delete_command(own));
+  (void)client.write_to_primary(
+      db_, delete_command(
+               {{"_id", std::exchange(listed_as_, {})},
+                {"process", bson::Type::object_id, Bytes(process_.bytes, sizeof process_.bytes)}}));
 }
 
 Outcome<std::vector<KnownProxy>> read_proxies(mongo::Client& client, const std::string& db) {
-  const Reply hello = client.read("admin", Document().add("hello", 1));
+  const Reply hello = client.read("admin", {"hello", 1});
   const auto time = bson::find(hello.document.bytes(), "localTime");
   if (!hello.ok() || !time || time->type != bson::Type::date) {
     return failed("the id store " + why_unreached(hello, client.login()));
   }
   constexpr std::chrono::nanoseconds kNow{};
   KnownProxies found("", kNow, load_i64(time->value.data()));
-  const Reply reply = client.read_all(db, find_command(), [&](Bytes document) {
-    found.add(document);
-    return true;
-  });
+  const Reply reply = read_all(client, db, found);
   if (!reply.ok()) return after_error(client, reply, db);
   return found.at(kNow);
 }

@@ -35,13 +35,29 @@ constexpr std::size_t kMostDocuments = 1000;  // in one insert
 Document range_keys() {
   std::string end(ids::kRangePrefix);
   ++end.back();
-  return Document().add("$gte", ids::kRangePrefix).add("$lt", end);
+  return {{"$gte", ids::kRangePrefix}, {"$lt", end}};
 }
 
 std::optional<std::int64_t> number_at(Bytes document, std::string_view path) {
   const auto key = find_path(document, path);
   const bool is_text = key && key->type == bson::Type::string;
   return is_text ? ids::range_number(key->text()) : std::nullopt;
+}
+
+/// {operator: [a, b]}
+template <class A, class B>
+Document expression(std::string_view what, const A& a, const B& b) {
+  return {what, Array{a, b}};
+}
+
+/// True if the range stands at an integer, up to its last number. A double from 2^53 on is none.
+Document has_numbers(const ids::CounterPlace& place) {
+  const std::string count = "$" + place.value_field;
+  const Document is_no_double = expression("$ne", Document{"$type", count}, "double");
+  const Document is_integral = expression("$and", expression("$lt", count, kMostInDouble),
+                                          expression("$eq", count, Document{"$trunc", count}));
+  return expression("$and", expression("$lte", count, "$" + place.max_field),
+                    expression("$or", is_no_double, is_integral));
 }
 
 }  // namespace
@@ -72,8 +88,8 @@ Outcome<std::vector<RangeState>> RangeDocuments::read(const std::function<bool()
 /// primary with a majority, and a server that understands it.
 Reply RangeDocuments::write_nothing() {
   const ids::CounterPlace& place = spec_.counter.place;
-  const Document nobody = Document().add("_id", Document().add("$in", Array()));
-  return client_.write(place.db, allocate_from_range(place, nobody, 0, std::nullopt));
+  return client_.write(place.db,
+                       allocate_from_range(place, {"_id", {"$in", Array()}}, 0, std::nullopt));
 }
 
 Outcome<std::vector<RangeDocument>> RangeDocuments::read() {
@@ -81,10 +97,9 @@ Outcome<std::vector<RangeDocument>> RangeDocuments::read() {
   std::vector<RangeDocument> documents;
   const Reply reply =
       client_.read_all(place.db,
-                       Document()
-                           .add("find", place.collection)
-                           .add("filter", Document().add("_id", range_keys()))
-                           .add("collation", mongo::simple_collation()),
+                       {{"find", place.collection},
+                        {"filter", {"_id", range_keys()}},
+                        {"collation", mongo::simple_collation()}},
                        [&](Bytes document) {
                          if (const auto number = number_at(document, "_id")) {
                            documents.push_back({*number, integer_at(document, place.value_field),
@@ -101,18 +116,14 @@ Outcome<std::vector<RangeDocument>> RangeDocuments::read() {
 Outcome<std::set<std::int64_t>> RangeDocuments::read_marks() {
   const ids::CounterPlace& place = spec_.counter.place;
   std::set<std::int64_t> marked;
-  const Document filter =
-      Document().add("_id.collection", place.collection).add("_id.query._id", range_keys());
-  const Reply reply = client_.read_all(place.db,
-                                       Document()
-                                           .add("find", kMarks)
-                                           .add("filter", filter)
-                                           .add("collation", mongo::simple_collation()),
-                                       [&](Bytes document) {
-                                         const auto number = number_at(document, "_id.query._id");
-                                         if (number) marked.insert(*number);
-                                         return true;
-                                       });
+  const Document filter{{"_id.collection", place.collection}, {"_id.query._id", range_keys()}};
+  const Reply reply = client_.read_all(
+      place.db, {{"find", kMarks}, {"filter", filter}, {"collation", mongo::simple_collation()}},
+      [&](Bytes document) {
+        const auto number = number_at(document, "_id.query._id");
+        if (number) marked.insert(*number);
+        return true;
+      });
   if (!reply.ok()) return answer_to(reply);
   return marked;
 }
@@ -149,10 +160,8 @@ Outcome<void> RangeDocuments::create(std::span<const RangeState> missing,
     Array documents;
     const std::size_t end = std::min(done + kMostDocuments, missing.size());
     for (; done < end; ++done) documents.push(new_range(place, missing[done]));
-    const Reply reply = client_.write(place.db, Document()
-                                                    .add("insert", place.collection)
-                                                    .add("documents", documents)
-                                                    .add("ordered", false));
+    const Reply reply = client_.write(
+        place.db, {{"insert", place.collection}, {"documents", documents}, {"ordered", false}});
     if (!reply.ok() && !reply.refused(mongo::kDuplicateKey)) return answer_to(reply);
   }
   log::event(log::Level::info, "ranges_created",
@@ -169,42 +178,15 @@ ids::CounterReply RangeDocuments::answer_to(const Reply& reply) {
   return after_error(client_, reply, spec_.counter.place.db);
 }
 
-namespace {
-
-using mongo::Array;
-using mongo::Document;
-using mongo::Reply;
-
-/// {operator: [a, b]}
-template <class A, class B>
-Document expression(std::string_view what, const A& a, const B& b) {
-  return Document().add(what, Array().push(a).push(b));
-}
-
-/// True if the range stands at an integer, up to its last number. A double from 2^53 on is none.
-Document has_numbers(const ids::CounterPlace& place) {
-  const std::string count = "$" + place.value_field;
-  const Document is_no_double = expression("$ne", Document().add("$type", count), "double");
-  const Document is_integral =
-      expression("$and", expression("$lt", count, kMostInDouble),
-                 expression("$eq", count, Document().add("$trunc", count)));
-  return expression("$and", expression("$lte", count, "$" + place.max_field),
-                    expression("$or", is_no_double, is_integral));
-}
-
-}  // namespace
-
 Document allocate_from_range(const ids::CounterPlace& place, const Document& query,
                              std::int64_t increment, std::optional<std::int64_t> from) {
   const Document stored = to_long(place.value_field);
   const Document first = from ? expression("$max", stored, *from) : stored;
   const Document behind_last = expression("$add", to_long(place.max_field), std::int64_t{1});
   const Document next = expression("$min", expression("$add", first, increment), behind_last);
-  const Document set = Document().add("$set", Document().add(place.value_field, next));
-  return Document()
-      .add("findAndModify", place.collection)
-      .add("query", Document(query).add("$expr", has_numbers(place)))
-      .add("update", Array().push(set));
+  return {{"findAndModify", place.collection},
+          {"query", {query, {"$expr", has_numbers(place)}}},
+          {"update", Array{Document{"$set", {place.value_field, next}}}}};
 }
 
 CounterDocument::Attempt CounterDocument::allocate_in_range(Run& run,

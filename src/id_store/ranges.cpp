@@ -89,12 +89,11 @@ std::optional<Scheduler::Time> Ranges::read(Set& set) {
   mongo::Client client = pool_.client();
   RangeDocuments documents(client, set.ranges->spec(), fields, missing_);
   const auto found = documents.read([this] { return scheduler_.is_stopping(); });
-  const bool is_refused = !found && found.error().kind == ids::CounterReply::Kind::exhausted;
   const bool was_found = set.ranges->statistics().all > 0;
   if (found) {
     set.ranges->found(*found);
-  } else if (is_refused || !was_found) {
-    set.ranges->refuse({is_refused ? Errc::exhausted : Errc::unavailable, found.error().reason});
+  } else if (const Errc code = found.error().code(); code == Errc::exhausted || !was_found) {
+    set.ranges->refuse({code, found.error().reason});
   }
   const RangeStatistics statistics = set.ranges->statistics();
   if (found) tell(set, statistics);

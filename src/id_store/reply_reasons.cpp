@@ -33,14 +33,8 @@ std::string why_unreached(const Reply& reply, const mongo::Login& login) {
 
 std::string why_unreached(const Reply& reply) {
   if (reply.kind == Reply::Kind::not_majority) return "does not reach a majority of its members";
-  switch (reply.code) {
-    case mongo::kNoLogin:
-      return "refuses the proxy's login: " + reply.message;
-    case mongo::kOtherSet:
-      return "is not found: " + reply.message;
-    default:
-      break;
-  }
+  if (reply.code == mongo::kNoLogin) return "refuses the proxy's login: " + reply.message;
+  if (reply.code == mongo::kOtherSet) return "is not found: " + reply.message;
   if (bson::find(reply.document.bytes(), "code")) return "does not answer: " + error_text(reply);
   return reply.message.empty() ? "does not answer" : "does not answer: " + reply.message;
 }
@@ -49,19 +43,14 @@ std::string unreached(const Reply& reply) {
   if (reply.kind == Reply::Kind::not_majority) {
     return "the id store does not reach a majority of its members";
   }
-  switch (reply.code) {
-    case mongo::kNoLogin:
-      return kLoginRefused;
-    case mongo::kOtherSet:
-      return "the id store's servers belong to another replica set than its connection string "
-             "names";
-    case mongo::kNoServer:
-      return std::string(kNoAnswer) + ": its primary cannot be reached";
-    default:
-      return bson::find(reply.document.bytes(), "code")
-                 ? std::string(kNoAnswer) + ": " + error_text(reply)
-                 : kNoAnswer;
+  if (reply.code == mongo::kNoLogin) return kLoginRefused;
+  if (reply.code == mongo::kOtherSet) {
+    return "the id store's servers belong to another replica set than its connection string names";
   }
+  const std::string no_answer = kNoAnswer;
+  if (reply.code == mongo::kNoServer) return no_answer + ": its primary cannot be reached";
+  const bool has_code = bson::find(reply.document.bytes(), "code").has_value();
+  return has_code ? no_answer + ": " + error_text(reply) : no_answer;
 }
 
 ids::CounterReply after_error(const mongo::Client& client, const Reply& reply,

@@ -1,5 +1,6 @@
 #include "id_store/reports.hpp"
 
+#include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 #include "idproxy/threads/threads.hpp"
 
@@ -16,11 +17,10 @@ void InUse::count(std::int64_t start, std::int64_t step, std::int64_t max) {
   for (const ids::CounterField& field : fields) {
     const std::uint32_t pad = field.format.pad;
     if (field.format.output != ids::NumberFormat::Output::string || pad == 0 || pad > 18) continue;
-    std::int64_t end = 1;  // the first number that is wider
-    for (std::uint32_t i = 0; i < pad; ++i) end *= 10;
-    if (end > max) continue;
-    const ids::CounterNumbers::Width width{steps.count(*numbers.next, end - 1),
-                                           steps.count(start, end - 1)};
+    const std::int64_t last = ids::largest_number(pad);
+    if (last >= max) continue;
+    const ids::CounterNumbers::Width width{steps.count(*numbers.next, last),
+                                           steps.count(start, last)};
     if (!numbers.width || width.left < numbers.width->left) numbers.width = width;
   }
 }

@@ -1,8 +1,6 @@
 #include "id_store/reservation_collection.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <string_view>
@@ -10,25 +8,146 @@
 #include <unordered_map>
 #include <utility>
 
-#include "id_store/field_places.hpp"
 #include "id_store/index.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
 #include "idproxy/base/bytes.hpp"
-#include "idproxy/id_store/login_advice.hpp"
 #include "idproxy/id_store/namespaces.hpp"
+#include "idproxy/ids/scope.hpp"
 
 namespace idproxy::id_store {
 namespace {
 
+using bson::Type;
 using ids::Errc;
 using ids::Error;
 using ids::Reservation;
+using ids::ReserveSpec;
+using ids::TypedValue;
 using mongo::Array;
 using mongo::Client;
 using mongo::Document;
 using mongo::Reply;
 using State = Reservation::State;
+
+// Of 16 MiB, for documents or errors.
+constexpr std::size_t kMostCommandBytes = std::size_t{12} * 1024 * 1024;
+// The size of a reservation without its value and parent_id: names, date, the statement around it.
+constexpr std::size_t kFixedBytes = 96;
+// The size of a duplicate key error without the namespace, the field (three times) and the value.
+// The value is repeated in the text, but cut there (observed, 6.0.5): kMostErrorText.
+constexpr std::size_t kFixedErrorBytes = 180;
+constexpr std::size_t kMostErrorText = 400;
+// The server's code and message for documents that are too large.
+constexpr std::int32_t kObjectTooLarge = 10334;
+
+/// {name: value}
+Document one(std::string_view name, const TypedValue& value) {
+  return {name, value.type, as_bytes(value.bytes)};
+}
+
+/// {name: {$eq: value}}: alone, a value could be an operator.
+Document equal(std::string_view name, const TypedValue& value) {
+  return {name, one("$eq", value)};
+}
+
+TypedValue date(std::int64_t milliseconds) {
+  TypedValue value{Type::date, std::string(sizeof milliseconds, '\0')};
+  store_i64(reinterpret_cast<std::uint8_t*>(value.bytes.data()), milliseconds);
+  return value;
+}
+
+/// Of the value and what else there is; none may be there twice.
+Document projection_of(const ReserveSpec& spec, std::initializer_list<std::string_view> others) {
+  Document projection;
+  for (const std::string_view other : others) projection.add(other, 1);
+  if (std::ranges::find(others, spec.name) == others.end()) projection.add(spec.name, 1);
+  return projection;
+}
+
+Document majority() {
+  return {"level", "majority"};
+}
+
+/// [{$set: {at: {$max: [now, {$cond: [{$eq: [{$type: "$at"}, "date"]}, {$add: ["$at", 1]},
+/// null]}]}}}]
+Array later_date(std::int64_t now) {
+  const Document is_date{"$eq", Array{Document{"$type", "$at"}, "date"}};
+  const Document later{"$add", Array{"$at", 1}};
+  const Array condition = Array().push(is_date).push(later).push(Type::null, Bytes());
+  const TypedValue least = date(now);
+  const Array latest =
+      Array().push(least.type, as_bytes(least.bytes)).push(Document{"$cond", condition});
+  return Array{Document{"$set", {"at", {"$max", latest}}}};
+}
+
+/// name: [item, …], with `make(item)` for each.
+template <class Items, class Make>
+Array array_of(const Items& items, const Make& make) {
+  Array array;
+  for (const auto& item : items) array.push(make(item));
+  return array;
+}
+
+/// An unordered write of `statements`, which are named `kind`.
+Document write_of(std::string_view command, const ReserveSpec& spec, std::string_view kind,
+                  const Array& statements) {
+  return {{command, spec.collection}, {"ordered", false}, {kind, statements}};
+}
+
+/// {$in: [value, …]}
+template <class Items, class Value>
+Document among(const Items& items, const Value& value_of) {
+  Array values;
+  for (const auto& item : items) {
+    const TypedValue& value = value_of(item);
+    values.push(value.type, as_bytes(value.bytes));
+  }
+  return {"$in", values};
+}
+
+void refuse_with(Reservation& item, std::int32_t code, std::string error) {
+  item.state = Reservation::State::refused;
+  item.code = code;
+  item.error = std::move(error);
+}
+
+/// find {name: {$in: [...]}}
+Document find_command(const ReserveSpec& spec, Reserved items) {
+  const auto value = [](const Reservation* item) -> auto& { return item->value; };
+  return {{"find", spec.collection},
+          {"filter", {spec.name, among(items, value)}},
+          {"projection", projection_of(spec, {"parent_id"})}};
+}
+
+/// find {name: {$eq: value}}, which compares as the server does.
+Document find_command(const ReserveSpec& spec, const Reservation& item) {
+  return {{"find", spec.collection},
+          {"filter", equal(spec.name, item.value)},
+          {"projection", projection_of(spec, {"parent_id"})},
+          {"limit", 1}};
+}
+
+/// update, for each reservation that exists for the same parent: sets the date to `now`, or later,
+/// so that it differs from the one before.
+Document refresh_command(const ReserveSpec& spec, Reserved items, std::int64_t now) {
+  const Array later = later_date(now);
+  return write_of("update", spec, "updates", array_of(items, [&](const Reservation* item) {
+                    const Document its =
+                        equal(spec.name, item->value).append(equal("parent_id", item->parent_id));
+                    return Document{{"q", its}, {"u", later}};
+                  }));
+}
+
+/// delete, where the date is the one that was written.
+Document release_command(const ReserveSpec& spec, Reserved items) {
+  return write_of("delete", spec, "deletes", array_of(items, [&](const Reservation* item) {
+                    const Document its = equal(spec.name, item->value)
+                                             .append(equal("parent_id", item->parent_id))
+                                             .append(one("at", date(item->at)));
+                    return Document{{"q", its}, {"limit", 1}};
+                  }));
+}
 
 // Others may release reservations that are in the way, and make them again.
 constexpr int kReserveRounds = 4;
@@ -62,15 +181,10 @@ std::string parent_key(Bytes reservation) {
   return parent ? key_of(value_of(*parent)) : std::string();
 }
 
-Error error_of(const ids::CounterReply& reply) {
-  const bool refused = reply.kind == ids::CounterReply::Kind::exhausted;
-  return {refused ? Errc::exhausted : Errc::unavailable, reply.reason};
-}
-
 /// Returns an insert whose document every server refuses if it does not refuse the command.
 Document refused_insert(const std::string& collection) {
-  const Array refused = Array().push(Document().add("_id", Array()));
-  return Document().add("insert", collection).add("documents", refused).add("ordered", false);
+  return {
+      {"insert", collection}, {"documents", Array{Document{"_id", Array()}}}, {"ordered", false}};
 }
 
 /// A reservation that nobody has made, of a value that no document has.
@@ -83,16 +197,249 @@ Reservation of_nobody() {
 }
 
 Document find_nobody(const std::string& collection) {
-  const Document nobody = Document().add("_id", Document().add("$in", Array()));
-  return Document().add("find", collection).add("filter", nobody).add("limit", 1);
+  return {{"find", collection}, {"filter", {"_id", {"$in", Array()}}}, {"limit", 1}};
 }
 
 /// createIndexes {key: {field: 1}}
 Document make_index_command(const std::string& collection, const std::string& field, bool unique) {
-  Document index;
-  index.add("key", Document().add(field, 1)).add("name", field + "_1");
+  Document index{{"key", {field, 1}}, {"name", field + "_1"}};
   if (unique) index.add("unique", true);
-  return Document().add("createIndexes", collection).add("indexes", Array().push(index));
+  return {{"createIndexes", collection}, {"indexes", Array{index}}};
+}
+
+Error error_of(const Client& client, const Reply& reply, const ReserveSpec& spec) {
+  const ids::CounterReply why = after_error(client, reply, spec.db);
+  return {why.code(), why.reason};
+}
+
+/// Reservations that are being made or released.
+struct Reserving {
+  using Failure = std::optional<Error>;
+  using Items = std::vector<Reservation*>;
+
+  const ReserveSpec& spec;
+  Client& client;
+  const Clock& clock;
+  std::int64_t at = 0;
+  std::chrono::nanoseconds begun = clock.monotonic();
+
+  Failure make(Items items) const {
+    for (int round = 0; round < kReserveRounds && !items.empty(); ++round) {
+      Items taken;
+      for (Reserved rest(items); !rest.empty();) {
+        const std::size_t count = fitting(spec, rest);
+        if (auto failure = insert(rest.first(count), taken)) return failure;
+        rest = rest.subspan(count);
+      }
+      items.clear();
+      if (auto failure = judge(taken, items)) return failure;
+    }
+    for (Reservation* item : items) item->state = State::taken;
+    return std::nullopt;
+  }
+
+  /// Appends those whose value is reserved already to `taken`. After a lost answer, the repeated
+  /// command finds the reservations of the first attempt in this way: judge() sees that they are
+  /// this document's own.
+  Failure insert(Reserved items, Items& taken) const {
+    const std::size_t others = taken.size();
+    return send(insert_command(spec, items, at), [&](const WriteOutcome& outcome) {
+      // An error that ends the command early leaves the rest out.
+      const auto known = static_cast<std::uint64_t>(outcome.n) + outcome.errors.size();
+      if (known != items.size() || has_passing_error(outcome)) return false;
+      taken.resize(others);
+      for (Reservation* item : items) {
+        item->state = State::made;
+        item->at = at;
+      }
+      for (const WriteError& error : outcome.errors) {
+        if (error.index >= items.size()) return false;
+        Reservation& item = *items[error.index];
+        if (error.code == mongo::kDuplicateKey) {
+          item.state = State::wanted;
+          taken.push_back(&item);
+        } else {
+          item.state = State::refused;
+          item.code = error.code;
+          item.error = error.text;
+        }
+      }
+      return outcome.majority;
+    });
+  }
+
+  /// Finds out for which documents the values are reserved. Those that are no longer reserved go to
+  /// `again`.
+  Failure judge(const Items& taken, Items& again) const {
+    Items own;
+    for (Reserved rest(taken); !rest.empty();) {
+      const std::size_t count = fitting(spec, rest);
+      if (auto failure = judge_some(rest.first(count), own, again)) return failure;
+      rest = rest.subspan(count);
+    }
+    for (Reserved rest(own); !rest.empty();) {
+      const std::size_t count = fitting(spec, rest, kMostReleased);
+      if (auto failure = refresh(rest.first(count), again)) return failure;
+      rest = rest.subspan(count);
+    }
+    return std::nullopt;
+  }
+
+  Failure judge_some(Reserved taken, Items& own, Items& again) const {
+    std::unordered_map<std::string, std::string> parents;  // by the value; texts of key_of()
+    const auto note = [&](Bytes document) {
+      const auto value = bson::find(document, spec.name);
+      if (value) parents.insert_or_assign(key_of(value_of(*value)), parent_key(document));
+    };
+    if (auto failure = read(find_command(spec, taken), note)) return failure;
+    std::size_t exact_looks = 0;
+    for (Reservation* item : taken) {
+      const std::string key = key_of(item->value);
+      auto found = parents.find(key);
+      if (found == parents.end() && exact_looks++ < kMostExactLooks) {
+        // The server may have found a value equal that has another key.
+        const auto note_this = [&](Bytes document) { parents[key] = parent_key(document); };
+        if (auto failure = read(find_command(spec, *item), note_this)) return failure;
+        found = parents.find(key);
+      }
+      if (found == parents.end()) {
+        again.push_back(item);
+      } else if (found->second == key_of(item->parent_id)) {
+        own.push_back(item);
+      } else {
+        item->state = State::taken;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Gives reservations of the same documents a new date, so that neither the sweeper nor the
+  /// request that made them deletes them.
+  Failure refresh(Reserved items, Items& again) const {
+    const std::int64_t now = milliseconds_of(clock);
+    bool are_all = false;
+    const auto use = [&](const WriteOutcome& outcome) {
+      are_all = outcome.n == static_cast<std::int64_t>(items.size());
+      return is_sure(outcome);
+    };
+    if (auto failure = send(refresh_command(spec, items, now), use)) return failure;
+    if (are_all) {
+      for (Reservation* item : items) item->state = State::own;
+    } else if (items.size() == 1) {
+      again.push_back(items.front());
+    } else {
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        if (auto failure = refresh(items.subspan(i, 1), again)) return failure;
+      }
+    }
+    return std::nullopt;
+  }
+
+  Failure send(const Document& command, const std::function<bool(const WriteOutcome&)>& use) const {
+    while (true) {
+      const Reply reply = client.write(spec.db, command);
+      const WriteOutcome outcome = outcome_of(reply);
+      if (outcome.executed && use(outcome)) return std::nullopt;
+      if (!may_try_again(clock.monotonic() - begun, reply, outcome)) {
+        if (!outcome.executed) return error_of(client, reply, spec);
+        return Error{Errc::unavailable, unreached(reply)};
+      }
+      std::this_thread::sleep_for(kTryAgainPause);
+    }
+  }
+
+  Failure read(const Document& command, const std::function<void(Bytes)>& use) const {
+    const Reply reply = client.read_all(spec.db, command, [&](Bytes document) {
+      use(document);
+      return true;
+    });
+    if (reply.ok()) return std::nullopt;
+    return error_of(client, reply, spec);
+  }
+};
+
+// ---- readiness ---------------------------------------------------------------------------------
+
+/// Returns why the collection is unfit, as half a sentence such as "is a view"; empty: it is fit,
+/// or the user may not see it.
+std::string why_unfit(Client& client, const ReserveSpec& spec) {
+  const Reply found =
+      client.read_first(spec.db, {{"listCollections", 1}, {"filter", {"name", spec.collection}}});
+  // Without the privilege, the server's answer to a write must do.
+  if (!found.ok()) return {};
+  const std::string_view type = mongo::text_in(found.document.bytes(), "type");
+  const auto options = mongo::document_in(found.document.bytes(), "options");
+  std::string why;
+  if (!type.empty() && type != "collection") {
+    why = type == "view" ? "is a view" : "is a time-series collection";
+  } else if (options && mongo::is_true(*options, "capped")) {
+    why = "is capped: the server deletes its oldest documents";
+  }
+  return why.empty() ? why : why + ". Choose another one in `reserve`";
+}
+
+/// The commands of reservations. Changes nothing, but needs the privileges, a primary with a
+/// majority, and a server that understands them.
+Reply try_to_write(Client& client, const ReserveSpec& spec) {
+  Reservation nobody = of_nobody();
+  Reservation* const only = &nobody;
+  const Reserved all(&only, 1);
+  for (const Document& command : {refused_insert(spec.collection), refresh_command(spec, all, 0),
+                                  release_command(spec, all)}) {
+    Reply reply = client.write(spec.db, command);
+    const WriteOutcome outcome = outcome_of(reply);
+    if (!outcome.executed || !is_sure(outcome)) return reply;
+  }
+  return client.read(spec.db, find_command(spec, all));
+}
+
+std::optional<Error> look_at_parents(Client& client, const ReserveSpec& spec) {
+  const Namespace ns = split_namespace(spec.parent_ns);
+  const Reply reply = client.read(ns.db, find_nobody(ns.collection));
+  if (reply.ok()) return std::nullopt;
+  const ids::CounterReply why = after_read_error(client, reply, ns);
+  return Error{why.code(), why.reason};
+}
+
+std::optional<Error> make_unique_index(Client& client, const ReserveSpec& spec,
+                                       const std::vector<Index>& indexes) {
+  const UniqueField field{spec.name};
+  const Index* found = guard_among(indexes, field);
+  if (found != nullptr && !found->building) return std::nullopt;
+  if (found != nullptr) {
+    return Error{Errc::unavailable, "the unique index on " + spec.name + " in " + spec.ns() +
+                                        ", the collection of reservations, is being built"};
+  }
+  const Reply reply = client.write(spec.db, make_index_command(spec.collection, spec.name, true));
+  if (reply.ok()) return std::nullopt;
+  if (reply.kind != Reply::Kind::refused) return error_of(client, reply, spec);
+  const std::string why = reply.code == mongo::kDuplicateKey
+                              ? "several reservations have the same value"
+                              : "the server answers with " + error_text(reply);
+  const auto advice = std::make_shared<const Reason>(
+      Reason{"no unique index guards the collection of reservations, " + spec.ns() +
+                 ", and the proxy cannot make it (" + why + ")",
+             "; make it with ",
+             create_index_command({spec.db, spec.collection}, field,
+                                  {.name = free_name(indexes, field)})});
+  return Error{Errc::exhausted, advice->whole(), advice};
+}
+
+std::optional<Error> look_at_indexes(Client& client, const ReserveSpec& spec,
+                                     ReservationCollection::Missing missing) {
+  const bool needs_one = spec.layout == ids::ReserveSpec::Layout::field;
+  std::vector<Index> indexes;
+  const Reply reply = list_indexes(client, {spec.db, spec.collection}, indexes);
+  const bool listed = reply.ok() || reply.refused(mongo::kNamespaceNotFound);
+  if (!listed && needs_one) return error_of(client, reply, spec);
+  if (!listed || missing == ReservationCollection::Missing::assume) return std::nullopt;
+  if (needs_one) {
+    if (auto failure = make_unique_index(client, spec, indexes)) return failure;
+  }
+  // Without it the sweeper reads the whole collection.
+  if (!has_dates(indexes))
+    (void)client.write(spec.db, make_index_command(spec.collection, "at", false));
+  return std::nullopt;
 }
 
 }  // namespace
@@ -112,11 +459,11 @@ ReservationCollection::ReservationCollection(ids::ReserveSpec spec, Missing miss
 
 // ---- reservations ------------------------------------------------------------------------------
 
-std::optional<Error> ReservationCollection::make(Client& client, Items items) const {
+std::optional<Error> ReservationCollection::make(Client& client,
+                                                 std::vector<Reservation*> items) const {
   std::erase_if(items,
                 [](Reservation* item) { return item->state != State::wanted || refuse(*item); });
-  const Run run{client, clock_.monotonic(), milliseconds_of(clock_)};
-  auto failure = make(run, items);
+  auto failure = Reserving{spec_, client, clock_, milliseconds_of(clock_)}.make(items);
   for (const Reservation* item : items) {
     if (item->state == State::made) ++metrics_.reservations_made;
     if (item->state == State::taken) ++metrics_.reservations_taken;
@@ -124,124 +471,8 @@ std::optional<Error> ReservationCollection::make(Client& client, Items items) co
   return failure;
 }
 
-ReservationCollection::Failure ReservationCollection::make(const Run& run, Items items) const {
-  for (int round = 0; round < kReserveRounds && !items.empty(); ++round) {
-    Items taken;
-    for (Reserved rest(items); !rest.empty();) {
-      const std::size_t count = fitting(spec_, rest);
-      if (auto failure = insert(run, rest.first(count), taken)) return failure;
-      rest = rest.subspan(count);
-    }
-    items.clear();
-    if (auto failure = judge(run, taken, items)) return failure;
-  }
-  for (Reservation* item : items) item->state = State::taken;
-  return std::nullopt;
-}
-
-/// Appends those whose value is reserved already to `taken`. After a lost answer, the repeated
-/// command finds the reservations of the first attempt in this way: judge() sees that they are this
-/// document's own.
-ReservationCollection::Failure ReservationCollection::insert(const Run& run, Reserved items,
-                                                             Items& taken) const {
-  const std::size_t others = taken.size();
-  return send(run, insert_command(spec_, items, run.at), [&](const WriteOutcome& outcome) {
-    // An error that ends the command early leaves the rest out.
-    const auto known = static_cast<std::uint64_t>(outcome.n) + outcome.errors.size();
-    if (known != items.size() || has_passing_error(outcome)) return false;
-    taken.resize(others);
-    for (Reservation* item : items) {
-      item->state = State::made;
-      item->at = run.at;
-    }
-    for (const WriteError& error : outcome.errors) {
-      if (error.index >= items.size()) return false;
-      Reservation& item = *items[error.index];
-      if (error.code == mongo::kDuplicateKey) {
-        item.state = State::wanted;
-        taken.push_back(&item);
-      } else {
-        item.state = State::refused;
-        item.code = error.code;
-        item.error = error.text;
-      }
-    }
-    return outcome.majority;
-  });
-}
-
-/// Finds out for which documents the values are reserved. Those that are no longer reserved go to
-/// `again`.
-ReservationCollection::Failure ReservationCollection::judge(const Run& run, const Items& taken,
-                                                            Items& again) const {
-  Items own;
-  for (Reserved rest(taken); !rest.empty();) {
-    const std::size_t count = fitting(spec_, rest);
-    if (auto failure = judge_some(run, rest.first(count), own, again)) return failure;
-    rest = rest.subspan(count);
-  }
-  for (Reserved rest(own); !rest.empty();) {
-    const std::size_t count = fitting(spec_, rest, kMostReleased);
-    if (auto failure = refresh(run, rest.first(count), again)) return failure;
-    rest = rest.subspan(count);
-  }
-  return std::nullopt;
-}
-
-ReservationCollection::Failure ReservationCollection::judge_some(const Run& run, Reserved taken,
-                                                                 Items& own, Items& again) const {
-  std::unordered_map<std::string, std::string> parents;  // by the value; texts of key_of()
-  const auto note = [&](Bytes document) {
-    const auto value = bson::find(document, spec_.name);
-    if (value) parents.insert_or_assign(key_of(value_of(*value)), parent_key(document));
-  };
-  if (auto failure = read(run, find_command(spec_, taken), note)) return failure;
-  std::size_t exact_looks = 0;
-  for (Reservation* item : taken) {
-    const std::string key = key_of(item->value);
-    auto found = parents.find(key);
-    if (found == parents.end() && exact_looks++ < kMostExactLooks) {
-      // The server may have found a value equal that has another key.
-      const auto note_this = [&](Bytes document) { parents[key] = parent_key(document); };
-      if (auto failure = read(run, find_command(spec_, *item), note_this)) return failure;
-      found = parents.find(key);
-    }
-    if (found == parents.end()) {
-      again.push_back(item);
-    } else if (found->second == key_of(item->parent_id)) {
-      own.push_back(item);
-    } else {
-      item->state = State::taken;
-    }
-  }
-  return std::nullopt;
-}
-
-/// Gives reservations of the same documents a new date, so that neither the sweeper nor the request
-/// that made them deletes them.
-ReservationCollection::Failure ReservationCollection::refresh(const Run& run, Reserved items,
-                                                              Items& again) const {
-  const std::int64_t now = milliseconds_of(clock_);
-  bool are_all = false;
-  const auto use = [&](const WriteOutcome& outcome) {
-    are_all = outcome.n == static_cast<std::int64_t>(items.size());
-    return is_sure(outcome);
-  };
-  if (auto failure = send(run, refresh_command(spec_, items, now), use)) return failure;
-  if (are_all) {
-    for (Reservation* item : items) item->state = State::own;
-  } else if (items.size() == 1) {
-    again.push_back(items.front());
-  } else {
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      if (auto failure = refresh(run, items.subspan(i, 1), again)) return failure;
-    }
-  }
-  return std::nullopt;
-}
-
 std::optional<Error> ReservationCollection::release(Client& client, Reserved made) const {
-  const Run run{client, clock_.monotonic(), 0};
+  const Reserving run{spec_, client, clock_};
   while (!made.empty()) {
     const std::size_t count = fitting(spec_, made, kMostReleased);
     std::int64_t deleted = 0;
@@ -249,7 +480,7 @@ std::optional<Error> ReservationCollection::release(Client& client, Reserved mad
       deleted += outcome.n;
       return is_sure(outcome);
     };
-    auto failure = send(run, release_command(spec_, made.first(count)), use);
+    auto failure = run.send(release_command(spec_, made.first(count)), use);
     metrics_.reservations_released += static_cast<std::uint64_t>(deleted);
     if (failure) return failure;
     made = made.subspan(count);
@@ -257,240 +488,18 @@ std::optional<Error> ReservationCollection::release(Client& client, Reserved mad
   return std::nullopt;
 }
 
-// ---- commands ----------------------------------------------------------------------------------
-
-ReservationCollection::Failure ReservationCollection::send(
-    const Run& run, const Document& command,
-    const std::function<bool(const WriteOutcome&)>& use) const {
-  while (true) {
-    const Reply reply = run.client.write(spec_.db, command);
-    const WriteOutcome outcome = outcome_of(reply);
-    if (outcome.executed && use(outcome)) return std::nullopt;
-    if (!may_try_again(clock_.monotonic() - run.begun, reply, outcome)) {
-      if (!outcome.executed) return error_of(run.client, reply);
-      return Error{Errc::unavailable, unreached(reply)};
-    }
-    std::this_thread::sleep_for(kTryAgainPause);
-  }
-}
-
-ReservationCollection::Failure ReservationCollection::read(
-    const Run& run, const Document& command, const std::function<void(Bytes)>& use) const {
-  const Reply reply = run.client.read_all(spec_.db, command, [&](Bytes document) {
-    use(document);
-    return true;
-  });
-  if (reply.ok()) return std::nullopt;
-  return error_of(run.client, reply);
-}
-
-Error ReservationCollection::error_of(const Client& client, const Reply& reply) const {
-  return id_store::error_of(after_error(client, reply, spec_.db));
-}
-
-// ---- readiness ---------------------------------------------------------------------------------
-
-ReservationCollection::Failure ReservationCollection::prepare(Client& client) const {
-  if (std::string why = why_unfit(client); !why.empty()) {
+std::optional<Error> ReservationCollection::prepare(Client& client) const {
+  if (std::string why = why_unfit(client, spec_); !why.empty()) {
     return Error{Errc::exhausted,
                  "the collection of reservations, " + spec_.ns() + ", " + std::move(why)};
   }
-  if (const Reply reply = try_to_write(client); !reply.ok()) return error_of(client, reply);
-  if (auto failure = look_at_parents(client)) return failure;
-  return look_at_indexes(client);
+  if (const Reply reply = try_to_write(client, spec_); !reply.ok())
+    return error_of(client, reply, spec_);
+  if (auto failure = look_at_parents(client, spec_)) return failure;
+  return look_at_indexes(client, spec_, missing_);
 }
 
-/// Returns why the collection is unfit, as half a sentence such as "is a view"; empty: it is fit,
-/// or the user may not see it.
-std::string ReservationCollection::why_unfit(Client& client) const {
-  std::string why;
-  const Document filter = Document().add("name", spec_.collection);
-  const Document command = Document().add("listCollections", 1).add("filter", filter);
-  // Without the privilege, the server's answer to a write must do.
-  (void)client.read_all(spec_.db, command, [&](Bytes found) {
-    const std::string_view type = mongo::text_in(found, "type");
-    const auto options = mongo::document_in(found, "options");
-    if (!type.empty() && type != "collection") {
-      why = type == "view" ? "is a view" : "is a time-series collection";
-    } else if (options && mongo::is_true(*options, "capped")) {
-      why = "is capped: the server deletes its oldest documents";
-    }
-    if (!why.empty()) why += ". Choose another one in `reserve`";
-    return false;
-  });
-  return why;
-}
-
-/// The commands of reservations. Changes nothing, but needs the privileges, a primary with a
-/// majority, and a server that understands them.
-Reply ReservationCollection::try_to_write(Client& client) const {
-  Reservation nobody = of_nobody();
-  Reservation* const only = &nobody;
-  const Reserved all(&only, 1);
-  for (const Document& command : {refused_insert(spec_.collection), refresh_command(spec_, all, 0),
-                                  release_command(spec_, all)}) {
-    Reply reply = client.write(spec_.db, command);
-    const WriteOutcome outcome = outcome_of(reply);
-    if (!outcome.executed || !is_sure(outcome)) return reply;
-  }
-  return client.read(spec_.db, find_command(spec_, all));
-}
-
-ReservationCollection::Failure ReservationCollection::look_at_parents(Client& client) const {
-  const Namespace ns = split_namespace(spec_.parent_ns);
-  const Reply reply = client.read(ns.db, find_nobody(ns.collection));
-  if (reply.ok()) return std::nullopt;
-  return id_store::error_of(after_read_error(client, reply, ns));
-}
-
-ReservationCollection::Failure ReservationCollection::look_at_indexes(Client& client) const {
-  const bool needs_one = spec_.layout == ids::ReserveSpec::Layout::field;
-  std::vector<Index> indexes;
-  const Reply reply = list_indexes(client, {spec_.db, spec_.collection}, indexes);
-  const bool listed = reply.ok() || reply.refused(mongo::kNamespaceNotFound);
-  if (!listed && needs_one) return error_of(client, reply);
-  if (!listed || missing_ == Missing::assume) return std::nullopt;
-  if (needs_one) {
-    if (auto failure = make_unique_index(client, indexes)) return failure;
-  }
-  // Without it the sweeper reads the whole collection.
-  if (!has_dates(indexes))
-    (void)client.write(spec_.db, make_index_command(spec_.collection, "at", false));
-  return std::nullopt;
-}
-
-ReservationCollection::Failure ReservationCollection::make_unique_index(
-    Client& client, const std::vector<Index>& indexes) const {
-  const UniqueField field{spec_.name};
-  const Index* found = guard_among(indexes, field);
-  if (found != nullptr && !found->building) return std::nullopt;
-  if (found != nullptr) {
-    return Error{Errc::unavailable, "the unique index on " + spec_.name + " in " + spec_.ns() +
-                                        ", the collection of reservations, is being built"};
-  }
-  const Reply reply =
-      client.write(spec_.db, make_index_command(spec_.collection, spec_.name, true));
-  if (reply.ok()) return std::nullopt;
-  if (reply.kind != Reply::Kind::refused) return error_of(client, reply);
-  const std::string why = reply.code == mongo::kDuplicateKey
-                              ? "several reservations have the same value"
-                              : "the server answers with " + error_text(reply);
-  const auto advice = std::make_shared<const Reason>(
-      Reason{"no unique index guards the collection of reservations, " + spec_.ns() +
-                 ", and the proxy cannot make it (" + why + ")",
-             "; make it with ",
-             create_index_command({spec_.db, spec_.collection}, field,
-                                  {.name = free_name(indexes, field)})});
-  return Error{Errc::exhausted, advice->whole(), advice};
-}
-
-namespace {
-
-using bson::Type;
-using ids::Reservation;
-using ids::ReserveSpec;
-using ids::TypedValue;
-using mongo::Array;
-using mongo::Document;
-
-// Of 16 MiB, for documents or errors.
-constexpr std::size_t kMostCommandBytes = std::size_t{12} * 1024 * 1024;
-// The size of a reservation without its value and parent_id: names, date, the statement around it.
-constexpr std::size_t kFixedBytes = 96;
-// The size of a duplicate key error without the namespace, the field (three times) and the value.
-// The value is repeated in the text, but cut there (observed, 6.0.5): kMostErrorText.
-constexpr std::size_t kFixedErrorBytes = 180;
-constexpr std::size_t kMostErrorText = 400;
-// The server's code and message for documents that are too large.
-constexpr std::int32_t kObjectTooLarge = 10334;
-
-/// {name: value}
-Document one(std::string_view name, const TypedValue& value) {
-  return Document().add(name, value.type, as_bytes(value.bytes));
-}
-
-/// {name: {$eq: value}}: alone, a value could be an operator.
-Document equal(std::string_view name, const TypedValue& value) {
-  return Document().add(name, one("$eq", value));
-}
-
-TypedValue date(std::int64_t milliseconds) {
-  TypedValue value{Type::date, std::string(sizeof milliseconds, '\0')};
-  store_i64(reinterpret_cast<std::uint8_t*>(value.bytes.data()), milliseconds);
-  return value;
-}
-
-/// Of the value and what else there is; none may be there twice.
-Document projection_of(const ReserveSpec& spec, std::initializer_list<std::string_view> others) {
-  Document projection;
-  for (const std::string_view other : others) projection.add(other, 1);
-  if (std::ranges::find(others, spec.name) == others.end()) projection.add(spec.name, 1);
-  return projection;
-}
-
-Document majority() {
-  return Document().add("level", "majority");
-}
-
-/// [{$set: {at: {$max: [now, {$cond: [{$eq: [{$type: "$at"}, "date"]}, {$add: ["$at", 1]},
-/// null]}]}}}]
-Array later_date(std::int64_t now) {
-  const Document is_date =
-      Document().add("$eq", Array().push(Document().add("$type", "$at")).push("date"));
-  const Document later = Document().add("$add", Array().push("$at").push(1));
-  const Array condition = Array().push(is_date).push(later).push(Type::null, Bytes());
-  const TypedValue least = date(now);
-  const Array latest =
-      Array().push(least.type, as_bytes(least.bytes)).push(Document().add("$cond", condition));
-  const Document set = Document().add("at", Document().add("$max", latest));
-  return Array().push(Document().add("$set", set));
-}
-
-/// name: [item, …], with `make(item)` for each.
-template <class Items, class Make>
-Array array_of(const Items& items, const Make& make) {
-  Array array;
-  for (const auto& item : items) array.push(make(item));
-  return array;
-}
-
-/// An unordered write of `statements`, which are named `kind`.
-Document write_of(std::string_view command, const ReserveSpec& spec, std::string_view kind,
-                  const Array& statements) {
-  Document write;
-  write.add(command, spec.collection).add("ordered", false).add(kind, statements);
-  return write;
-}
-
-/// {$in: [value, …]}
-template <class Items, class Value>
-Document among(const Items& items, const Value& value_of) {
-  Array values;
-  for (const auto& item : items) {
-    const TypedValue& value = value_of(item);
-    values.push(value.type, as_bytes(value.bytes));
-  }
-  return Document().add("$in", values);
-}
-
-std::optional<std::int64_t> exact_integer(const TypedValue& value) {
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(value.bytes.data());
-  if (value.type == Type::int32 && value.bytes.size() == 4) return load_i32(bytes);
-  if (value.type == Type::int64 && value.bytes.size() == 8) return load_i64(bytes);
-  if (value.type != Type::number_double || value.bytes.size() != 8) return std::nullopt;
-  const auto number = std::bit_cast<double>(load_i64(bytes));
-  constexpr double kLimit = 9223372036854775808.0;  // 2^63
-  const bool fits = number >= -kLimit && number < kLimit && std::trunc(number) == number;
-  return fits ? std::optional(static_cast<std::int64_t>(number)) : std::nullopt;
-}
-
-void refuse_with(Reservation& item, std::int32_t code, std::string error) {
-  item.state = Reservation::State::refused;
-  item.code = code;
-  item.error = std::move(error);
-}
-
-}  // namespace
+// ---- values and commands -----------------------------------------------------------------------
 
 std::size_t bytes_of(const Reservation& item) {
   return item.value.bytes.size() + item.parent_id.bytes.size() + kFixedBytes;
@@ -510,15 +519,11 @@ std::size_t fitting(const ReserveSpec& spec, Reserved items, std::size_t most) {
 }
 
 bool refuse(Reservation& item) {
-  switch (item.value.type) {
-    case Type::array:
-    case Type::regex:
-    case Type::undefined:
-      refuse_with(item, mongo::kBadValue,
-                  "an array, a regular expression or undefined cannot be reserved");
-      return true;
-    default:
-      break;
+  const Type type = item.value.type;
+  if (type == Type::array || type == Type::regex || type == Type::undefined) {
+    refuse_with(item, mongo::kBadValue,
+                "an array, a regular expression or undefined cannot be reserved");
+    return true;
   }
   if (bytes_of(item) <= kMostCommandBytes) return false;
   refuse_with(item, kObjectTooLarge, "the value and the document's _id are too large to reserve");
@@ -526,7 +531,9 @@ bool refuse(Reservation& item) {
 }
 
 std::string key_of(const TypedValue& value) {
-  if (const auto number = exact_integer(value)) return "i" + std::to_string(*number);
+  const bool is_decimal = value.type == Type::decimal128;
+  const auto number = ids::integer_of({value.type, {}, as_bytes(value.bytes)});
+  if (number && !is_decimal) return "i" + std::to_string(*number);
   return std::to_string(static_cast<int>(value.type)) + ":" + value.bytes;
 }
 
@@ -543,69 +550,32 @@ Document insert_command(const ReserveSpec& spec, Reserved items, std::int64_t at
                   }));
 }
 
-Document find_command(const ReserveSpec& spec, Reserved items) {
-  const auto value = [](const Reservation* item) -> auto& { return item->value; };
-  return Document()
-      .add("find", spec.collection)
-      .add("filter", Document().add(spec.name, among(items, value)))
-      .add("projection", projection_of(spec, {"parent_id"}));
-}
-
-Document find_command(const ReserveSpec& spec, const Reservation& item) {
-  return Document()
-      .add("find", spec.collection)
-      .add("filter", equal(spec.name, item.value))
-      .add("projection", projection_of(spec, {"parent_id"}))
-      .add("limit", 1);
-}
-
-Document refresh_command(const ReserveSpec& spec, Reserved items, std::int64_t now) {
-  const Array later = later_date(now);
-  return write_of("update", spec, "updates", array_of(items, [&](const Reservation* item) {
-                    const Document its =
-                        equal(spec.name, item->value).append(equal("parent_id", item->parent_id));
-                    return Document().add("q", its).add("u", later);
-                  }));
-}
-
-Document release_command(const ReserveSpec& spec, Reserved items) {
-  return write_of("delete", spec, "deletes", array_of(items, [&](const Reservation* item) {
-                    const Document its = equal(spec.name, item->value)
-                                             .append(equal("parent_id", item->parent_id))
-                                             .append(one("at", date(item->at)));
-                    return Document().add("q", its).add("limit", 1);
-                  }));
-}
-
 Document old_command(const ReserveSpec& spec, std::int64_t from, std::int64_t until, Order order) {
   constexpr std::int32_t kOldPage = 1000;
-  const Document filter = Document()
-                              .add("at", one("$gte", date(from)).append(one("$lt", date(until))))
-                              // One without it was not made by this recipe.
-                              .add("parent_id", Document().add("$exists", true));
-  Document command;
-  command.add("find", spec.collection).add("filter", filter);
-  command.add("projection", projection_of(spec, {"_id", "parent_id", "at"}));
-  if (order == Order::by_date) command.add("sort", Document().add("at", 1));
-  return command.add("batchSize", kOldPage).add("readConcern", majority());
+  const Document filter{{"at", {one("$gte", date(from)), one("$lt", date(until))}},
+                        // One without it was not made by this recipe.
+                        {"parent_id", {"$exists", true}}};
+  Document command{{"find", spec.collection},
+                   {"filter", filter},
+                   {"projection", projection_of(spec, {"_id", "parent_id", "at"})}};
+  if (order == Order::by_date) command.append({"sort", {"at", 1}});
+  return {command, {"batchSize", kOldPage}, {"readConcern", majority()}};
 }
 
 Document parents_command(const ReserveSpec& spec, std::span<const OldReservation> items) {
   const auto parent = [](const OldReservation& item) -> auto& { return item.parent_id; };
-  return Document()
-      .add("find", split_namespace(spec.parent_ns).collection)
-      .add("filter", Document().add("_id", among(items, parent)))
-      .add("projection", Document().add("_id", 1).add(spec.parent_field, 1))
-      .add("readConcern", majority());
+  return {{"find", split_namespace(spec.parent_ns).collection},
+          {"filter", {"_id", among(items, parent)}},
+          {"projection", {{"_id", 1}, {spec.parent_field, 1}}},
+          {"readConcern", majority()}};
 }
 
 Document parent_command(const ReserveSpec& spec, const OldReservation& item) {
-  return Document()
-      .add("find", split_namespace(spec.parent_ns).collection)
-      .add("filter", equal("_id", item.parent_id).append(equal(spec.parent_field, item.value)))
-      .add("projection", Document().add("_id", 1))
-      .add("limit", 1)
-      .add("readConcern", majority());
+  return {{"find", split_namespace(spec.parent_ns).collection},
+          {"filter", equal("_id", item.parent_id).append(equal(spec.parent_field, item.value))},
+          {"projection", {"_id", 1}},
+          {"limit", 1},
+          {"readConcern", majority()}};
 }
 
 Document sweep_command(const ReserveSpec& spec, std::span<const OldReservation> items) {
@@ -614,7 +584,7 @@ Document sweep_command(const ReserveSpec& spec, std::span<const OldReservation> 
                     // The key of a collection that is sharded by it.
                     if (spec.name != "_id") its.append(equal(spec.name, item.value));
                     its.append(equal("parent_id", item.parent_id)).append(one("at", date(item.at)));
-                    return Document().add("q", its).add("limit", 1);
+                    return Document{{"q", its}, {"limit", 1}};
                   }));
 }
 

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,17 +44,6 @@ inline constexpr std::size_t kMostReserved = 100'000;
 /// insert, unordered. `at`: milliseconds since the Unix epoch, as everywhere here.
 [[nodiscard]] mongo::Document insert_command(const ids::ReserveSpec& spec, Reserved items,
                                              std::int64_t at);
-/// find {name: {$in: [...]}}
-[[nodiscard]] mongo::Document find_command(const ids::ReserveSpec& spec, Reserved items);
-/// find {name: {$eq: value}}, which compares as the server does.
-[[nodiscard]] mongo::Document find_command(const ids::ReserveSpec& spec,
-                                           const ids::Reservation& item);
-/// update, for each reservation that exists for the same parent: sets the date to `now`, or later,
-/// so that it differs from the one before.
-[[nodiscard]] mongo::Document refresh_command(const ids::ReserveSpec& spec, Reserved items,
-                                              std::int64_t now);
-/// delete, where the date is the one that was written.
-[[nodiscard]] mongo::Document release_command(const ids::ReserveSpec& spec, Reserved items);
 
 /// A reservation as the sweeper reads it.
 struct OldReservation {
@@ -126,33 +114,6 @@ class ReservationCollection {
   [[nodiscard]] std::optional<ids::Error> prepare(mongo::Client& client) const;
 
  private:
-  struct Run {
-    mongo::Client& client;
-    std::chrono::nanoseconds begun;  ///< monotonic
-    std::int64_t at;
-  };
-  using Failure = std::optional<ids::Error>;
-  using Items = std::vector<ids::Reservation*>;
-
-  [[nodiscard]] Failure make(const Run& run, Items items) const;
-  [[nodiscard]] Failure insert(const Run& run, Reserved items, Items& taken) const;
-  [[nodiscard]] Failure judge(const Run& run, const Items& taken, Items& again) const;
-  [[nodiscard]] Failure judge_some(const Run& run, Reserved taken, Items& own, Items& again) const;
-  [[nodiscard]] Failure refresh(const Run& run, Reserved items, Items& again) const;
-  /// Repeats the write for a moment, until `use` accepts the outcome.
-  [[nodiscard]] Failure send(const Run& run, const mongo::Document& command,
-                             const std::function<bool(const WriteOutcome&)>& use) const;
-  [[nodiscard]] Failure read(const Run& run, const mongo::Document& command,
-                             const std::function<void(Bytes)>& use) const;
-  [[nodiscard]] ids::Error error_of(const mongo::Client& client, const mongo::Reply& reply) const;
-
-  [[nodiscard]] std::string why_unfit(mongo::Client& client) const;
-  [[nodiscard]] mongo::Reply try_to_write(mongo::Client& client) const;
-  [[nodiscard]] Failure look_at_parents(mongo::Client& client) const;
-  [[nodiscard]] Failure look_at_indexes(mongo::Client& client) const;
-  [[nodiscard]] Failure make_unique_index(mongo::Client& client,
-                                          const std::vector<Index>& indexes) const;
-
   const ids::ReserveSpec spec_;
   const Missing missing_;
   const Clock& clock_;

@@ -58,10 +58,8 @@ ids::Ticket ReservationQueue::reserve(std::shared_ptr<ReservationBatch> batch,
   ask->items = std::move(*batch);
   for (const Reservation& item : ask->items) ask->bytes += bytes_of(item);
   ask->batch = std::move(batch);
-  ids::After after;
   std::uint64_t ticket = 0;
-  {
-    const std::scoped_lock lock(mutex_);
+  ids::locked(mutex_, wake_, [&](ids::After& after) {
     const bool is_full = !waiting_.empty() && waiting_bytes_ + ask->bytes > kMostWaitingBytes;
     if (stopping_ || is_full) {
       const char* why = stopping_ ? "the proxy ends" : "too many inserts wait for reservations";
@@ -72,8 +70,7 @@ ids::Ticket ReservationQueue::reserve(std::shared_ptr<ReservationBatch> batch,
       waiting_.push_back(std::move(ask));
       after.wake = true;
     }
-  }
-  after.run(wake_);
+  });
   return {weak_from_this(), ticket};
 }
 
@@ -144,9 +141,7 @@ std::optional<ReservationQueue::Job> ReservationQueue::begin() {
 }
 
 void ReservationQueue::finish(Job job, const std::optional<Error>& failure) {
-  ids::After after;
-  {
-    const std::scoped_lock lock(mutex_);
+  ids::locked(mutex_, wake_, [&](ids::After& after) {
     --jobs_;
     for (auto& ask : job.asks) finish(*ask, failure, after);
     // The rest would fail too, and nobody waits for that.
@@ -155,8 +150,7 @@ void ReservationQueue::finish(Job job, const std::optional<Error>& failure) {
       releasing_bytes_ = 0;
     }
     after.wake = !releasing_.empty();
-  }
-  after.run(wake_);
+  });
 }
 
 void ReservationQueue::finish(Ask& ask, const std::optional<Error>& failure, ids::After& after) {
@@ -173,34 +167,16 @@ void ReservationQueue::finish(Ask& ask, const std::optional<Error>& failure, ids
                Grant(std::make_shared<Granted>(weak_from_this(), std::move(ask.batch)), {}));
 }
 
-bool ReservationQueue::has_work() const {
-  const std::scoped_lock lock(mutex_);
-  return !waiting_.empty() || !releasing_.empty();
-}
-
-bool ReservationQueue::idle() const {
-  const std::scoped_lock lock(mutex_);
-  return waiting_.empty() && releasing_.empty() && jobs_ == 0;
-}
-
 void ReservationQueue::stop() {
   std::deque<std::unique_ptr<Ask>> gone;
-  ids::After after;
-  {
-    const std::scoped_lock lock(mutex_);
+  ids::locked(mutex_, {}, [&](ids::After& after) {
     stopping_ = true;
     gone.swap(waiting_);
     waiting_bytes_ = 0;
     for (const auto& ask : gone) {
       after.answer(waiters_.remove(ask->ticket), Error{Errc::unavailable, "the proxy ends"});
     }
-  }
-  after.run({});
-}
-
-std::size_t ReservationQueue::waiting() const {
-  const std::scoped_lock lock(mutex_);
-  return waiters_.size();
+  });
 }
 
 }  // namespace idproxy::id_store

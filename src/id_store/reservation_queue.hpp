@@ -60,13 +60,20 @@ class ReservationQueue final : public ids::Reservations,
   [[nodiscard]] std::optional<Job> begin();
   /// With a failure, requests with a reservation that is still `wanted` get that.
   void finish(Job job, const std::optional<ids::Error>& failure);
-  [[nodiscard]] bool has_work() const;
+  [[nodiscard]] bool has_work() const {
+    return ids::locked(mutex_, [&] { return !waiting_.empty() || !releasing_.empty(); });
+  }
   /// True if nobody waits, and nothing is under way or to be released.
-  [[nodiscard]] bool idle() const;
+  [[nodiscard]] bool idle() const {
+    return ids::locked(mutex_,
+                       [&] { return waiting_.empty() && releasing_.empty() && jobs_ == 0; });
+  }
   /// Refuses requests from now on, also those that wait. Releases are still carried out.
   void stop();
   /// Requests that wait, also for what is under way.
-  [[nodiscard]] std::size_t waiting() const;
+  [[nodiscard]] std::size_t waiting() const {
+    return ids::locked(mutex_, [&] { return waiters_.size(); });
+  }
 
  private:
   // Under the lock.

@@ -58,6 +58,36 @@ std::size_t old_bytes(const OldReservation& item) {
   return item.id.bytes.size() + item.value.bytes.size() + item.parent_id.bytes.size();
 }
 
+/// Compares most values itself, and has the server compare those that seem to differ, one by one: 1
+/// and Decimal 1 are the same to it, and it looks into arrays. Returns the first reply that is not
+/// ok, if there is one.
+Reply find_orphans(Client& client, const ids::ReserveSpec& spec,
+                   const std::vector<OldReservation>& page, std::vector<OldReservation>& orphans) {
+  const std::string db = split_namespace(spec.parent_ns).db;
+  std::unordered_set<std::string> found;  // key_of() the _id
+  std::unordered_set<std::string> alive;
+  const auto note = [&](Bytes document) {
+    const auto id = bson::find(document, "_id");
+    const auto value = find_path(document, spec.parent_field);
+    if (id) found.insert(key_of(value_of(*id)));
+    if (id && value) alive.insert(pair_of(value_of(*id), value_of(*value)));
+    return true;
+  };
+  Reply reply = client.read_all(db, parents_command(spec, page), note);
+  if (!reply.ok()) return reply;
+  for (const OldReservation& item : page) {
+    if (alive.contains(pair_of(item.parent_id, item.value))) continue;
+    if (has_one_form(item.parent_id.type) && !found.contains(key_of(item.parent_id))) {
+      orphans.push_back(item);
+      continue;
+    }
+    reply = client.read_first(db, parent_command(spec, item));
+    if (!reply.ok()) return reply;
+    if (reply.document.empty()) orphans.push_back(item);
+  }
+  return reply;
+}
+
 }  // namespace
 
 ReservationSweeper::ReservationSweeper(ids::ReserveSpec spec, const Clock& clock,
@@ -116,49 +146,16 @@ ReservationSweeper::Swept ReservationSweeper::pass(Client& client, Client& write
   return swept;
 }
 
-/// Deletes the orphans of the page.
+/// Deletes the orphans of the page. Returns the first reply that is not ok, if there is one.
 Reply ReservationSweeper::judge(Client& client, const std::vector<OldReservation>& page,
                                 Swept& swept) const {
   std::vector<OldReservation> orphans;
-  Reply reply = find_orphans(client, page, orphans);
+  Reply reply = find_orphans(client, spec_, page, orphans);
   if (!reply.ok() || orphans.empty()) return reply;
   reply = client.write(spec_.db, sweep_command(spec_, orphans));
   const auto deleted = static_cast<std::uint64_t>(outcome_of(reply).n);
   swept.deleted += deleted;
   metrics_.reservations_swept += deleted;
-  return reply;
-}
-
-/// Compares most values itself, and has the server compare those that seem to differ, one by one: 1
-/// and Decimal 1 are the same to it, and it looks into arrays.
-Reply ReservationSweeper::find_orphans(Client& client, const std::vector<OldReservation>& page,
-                                       std::vector<OldReservation>& orphans) const {
-  const std::string db = split_namespace(spec_.parent_ns).db;
-  std::unordered_set<std::string> found;  // key_of() the _id
-  std::unordered_set<std::string> alive;
-  const auto note = [&](Bytes document) {
-    const auto id = bson::find(document, "_id");
-    const auto value = find_path(document, spec_.parent_field);
-    if (id) found.insert(key_of(value_of(*id)));
-    if (id && value) alive.insert(pair_of(value_of(*id), value_of(*value)));
-    return true;
-  };
-  Reply reply = client.read_all(db, parents_command(spec_, page), note);
-  if (!reply.ok()) return reply;
-  for (const OldReservation& item : page) {
-    if (alive.contains(pair_of(item.parent_id, item.value))) continue;
-    if (has_one_form(item.parent_id.type) && !found.contains(key_of(item.parent_id))) {
-      orphans.push_back(item);
-      continue;
-    }
-    bool is_there = false;
-    reply = client.read_all(db, parent_command(spec_, item), [&](Bytes) {
-      is_there = true;
-      return false;
-    });
-    if (!reply.ok()) return reply;
-    if (!is_there) orphans.push_back(item);
-  }
   return reply;
 }
 

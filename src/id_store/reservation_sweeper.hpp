@@ -43,12 +43,8 @@ class ReservationSweeper {
   [[nodiscard]] std::chrono::seconds interval() const;
 
  private:
-  // These return the first reply that is not ok, if there is one.
   [[nodiscard]] mongo::Reply judge(mongo::Client& client, const std::vector<OldReservation>& page,
                                    Swept& swept) const;
-  [[nodiscard]] mongo::Reply find_orphans(mongo::Client& client,
-                                          const std::vector<OldReservation>& page,
-                                          std::vector<OldReservation>& orphans) const;
 
   const ids::ReserveSpec spec_;
   const Clock& clock_;

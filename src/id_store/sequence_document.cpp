@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "id_store/counter_commands.hpp"
 #include "id_store/number_texts.hpp"
 #include "id_store/reply_reasons.hpp"
 
@@ -47,8 +46,10 @@ GaplessReply SequenceDocument::run(mongo::Client& client, const ids::GaplessJob&
 
 GaplessReply SequenceDocument::reply_of(const ids::CounterReply& failure) {
   is_refused_ = failure.by_server;
-  const bool refused = failure.kind == ids::CounterReply::Kind::exhausted;
-  return {refused ? GaplessReply::Kind::refused : GaplessReply::Kind::failed, {}, failure.reason};
+  return {failure.code() == ids::Errc::exhausted ? GaplessReply::Kind::refused
+                                                 : GaplessReply::Kind::failed,
+          {},
+          failure.reason};
 }
 
 GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how) {
@@ -110,29 +111,22 @@ Outcome<FieldNumbers::Look> SequenceDocument::look_at_all_texts(mongo::Client& c
 
 /// Of the document that has the floor.
 Document SequenceDocument::id() const {
-  if (spec_.place.empty()) return Document().add("_id", spec_.key());
-  return Document().add("_id", Document(as_bytes(spec_.place)));
+  if (spec_.place.empty()) return {"_id", spec_.key()};
+  return {"_id", Document(as_bytes(spec_.place))};
 }
 
 Outcome<Number> SequenceDocument::floor(mongo::Client& client) const {
-  Number found;
-  const Document command = Document().add("find", kFloors).add("filter", id()).add("limit", 1);
-  const Reply reply = client.read_all(spec_.store_db, command, [&](Bytes document) {
-    const auto floor = bson::find(document, "floor");
-    if (floor) found = floor->as_integer();
-    return false;
-  });
+  const Reply reply =
+      client.read_first(spec_.store_db, {{"find", kFloors}, {"filter", id()}, {"limit", 1}});
   if (!reply.ok()) return after_error(client, reply, spec_.store_db);
-  return found;
+  const auto floor = bson::find(reply.document.bytes(), "floor");
+  return floor ? floor->as_integer() : std::nullopt;
 }
 
 GaplessReply SequenceDocument::keep(mongo::Client& client, std::int64_t floor) {
-  const Document update = Document()
-                              .add("q", id())
-                              .add("u", Document().add("$max", Document().add("floor", floor)))
-                              .add("upsert", true);
-  const Reply reply = client.write(
-      spec_.store_db, Document().add("update", kFloors).add("updates", Array().push(update)));
+  const Document update{{"q", id()}, {"u", {"$max", {"floor", floor}}}, {"upsert", true}};
+  const Reply reply =
+      client.write(spec_.store_db, {{"update", kFloors}, {"updates", Array{update}}});
   if (reply.ok()) return {GaplessReply::Kind::kept, {}, {}};
   return reply_of(after_error(client, reply, spec_.store_db));
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "id_store/counter_commands.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 #include "idproxy/log/log.hpp"
 
@@ -21,11 +20,7 @@ constexpr std::size_t kSweepSequencesAt = 1024;
 
 /// The key of the sequence within its rule, as JSON; empty: it is the only one.
 std::string text_of(const ids::GaplessSpec& spec) {
-  if (spec.place.empty()) return {};
-  ids::CounterPlace place;
-  place.key = spec.place;
-  place.key_is = ids::CounterPlace::KeyIs::document;
-  return key_text(place);
+  return spec.place.empty() ? std::string() : mongo::json_of(as_bytes(spec.place));
 }
 
 }  // namespace

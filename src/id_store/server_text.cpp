@@ -14,48 +14,21 @@ constexpr std::size_t kLongestText = 300;
 constexpr std::string_view kCut = "…";
 
 // Sorted. Codes whose texts name commands, their options, collections, users or servers, and
-// nothing of a document; names as in the server's error_codes.yml.
-constexpr auto kOfTheCommand = std::to_array<std::int32_t>({
-    6,      // HostUnreachable
-    7,      // HostNotFound
-    18,     // AuthenticationFailed
-    20,     // IllegalOperation
-    26,     // NamespaceNotFound
-    50,     // MaxTimeMSExpired
-    59,     // CommandNotFound
-    64,     // WriteConcernFailed
-    67,     // CannotCreateIndex
-    72,     // InvalidOptions
-    79,     // UnknownReplWriteConcern
-    89,     // NetworkTimeout
-    91,     // ShutdownInProgress
-    100,    // UnsatisfiableWriteConcern
-    115,    // CommandNotSupported
-    123,    // NotAReplicaSet
-    133,    // FailedToSatisfyReadPreference
-    134,    // ReadConcernMajorityNotAvailableYet
-    148,    // ReadConcernMajorityNotEnabled
-    166,    // CommandNotSupportedOnView
-    168,    // InvalidPipelineOperator
-    189,    // PrimarySteppedDown
-    215,    // DatabaseDropPending
-    238,    // NotImplemented
-    262,    // ExceededTimeLimit
-    303,    // FeatureNotSupported
-    322,    // APIVersionError
-    323,    // APIStrictError
-    352,    // UnsupportedOpQueryCommand
-    9001,   // SocketException
-    10058,  // LegacyNotPrimary
-    10107,  // NotWritablePrimary
-    11600,  // InterruptedAtShutdown
-    11602,  // InterruptedDueToReplStateChange
-    13435,  // NotPrimaryNoSecondaryOk
-    13436,  // NotPrimaryOrSecondary
-    40324,  // an unrecognised pipeline stage
-    40414,  // a missing field of the command
-    40415,  // an unknown field of the command
-});
+// nothing of a document; names as in the server's error_codes.yml: HostUnreachable, HostNotFound,
+// AuthenticationFailed, IllegalOperation, NamespaceNotFound, MaxTimeMSExpired, CommandNotFound,
+// WriteConcernFailed, CannotCreateIndex, InvalidOptions, UnknownReplWriteConcern, NetworkTimeout,
+// ShutdownInProgress, UnsatisfiableWriteConcern, CommandNotSupported, NotAReplicaSet,
+// FailedToSatisfyReadPreference, ReadConcernMajorityNotAvailableYet, ReadConcernMajorityNotEnabled,
+// CommandNotSupportedOnView, InvalidPipelineOperator, PrimarySteppedDown, DatabaseDropPending,
+// NotImplemented, ExceededTimeLimit, FeatureNotSupported, APIVersionError, APIStrictError,
+// UnsupportedOpQueryCommand, SocketException, LegacyNotPrimary, NotWritablePrimary,
+// InterruptedAtShutdown, InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk,
+// NotPrimaryOrSecondary, an unrecognised pipeline stage, a missing field of the command, an unknown
+// field of the command.
+constexpr auto kOfTheCommand = std::to_array<std::int32_t>(
+    {6,   7,   18,  20,   26,    50,    59,    64,    67,    72,    79,    89,    91,
+     100, 115, 123, 133,  134,   148,   166,   168,   189,   215,   238,   262,   303,
+     322, 323, 352, 9001, 10058, 10107, 11600, 11602, 13435, 13436, 40324, 40414, 40415});
 
 /// The text up to `what`, if it has that.
 std::string_view up_to(std::string_view text, std::string_view what) {

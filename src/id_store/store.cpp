@@ -14,7 +14,6 @@
 #include "id_store/reservations.hpp"
 #include "id_store/sequences.hpp"
 #include "id_store/store_metrics.hpp"
-#include "idproxy/base/glob.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/threads/threads.hpp"
 

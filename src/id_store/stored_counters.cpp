@@ -52,16 +52,16 @@ Document find_counters_of(const About& rule) {
   const CounterPlace& place = rule.counter->place;
   Document filter;
   if (has_many_names(rule)) {
-    filter.add(name_path(rule), Document().add("$type", "string"));
+    filter.add(name_path(rule), Document{"$type", "string"});
   } else {
     filter.add(name_path(rule), place.key);
   }
   if (is_of_plugin(rule) && has_document_keys(rule)) {
-    filter.add(place.scope_field, Document().add("$type", "object"));
-  } else if (!place.filter.empty()) {
+    filter.add(place.scope_field, Document{"$type", "object"});
+  } else {
     filter.append(Document(as_bytes(place.filter)));
   }
-  return Document().add("find", place.collection).add("filter", filter);
+  return {{"find", place.collection}, {"filter", filter}};
 }
 
 /// The collection of a counter with this name; nothing: it is none of the rule's.
@@ -181,8 +181,7 @@ bson::Element id_of(const std::string& document) {
 
 Outcome<StoredNumbers> numbers_of(const Outcome<FieldNumbers::Look>& look) {
   if (!look) {
-    const bool is_lasting = look.error().kind == ids::CounterReply::Kind::exhausted;
-    if (!is_lasting) return look.error();
+    if (look.error().code() != ids::Errc::exhausted) return look.error();
     return StoredNumbers{.unknown = look.error().reason};
   }
   StoredNumbers numbers{look->most(), look->is_guarded, {}};
@@ -281,15 +280,14 @@ Outcome<void> StoredCounters::find_ranges(const About& rule, Found& found) {
   const CounterPlace& place = rule.counter->place;
   std::vector<ids::RangeDocument> documents;
   std::vector<std::pair<std::int64_t, std::string>> by_number;
-  const Reply reply =
-      client_.read_all(place.db, Document().add("find", place.collection), [&](Bytes document) {
-        const auto number = ids::range_number(mongo::text_in(document, "_id"));
-        if (!number) return true;
-        documents.push_back({*number, integer_at(document, place.value_field),
-                             integer_at(document, place.max_field)});
-        by_number.emplace_back(*number, as_text(document));
-        return true;
-      });
+  const Reply reply = client_.read_all(place.db, {"find", place.collection}, [&](Bytes document) {
+    const auto number = ids::range_number(mongo::text_in(document, "_id"));
+    if (!number) return true;
+    documents.push_back(
+        {*number, integer_at(document, place.value_field), integer_at(document, place.max_field)});
+    by_number.emplace_back(*number, as_text(document));
+    return true;
+  });
   if (!reply.ok()) return failure(reply, place.db);
   if (documents.empty()) return {};
   const ids::RangeFindings ranges = ids::check_ranges(*rule.ranges, documents);
@@ -365,30 +363,25 @@ Outcome<bool> StoredCounters::set_next(StoredCounter& counter, std::int64_t next
   if (!value) return exhausted("no counter can stand before " + std::to_string(next));
   const bson::Element id = id_of(counter.document);
   const auto was = bson::find(as_bytes(counter.document), place.value_field);
-  const Document its = Document().add("_id", id.type, id.value);
-  const Document same =
-      was ? Document().add("$eq", was->type, was->value) : Document().add("$exists", false);
-  const Reply reply =
-      client_.write(place.db, Document()
-                                  .add("findAndModify", place.collection)
-                                  .add("query", Document(its).add(place.value_field, same))
-                                  .add("update", set_value(place.value_field, *value))
-                                  .add("new", true));
+  const Document its{"_id", id.type, id.value};
+  const Document same = was ? Document{"$eq", was->type, was->value} : Document{"$exists", false};
+  const Reply reply = client_.write(place.db, {{"findAndModify", place.collection},
+                                               {"query", {its, {place.value_field, same}}},
+                                               {"update", set_value(place.value_field, *value)},
+                                               {"new", true}});
   if (!reply.ok()) return failure(reply, place.db);
   if (const auto changed = value_of(reply)) {
     take(counter, *changed);
     return true;
   }
-  bool exists = false;
-  const Reply read = client_.read_all(
-      place.db, Document().add("find", place.collection).add("filter", its).add("limit", 1),
-      [&](Bytes document) {
-        take(counter, document);
-        exists = true;
-        return false;
-      });
+  const Reply read =
+      client_.read_first(place.db, {{"find", place.collection}, {"filter", its}, {"limit", 1}});
   if (!read.ok()) return failure(read, place.db);
-  if (!exists) return exhausted("the counter " + counter.key + " has just been deleted");
+  const Bytes found = read.document.bytes();
+  if (read.document.empty()) {
+    return exhausted("the counter " + counter.key + " has just been deleted");
+  }
+  take(counter, found);
   return false;
 }
 

@@ -27,24 +27,16 @@ BlockCache::BlockCache(const CounterSpec& spec, const Clock& clock, std::functio
 
 template <class Event>
 void BlockCache::handle(const Event& event) {
-  After after;
-  {
-    const auto lock = locked(mutex_);
+  locked(mutex_, wake_, [&](After& after) {
     event(clock_.monotonic(), after);
     threshold_ = threshold();
-  }
-  after.run(wake_);
+  });
 }
 
 // ---- requests ----------------------------------------------------------------------------------
 
 bool BlockCache::has(std::uint64_t n) const {
   return n <= free_.count() && waiting_.empty() && !stopped_;
-}
-
-bool BlockCache::holds(std::uint64_t n) const {
-  const auto lock = locked(mutex_);
-  return has(n) && free_.count() - n >= threshold_;
 }
 
 Draw BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
@@ -156,11 +148,6 @@ void BlockCache::collided(const std::vector<std::int64_t>& numbers, bool heal_at
     demand_at_ = now;
     request(now, after);
   });
-}
-
-void BlockCache::went_well() {
-  const auto lock = locked(mutex_);
-  collisions_in_a_row_ = 0;
 }
 
 void BlockCache::let_go() {
@@ -539,55 +526,10 @@ void BlockCache::ask_again() {
 
 // ---- state -------------------------------------------------------------------------------------
 
-std::uint32_t BlockCache::heals_after() const {
-  const auto lock = locked(mutex_);
-  return spec_.heal.after;
-}
-
-std::vector<Range> BlockCache::take_lost() {
-  const auto lock = locked(mutex_);
-  return std::exchange(lost_, {});
-}
-
 std::vector<Range> BlockCache::lose_all() {
   const auto lock = locked(mutex_);
   lose_held();
   return std::exchange(lost_, {});
-}
-
-bool BlockCache::forgettable() const {
-  const auto lock = locked(mutex_);
-  return !end_ && waiting_.empty() && state_ != State::asking;
-}
-
-bool BlockCache::is_new() const {
-  const auto lock = locked(mutex_);
-  return !end_;
-}
-
-bool BlockCache::is_awaited() const {
-  const auto lock = locked(mutex_);
-  return !waiting_.empty();
-}
-
-bool BlockCache::is_empty() const {
-  const auto lock = locked(mutex_);
-  return free_.count() == 0 && waiting_.empty() && state_ == State::idle && heal_ == Heal::none;
-}
-
-std::optional<std::string> BlockCache::refusal() const {
-  const auto lock = locked(mutex_);
-  return refused_ ? std::optional(reason_) : std::nullopt;
-}
-
-std::string BlockCache::pending() const {
-  const auto lock = locked(mutex_);
-  return store_ == Store::prepares ? reason_ : std::string();
-}
-
-std::uint64_t BlockCache::held() const {
-  const auto lock = locked(mutex_);
-  return stopped_ ? 0 : free_.count();
 }
 
 CounterStatistics BlockCache::statistics() const {

@@ -125,21 +125,10 @@ std::size_t width_of(Check check) {
 }
 
 std::string check_digits_of(Check check, std::string_view text) {
-  switch (check) {
-    case Check::none:
-      break;
-    case Check::luhn:
-      return luhn(text);
-    case Check::damm:
-      return damm(text);
-    case Check::verhoeff:
-      return verhoeff(text);
-    case Check::mod97_10:
-      return mod97_10(text);
-    case Check::mod11_10:
-      return mod11_10(text);
-  }
-  return {};
+  using Make = std::string (*)(std::string_view);
+  constexpr std::array<Make, 6> kBy{nullptr, luhn, damm, verhoeff, mod97_10, mod11_10};
+  const Make make = kBy[static_cast<std::size_t>(check)];
+  return make == nullptr ? std::string() : make(text);
 }
 
 }  // namespace idproxy::ids

@@ -11,7 +11,6 @@
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/block_cache.hpp"
 #include "idproxy/ids/rule_source.hpp"
-#include "idproxy/ids/scope.hpp"
 #include "idproxy/ids/store.hpp"
 #include "ids/number_parameters.hpp"
 #include "ids/number_source.hpp"

@@ -69,16 +69,6 @@ double Fill::Window::ratio() const {
   return all.drawn < kEnough ? 0 : share(all.collided, all.drawn);
 }
 
-void Fill::limit(const Limits& limits) {
-  const std::scoped_lock lock(mutex_);
-  limits_ = limits;
-}
-
-bool Fill::is_full() const {
-  const std::scoped_lock lock(mutex_);
-  return is_full_now();
-}
-
 bool Fill::is_full_now() const {
   if (!limits_) return false;
   const double counted = static_cast<double>(documents_.value_or(0)) / limits_->space;
@@ -109,11 +99,6 @@ bool Fill::choose(std::uint64_t numbers) {
 void Fill::note(std::uint64_t numbers) {
   drawn_ += numbers;
   drawn_since_ = true;
-}
-
-double Fill::expected() const {
-  const std::scoped_lock lock(mutex_);
-  return expected_now();
 }
 
 double Fill::expected_now() const {
@@ -188,11 +173,6 @@ Fill::Seen Fill::seen() const {
   const std::scoped_lock lock(mutex_);
   return {limits_, documents_, limits_ ? fraction(limits_->space) : window_.ratio(), drawn_,
           is_full_now()};
-}
-
-double Fill::of(double space) const {
-  const std::scoped_lock lock(mutex_);
-  return fraction(space);
 }
 
 double Fill::fraction(double space) const {

@@ -27,12 +27,15 @@ FreeValues::FreeValues(std::string db, std::string collection, std::string field
       fill_(std::move(fill)),
       tell_(std::move(tell)) {}
 
-// ---- strategies --------------------------------------------------------------------------------
-
-void FreeValues::draw_with(Draw draw) {
-  const std::scoped_lock lock(mutex_);
-  draw_ = std::move(draw);
+template <class Event>
+void FreeValues::handle(const Event& event) {
+  const auto wake_store = [this] {
+    if (tell_ && *tell_) (*tell_)(shared_from_this());
+  };
+  locked(mutex_, wake_store, event);
 }
+
+// ---- strategies --------------------------------------------------------------------------------
 
 bool FreeValues::pays(std::size_t n) const {
   if (!fill_->expects_duplicates(n)) return false;
@@ -60,10 +63,8 @@ void FreeValues::take_some(std::size_t n, Values& out) {
 }
 
 Ticket FreeValues::ask(std::size_t n, std::unique_ptr<Waiter> waiter) {
-  After after;
   std::uint64_t ticket = 0;
-  {
-    const std::scoped_lock lock(mutex_);
+  handle([&](After& after) {
     ticket = waiting_.add(n, std::move(waiter), after);
     if (!works_ || !tell_ || !*tell_) {
       refuse({Errc::unavailable, "free values cannot be looked up"}, after);
@@ -71,8 +72,7 @@ Ticket FreeValues::ask(std::size_t n, std::unique_ptr<Waiter> waiter) {
       serve(after);
       after.wake = !waiting_.empty() && !std::exchange(is_told_, true);
     }
-  }
-  run(after);
+  });
   return {weak_from_this(), ticket};
 }
 
@@ -85,25 +85,9 @@ std::size_t FreeValues::take_granted(Grant grant, Values& out) {
   return n;
 }
 
-void FreeValues::give_up() {
-  const std::scoped_lock lock(mutex_);
-  works_ = false;
-}
-
-void FreeValues::drop() {
-  const std::scoped_lock lock(mutex_);
-  compact(granted_);
-}
-
 void FreeValues::take_back(const std::vector<Range>& ranges) {
   const std::scoped_lock lock(mutex_);
   for (const Range& range : ranges) granted_ -= std::min<std::size_t>(granted_, range.count);
-}
-
-void FreeValues::cancel(std::uint64_t ticket) {
-  std::unique_ptr<Waiter> gone;  // destroyed without the lock
-  const std::scoped_lock lock(mutex_);
-  gone = waiting_.remove(ticket);
 }
 
 // ---- the store ---------------------------------------------------------------------------------
@@ -153,9 +137,7 @@ std::size_t FreeValues::add(const Values& candidates, const std::vector<bool>& t
 void FreeValues::found(const Values& candidates, const std::vector<bool>& taken) {
   fill_->looked(candidates.size(),
                 static_cast<std::uint64_t>(std::count(taken.begin(), taken.end(), true)));
-  After after;
-  {
-    const std::scoped_lock lock(mutex_);
+  handle([&](After& after) {
     works_ = true;
     const std::size_t added = add(candidates, taken);
     serve(after);
@@ -163,23 +145,14 @@ void FreeValues::found(const Values& candidates, const std::vector<bool>& taken)
       refuse({Errc::exhausted, "no free value has been found"}, after);
     }
     after.wake = is_told_ = !waiting_.empty();
-  }
-  run(after);
+  });
 }
 
 void FreeValues::failed(const Error& error) {
-  After after;
-  {
-    const std::scoped_lock lock(mutex_);
+  handle([&](After& after) {
     works_ = is_told_ = false;
     refuse(error, after);
-  }
-  run(after);
-}
-
-void FreeValues::works() {
-  const std::scoped_lock lock(mutex_);
-  works_ = true;
+  });
 }
 
 // ---- answers -----------------------------------------------------------------------------------
@@ -196,12 +169,6 @@ void FreeValues::serve(After& after) {
 /// Under the lock.
 void FreeValues::refuse(const Error& error, After& after) {
   waiting_.answer_all([&](std::uint64_t /*n*/) { return Result<Grant>(error); }, after);
-}
-
-void FreeValues::run(After& after) {
-  after.run([this] {
-    if (tell_ && *tell_) (*tell_)(shared_from_this());
-  });
 }
 
 }  // namespace idproxy::ids

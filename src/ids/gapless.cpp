@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "idproxy/ids/gapless_queue.hpp"
+#include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/store.hpp"
 #include "ids/gapless_source.hpp"
@@ -56,17 +56,6 @@ class Gapless final : public RuleSource {
   RecentSequences recent_;
 };
 
-/// The largest number with this many digits.
-std::int64_t largest(std::uint32_t digits) {
-  std::int64_t number = 0;
-  for (std::uint32_t i = 0; i < digits; ++i) {
-    if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, 9, &number)) {
-      return Int64::max();
-    }
-  }
-  return number;
-}
-
 /// The last number is, without a template, that of the texts' width. Texts sort as their numbers do
 /// only as long as all have the same number of digits, and a template says what to do beyond that.
 void read_numbers_of(GaplessSpec& spec, const SequenceOptions& options, Parameters& rule) {
@@ -79,7 +68,7 @@ void read_numbers_of(GaplessSpec& spec, const SequenceOptions& options, Paramete
   } else if (format.output == Output::string) {
     lowest = 0;
     const bool has_template = rule.given("template");
-    if (!has_template) spec.max = largest(format.pad);
+    if (!has_template) spec.max = largest_number(format.pad);
     if (!has_template && format.pad == 0) {
       rule.section("format").error(
           "pad", "is missing: with output string, numbers need a fixed width, such as pad: 9");

@@ -14,12 +14,7 @@ GaplessQueue::GaplessQueue(const GaplessSpec& spec, const Clock& clock, std::fun
 
 template <class Event>
 void GaplessQueue::handle(const Event& event) {
-  After after;
-  {
-    const std::scoped_lock lock(mutex_);
-    event(clock_.monotonic(), after);
-  }
-  after.run(wake_);
+  locked(mutex_, wake_, [&](After& after) { event(clock_.monotonic(), after); });
 }
 
 // ---- for writes --------------------------------------------------------------------------------
@@ -221,11 +216,6 @@ void GaplessQueue::note(const TurnTaker& taker, std::int64_t last) {
   if (sequences_in_transactions_) {
     sequences_in_transactions_->note(taker.transaction, weak_from_this(), now);
   }
-}
-
-bool GaplessQueue::is_held(const std::string& transaction) const {
-  const std::scoped_lock lock(mutex_);
-  return is_held(transaction, clock_.monotonic());
 }
 
 /// Under the lock.

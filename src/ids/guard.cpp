@@ -20,24 +20,17 @@ void Guard::doubt(std::string why) {
 // ---- writes ------------------------------------------------------------------------------------
 
 GuardState Guard::state(std::chrono::nanoseconds now) {
-  GuardState found;
   bool renews = false;
-  {
-    const std::scoped_lock lock(mutex_);
+  GuardState found = locked(mutex_, [&] {
     const auto age = now - looked_at_;
     if (state_.kind == GuardState::Kind::guarded && age >= kRenewed) {
       renews = !std::exchange(is_renewed_, true);
       if (age >= kBelieved) doubt("the collection has not been looked at for 10 s");
     }
-    found = state_;
-  }
+    return state_;
+  });
   if (renews) tell(Need::look);
   return found;
-}
-
-bool Guard::is_guarded(std::chrono::nanoseconds now) const {
-  const std::scoped_lock lock(mutex_);
-  return state_.kind == GuardState::Kind::guarded && now - looked_at_ < kBelieved;
 }
 
 void Guard::gone(const CollectionUuid& uuid) {
@@ -55,30 +48,14 @@ void Guard::takes_no_uuid() {
 }
 
 Ticket Guard::ask(std::size_t /*n*/, std::unique_ptr<Waiter> waiter) {
-  After after;
   std::uint64_t ticket = 0;
-  {
-    const std::scoped_lock lock(mutex_);
-    if (state_.kind == GuardState::Kind::unknown) {
-      ticket = waiting_.add(1, std::move(waiter), after);
-      after.wake = true;
-    } else {
-      after.answer(std::move(waiter), verdict());
-    }
-  }
-  after.run([this] { tell(Need::look); });
+  const auto wake_store = [this] { tell(Need::look); };
+  locked(mutex_, wake_store, [&](After& after) {
+    after.wake = state_.kind == GuardState::Kind::unknown;
+    if (!after.wake) return after.answer(std::move(waiter), verdict());
+    ticket = waiting_.add(1, std::move(waiter), after);
+  });
   return {weak_from_this(), ticket};
-}
-
-std::string Guard::why_waiting() const {
-  const std::scoped_lock lock(mutex_);
-  return state_.error.reason;
-}
-
-void Guard::cancel(std::uint64_t ticket) {
-  std::unique_ptr<Waiter> gone;  // destroyed without the lock
-  const std::scoped_lock lock(mutex_);
-  gone = waiting_.remove(ticket);
 }
 
 // ---- the store ---------------------------------------------------------------------------------
@@ -97,18 +74,10 @@ Result<Grant> Guard::verdict() const {
 }
 
 void Guard::answer() {
-  After after;
-  {
-    const std::scoped_lock lock(mutex_);
+  locked(mutex_, {}, [&](After& after) {
     if (state_.kind == GuardState::Kind::unknown) return;
     waiting_.answer_all([&](std::uint64_t /*n*/) { return verdict(); }, after);
-  }
-  after.run({});
-}
-
-bool Guard::is_awaited() const {
-  const std::scoped_lock lock(mutex_);
-  return !waiting_.empty();
+  });
 }
 
 }  // namespace idproxy::ids

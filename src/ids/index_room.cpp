@@ -9,11 +9,8 @@ IndexRoom::IndexRoom(CatalogChange in, Bytes indexes, Tell tell)
 
 Ticket IndexRoom::ask(std::size_t /*n*/, std::unique_ptr<Waiter> waiter) {
   After after;
-  std::uint64_t ticket = 0;
-  {
-    const std::scoped_lock lock(mutex_);
-    ticket = waiting_.add(1, std::move(waiter), after);
-  }
+  const std::uint64_t ticket =
+      locked(mutex_, [&] { return waiting_.add(1, std::move(waiter), after); });
   if (tell_) {
     tell_(shared_from_this());
   } else {
@@ -23,28 +20,11 @@ Ticket IndexRoom::ask(std::size_t /*n*/, std::unique_ptr<Waiter> waiter) {
   return {weak_from_this(), ticket};
 }
 
-void IndexRoom::cancel(std::uint64_t ticket) {
-  std::unique_ptr<Waiter> gone;  // destroyed without the lock
-  const std::scoped_lock lock(mutex_);
-  gone = waiting_.remove(ticket);
-}
-
-bool IndexRoom::is_awaited() const {
-  const std::scoped_lock lock(mutex_);
-  return !waiting_.empty();
-}
-
 void IndexRoom::answer(const Result<void>& made) {
-  After after;
-  {
-    const std::scoped_lock lock(mutex_);
-    waiting_.answer_all(
-        [&](std::uint64_t /*n*/) {
-          return made ? Result<Grant>(Grant()) : Result<Grant>(made.error());
-        },
-        after);
-  }
-  after.run({});
+  const auto grant = [&](std::uint64_t /*n*/) {
+    return made ? Result<Grant>(Grant()) : Result<Grant>(made.error());
+  };
+  locked(mutex_, {}, [&](After& after) { waiting_.answer_all(grant, after); });
 }
 
 }  // namespace idproxy::ids

@@ -95,6 +95,16 @@ std::size_t longest(const NumberFormat& format) {
          std::max<std::size_t>(kDigits, format.pad) + format.suffix.size() + width_of(format.check);
 }
 
+std::int64_t largest_number(std::size_t digits) {
+  std::int64_t number = 0;
+  for (std::size_t i = 0; i < digits; ++i) {
+    if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, 9, &number)) {
+      return std::numeric_limits<std::int64_t>::max();
+    }
+  }
+  return number;
+}
+
 std::string number_text(std::int64_t number, const NumberFormat& format) {
   Values values;
   append_text(number, format, values);

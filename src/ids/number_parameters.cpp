@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "idproxy/ids/number_format.hpp"
+
 namespace idproxy::ids {
 namespace {
 
@@ -227,8 +229,7 @@ std::int64_t read_width(Parameters& rule, const NumberFormat& format,
     rule.error("on_width", "needs a template with a width, such as {counter:06}");
   }
   if (!fails || width == 0 || width > kDigits) return course.max;
-  std::int64_t most = 9;
-  for (std::uint32_t i = 1; i < width; ++i) most = most * 10 + 9;
+  const std::int64_t most = largest_number(width);
   if (course.start > most || course.start < -most) {
     rule.error("start", "does not fit the template's width of " + std::to_string(width));
   }

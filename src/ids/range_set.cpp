@@ -148,11 +148,6 @@ void RangeSet::went_well() {
   for (const std::size_t index : std::exchange(collided_, {})) cache_of(index)->went_well();
 }
 
-std::string RangeSet::pending() const {
-  const auto lock = locked(mutex_);
-  return is_known_ ? "" : "the proxy looks for the documents of the ranges, or makes them";
-}
-
 // ---- for the store -----------------------------------------------------------------------------
 
 void RangeSet::found(std::span<const RangeState> ranges) {

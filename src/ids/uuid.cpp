@@ -239,6 +239,11 @@ class OrderedUuid final : public UuidSource {
   Uuid7Position position_;                   // of the last id
 };
 
+template <class Made>
+std::unique_ptr<RuleSource> rule_of(Representation representation, Sources sources) {
+  return std::make_unique<SharedSource>(std::make_shared<Made>(representation, sources));
+}
+
 }  // namespace
 
 Uuid layout_v1(std::uint64_t ticks, std::uint16_t clock_seq,
@@ -305,15 +310,6 @@ void append_uuid(const Uuid& uuid, Representation representation, Values& out) {
       return append_text(uuid, out);
   }
 }
-
-namespace {
-
-template <class Made>
-std::unique_ptr<RuleSource> rule_of(Representation representation, Sources sources) {
-  return std::make_unique<SharedSource>(std::make_shared<Made>(representation, sources));
-}
-
-}  // namespace
 
 /// Keys: version (7, 1, 4), representation (standard, java-legacy, csharp-legacy, python-legacy,
 /// string), monotonic (process, none; it concerns version 7).

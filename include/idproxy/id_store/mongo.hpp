@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,12 +27,24 @@ class Array;
 
 /// An owned BSON document, for building commands; replies are read with idproxy::bson.
 ///
-///   Document().add("find", "orders").add("limit", 1).add("filter", Document().add("_id", "a"))
+///   Document{{"find", "orders"}, {"filter", {"_id", "a"}}, {"limit", 1}}
 class Document {
  public:
   Document() : bson_(bson_new()) {}
-  /// A copy of `bytes`, which hold a whole document.
-  explicit Document(Bytes bytes) : bson_(bson_new_from_data(bytes.data(), bytes.size())) {}
+  /// {key: value}, of what add() takes.
+  template <class... Value>
+    requires(sizeof...(Value) > 0)
+  Document(std::string_view key, const Value&... value) : Document() {
+    add(key, value...);
+  }
+  Document(std::string_view key, const Document& value) : Document() { add(key, value); }
+  /// The elements of all parts, in their order.
+  Document(std::initializer_list<Document> parts) : Document() {
+    for (const Document& part : parts) append(part);
+  }
+  /// A copy of `bytes`, which hold a whole document, or nothing: then it has no elements.
+  explicit Document(Bytes bytes)
+      : bson_(bytes.empty() ? bson_new() : bson_new_from_data(bytes.data(), bytes.size())) {}
   Document(const Document& other) : bson_(bson_copy(other.bson_)) {}
   /// Afterwards, `other` may only be assigned to or destroyed.
   Document(Document&& other) noexcept : bson_(std::exchange(other.bson_, nullptr)) {}
@@ -79,9 +92,15 @@ class Document {
 /// EJSON.parse("…", {relaxed: false}) where it has ObjectIds, dates, 64-bit integers and such.
 [[nodiscard]] std::string value_in_mongosh(Bytes document);
 
-/// An array: Array().push(1).push("text").
+/// An array: Array{1, "text"}.
 class Array {
  public:
+  Array() = default;
+  template <class... Value>
+    requires(sizeof...(Value) > 0)
+  explicit Array(const Value&... values) {
+    (push(values), ...);
+  }
   template <class... Value>
   Array& push(const Value&... value) {
     document_.add(std::to_string(size_++), value...);
@@ -207,6 +226,9 @@ class Client {
   /// `use` saw all documents or stopped. The `batchSize` of a find holds for all replies.
   [[nodiscard]] Reply read_all(const std::string& db, const Document& command,
                                const std::function<bool(Bytes document)>& use);
+  /// The same for the first document alone, which becomes the reply's `document`; empty: there is
+  /// none.
+  [[nodiscard]] Reply read_first(const std::string& db, const Document& command);
   /// Calls `use` for each of the collection's indexes, like read_all(). An index that is being
   /// built is {spec: {…}, buildUUID}, if the server tells them apart (a standalone does not).
   [[nodiscard]] Reply list_indexes(const std::string& db, const std::string& collection,

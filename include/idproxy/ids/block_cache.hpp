@@ -111,9 +111,13 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   // ---- for strategies
 
   [[nodiscard]] std::int64_t step() const override { return steps_.step(); }
-  [[nodiscard]] std::uint32_t heals_after() const override;
+  [[nodiscard]] std::uint32_t heals_after() const override {
+    return locked(mutex_, [&] { return spec_.heal.after; });
+  }
   [[nodiscard]] Draw take(std::uint64_t n, std::vector<Range>& out) override;
-  [[nodiscard]] bool holds(std::uint64_t n) const override;
+  [[nodiscard]] bool holds(std::uint64_t n) const override {
+    return locked(mutex_, [&] { return has(n) && free_.count() - n >= threshold_; });
+  }
   [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) override;
   void cancel(std::uint64_t ticket) override;
   /// Takes back unused numbers, which return to their place in the order: mostly the front. Ignores
@@ -121,7 +125,9 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   void take_back(const std::vector<Range>& ranges) override;
   /// From the start of the heal to its end, take() needs the store.
   void collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) override;
-  void went_well() override;
+  void went_well() override {
+    locked(mutex_, [&] { collisions_in_a_row_ = 0; });
+  }
   /// Nobody needs numbers for a while: gives back those that it holds.
   void let_go();
 
@@ -137,7 +143,9 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] std::optional<Time> due() const;
   /// Unused numbers that were lost since the last call, because the counter has passed them: for
   /// the log. There may be some after begin() and finish().
-  [[nodiscard]] std::vector<Range> take_lost();
+  [[nodiscard]] std::vector<Range> take_lost() {
+    return locked(mutex_, [&] { return std::exchange(lost_, {}); });
+  }
   /// The process ends without the store: the held numbers are lost, too.
   [[nodiscard]] std::vector<Range> lose_all();
   /// Call it before the counter is read to see whether it has gone back. Nothing: it need not be
@@ -148,24 +156,40 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   void watched(std::optional<std::int64_t> next, const WatchMark& mark);
   /// Why requests are refused with Errc::exhausted; nothing if none was refused since the last
   /// answer of the store or ask_again(). The first refusal outside finish() wakes the store.
-  [[nodiscard]] std::optional<std::string> refusal() const;
-  [[nodiscard]] std::string pending() const override;
+  [[nodiscard]] std::optional<std::string> refusal() const {
+    return locked(mutex_, [&] { return refused_ ? std::optional(reason_) : std::nullopt; });
+  }
+  [[nodiscard]] std::string pending() const override {
+    return locked(mutex_, [&] { return store_ == Store::prepares ? reason_ : std::string(); });
+  }
   /// The process ends: refuses all requests, waiting and new, and from now on begin() returns at
   /// most a give_back. Does not wake the store.
   void stop();
   /// True if nothing is lost with this object: it never got a number, no request waits, and no job
   /// is under way.
-  [[nodiscard]] bool forgettable() const;
+  [[nodiscard]] bool forgettable() const {
+    return locked(mutex_, [&] { return !end_ && waiting_.empty() && state_ != State::asking; });
+  }
   /// True if it never got a number.
-  [[nodiscard]] bool is_new() const;
+  [[nodiscard]] bool is_new() const {
+    return locked(mutex_, [&] { return !end_.has_value(); });
+  }
   /// True if a request waits.
-  [[nodiscard]] bool is_awaited() const;
+  [[nodiscard]] bool is_awaited() const {
+    return locked(mutex_, [&] { return !waiting_.empty(); });
+  }
   /// True if it holds no number, no request waits and nothing is under way. Only how far the
   /// counter had come is lost with it.
-  [[nodiscard]] bool is_empty() const;
+  [[nodiscard]] bool is_empty() const {
+    return locked(mutex_, [&] {
+      return free_.count() == 0 && waiting_.empty() && state_ == State::idle && heal_ == Heal::none;
+    });
+  }
   [[nodiscard]] CounterStatistics statistics() const;
   /// CounterStatistics::held; 0 after stop().
-  [[nodiscard]] std::uint64_t held() const;
+  [[nodiscard]] std::uint64_t held() const {
+    return locked(mutex_, [&] { return stopped_ ? 0 : free_.count(); });
+  }
 
  private:
   enum class State {

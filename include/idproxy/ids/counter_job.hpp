@@ -54,6 +54,11 @@ struct CounterReply {
   bool by_server = false;
   std::vector<Range> taken{};              ///< kept: of CounterJob::held, in its order
   std::shared_ptr<const Reason> advice{};  ///< as of Error
+
+  /// Of the Error that says so: whether it lasts.
+  [[nodiscard]] Errc code() const {
+    return kind == Kind::exhausted ? Errc::exhausted : Errc::unavailable;
+  }
 };
 
 /// The effect of a reply on the cache.

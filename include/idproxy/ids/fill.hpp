@@ -32,9 +32,15 @@ class Fill {
 
   // ---- for strategies
 
-  void limit(const Limits& limits);
+  void limit(const Limits& limits) {
+    const std::scoped_lock lock(mutex_);
+    limits_ = limits;
+  }
   /// True if no numbers may be drawn: the fill is above max_fill.
-  [[nodiscard]] bool is_full() const;
+  [[nodiscard]] bool is_full() const {
+    const std::scoped_lock lock(mutex_);
+    return is_full_now();
+  }
   /// Notes a blind draw of `numbers` numbers. False if it must not happen: is_full().
   [[nodiscard]] bool draw(std::uint64_t numbers);
   /// The same for numbers that a look has found to be free. They say nothing about the fill.
@@ -43,7 +49,10 @@ class Fill {
   [[nodiscard]] bool is_known() const;
   /// The share of a blind draw that is probably taken. Unlike Seen::fraction, goes by a handful of
   /// draws if nothing else is known; 0 if not even that.
-  [[nodiscard]] double expected() const;
+  [[nodiscard]] double expected() const {
+    const std::scoped_lock lock(mutex_);
+    return expected_now();
+  }
   /// True if so many of `numbers` numbers drawn blindly would be taken that a look costs less, or
   /// if only a look can tell.
   [[nodiscard]] bool expects_duplicates(std::uint64_t numbers) const;
@@ -70,7 +79,10 @@ class Fill {
   [[nodiscard]] Seen seen() const;
 
   /// The larger of documents / `space` and the share of duplicates among the last draws.
-  [[nodiscard]] double of(double space) const;
+  [[nodiscard]] double of(double space) const {
+    const std::scoped_lock lock(mutex_);
+    return fraction(space);
+  }
 
  private:
   /// Counts the last 10,000 draws in steps of 1,000.

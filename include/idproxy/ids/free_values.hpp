@@ -22,7 +22,7 @@ namespace idproxy::ids {
 /// meanwhile, so the server has the last word. Thread-safe: one lock, held for a handful of
 /// instructions, and to copy values.
 class FreeValues final : public Lender,
-                         public Queue,
+                         public Waiters,
                          public std::enable_shared_from_this<FreeValues> {
  public:
   /// As many candidates as one query has at most.
@@ -43,7 +43,9 @@ class FreeValues final : public Lender,
 
   // ---- for strategies
 
-  void draw_with(Draw draw);
+  void draw_with(Draw draw) {
+    locked(mutex_, [&] { draw_ = std::move(draw); });
+  }
   /// True if `n` values should come from here, because of that many drawn blindly too many would be
   /// taken.
   [[nodiscard]] bool pays(std::size_t n) const;
@@ -58,12 +60,15 @@ class FreeValues final : public Lender,
   /// were granted.
   std::size_t take_granted(Grant grant, Values& out);
   /// The store has not answered in time: pays() is false until it does.
-  void give_up();
+  void give_up() {
+    locked(mutex_, [&] { works_ = false; });
+  }
   /// A value was taken, and others may be, too: what is held is of no use.
-  void drop();
+  void drop() {
+    locked(mutex_, [&] { compact(granted_); });
+  }
 
   void take_back(const std::vector<Range>& ranges) override;
-  void cancel(std::uint64_t ticket) override;
 
   // ---- for the store
 
@@ -74,7 +79,9 @@ class FreeValues final : public Lender,
   /// There is no answer: pays() is false until works().
   void failed(const Error& error);
   /// Looking may work (again).
-  void works();
+  void works() {
+    locked(mutex_, [&] { works_ = true; });
+  }
 
  private:
   [[nodiscard]] std::size_t held() const { return free_.size() - used_; }
@@ -83,7 +90,9 @@ class FreeValues final : public Lender,
   void compact(std::size_t keep);
   void serve(After& after);
   void refuse(const Error& error, After& after);
-  void run(After& after);
+  /// Under the lock, and then carries out the effects without it.
+  template <class Event>
+  void handle(const Event& event);
 
   const std::string db_;
   const std::string collection_;
@@ -91,13 +100,12 @@ class FreeValues final : public Lender,
   const std::shared_ptr<Fill> fill_;
   const std::shared_ptr<const Tell> tell_;
 
-  mutable std::mutex mutex_;  // guards all that follows
+  // Under the lock.
   Draw draw_;
   Values free_;
   std::size_t used_ = 0;     // of free_, from the front
   std::size_t granted_ = 0;  // of the others, from the front: take_granted() gets them
-  WaitList waiting_;
-  bool is_told_ = false;  // the store has been told, and has not answered
+  bool is_told_ = false;     // the store has been told, and has not answered
   bool works_ = true;
 };
 

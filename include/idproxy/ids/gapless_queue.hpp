@@ -108,7 +108,9 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   /// that.
   [[nodiscard]] std::shared_ptr<const NumberHolder> held_by(const std::string& transaction) const;
   /// True if there is one. For each write: unlike held_by(), it does not look at all transactions.
-  [[nodiscard]] bool is_held(const std::string& transaction) const;
+  [[nodiscard]] bool is_held(const std::string& transaction) const {
+    return locked(mutex_, [&] { return is_held(transaction, clock_.monotonic()); });
+  }
   /// The transaction has been committed or aborted, or perhaps. It may have stored numbers without
   /// having had the turn.
   void transaction_ended(const std::string& transaction);

@@ -38,7 +38,7 @@ struct GuardState {
 /// with a value of the rule is sent only while the state is `guarded`; if it is `unknown`, the
 /// write asks, as for a value, and goes on once it is answered. Thread-safe: one lock, held for a
 /// handful of instructions.
-class Guard final : public StoreSource, public Queue, public std::enable_shared_from_this<Guard> {
+class Guard final : public StoreSource, public Waiters, public std::enable_shared_from_this<Guard> {
  public:
   /// How long the result of a look is valid, and the age at which a write has it renewed.
   static constexpr std::chrono::seconds kBelieved{10};
@@ -64,7 +64,11 @@ class Guard final : public StoreSource, public Queue, public std::enable_shared_
   /// `now`: monotonic.
   [[nodiscard]] GuardState state(std::chrono::nanoseconds now);
   /// True if state() is `guarded`; the store is not told to renew that.
-  [[nodiscard]] bool is_guarded(std::chrono::nanoseconds now) const;
+  [[nodiscard]] bool is_guarded(std::chrono::nanoseconds now) const {
+    return locked(mutex_, [&] {
+      return state_.kind == GuardState::Kind::guarded && now - looked_at_ < kBelieved;
+    });
+  }
   /// The server says that the collection with this UUID is not, or no longer, there.
   void gone(const CollectionUuid& uuid);
   /// Event: the server does not accept `collectionUUID`, so that state() has no UUID until the next
@@ -73,9 +77,10 @@ class Guard final : public StoreSource, public Queue, public std::enable_shared_
 
   /// `waiter` gets an empty grant once the state is guarded or left_alone; otherwise the error.
   [[nodiscard]] Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override;
-  [[nodiscard]] std::string why_waiting() const override;
+  [[nodiscard]] std::string why_waiting() const override {
+    return locked(mutex_, [&] { return state_.error.reason; });
+  }
   void accept(Grant grant, Values& /*out*/) override { static_cast<void>(grant.take()); }
-  void cancel(std::uint64_t ticket) override;
 
   // ---- for the store
 
@@ -83,8 +88,6 @@ class Guard final : public StoreSource, public Queue, public std::enable_shared_
   void set(GuardState state, std::chrono::nanoseconds looked_at);
   /// Answers those that wait, unless the state is unknown.
   void answer();
-  /// True if a write waits.
-  [[nodiscard]] bool is_awaited() const;
 
  private:
   void tell(Need need) const;
@@ -96,12 +99,11 @@ class Guard final : public StoreSource, public Queue, public std::enable_shared_
   const std::string collection_;
   const std::shared_ptr<const Tell> tell_;
 
-  mutable std::mutex mutex_;  // guards all that follows
+  // Under the lock.
   GuardState state_{GuardState::Kind::unknown,
                     {Errc::unavailable, "the collection has not been looked at yet"}};
   std::chrono::nanoseconds looked_at_{};
   bool is_renewed_ = false;  // the store has been told to
-  WaitList waiting_;
 };
 
 }  // namespace idproxy::ids

@@ -18,7 +18,7 @@ namespace idproxy::ids {
 /// others like them. If these are the proxy's own, the store makes others in their place that are
 /// not in the way, and then drops them. Thread-safe.
 class IndexRoom final : public StoreSource,
-                        public Queue,
+                        public Waiters,
                         public std::enable_shared_from_this<IndexRoom> {
  public:
   /// Tells the store. Called on any thread, without the lock; must not block.
@@ -37,21 +37,15 @@ class IndexRoom final : public StoreSource,
   [[nodiscard]] std::chrono::nanoseconds patience() const override {
     return std::chrono::hours(24);
   }
-  void cancel(std::uint64_t ticket) override;
 
   // ---- for the store
 
-  /// False: nobody waits for it any more.
-  [[nodiscard]] bool is_awaited() const;
   void answer(const Result<void>& made);
 
  private:
   const CatalogChange in_;
   const std::string indexes_;
   const Tell tell_;
-
-  mutable std::mutex mutex_;  // guards what follows
-  WaitList waiting_;
 };
 
 }  // namespace idproxy::ids

@@ -20,6 +20,9 @@ void append_number(std::int64_t number, const NumberFormat& format, Values& out)
 /// The most bytes that append_number() appends for one number.
 [[nodiscard]] std::size_t longest(const NumberFormat& format);
 
+/// The largest number with so many digits.
+[[nodiscard]] std::int64_t largest_number(std::size_t digits);
+
 /// The text of a number with NumberFormat::Output::string.
 [[nodiscard]] std::string number_text(std::int64_t number, const NumberFormat& format);
 

@@ -71,7 +71,11 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   void take_back(const std::vector<Range>& ranges) override;
   void collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) override;
   void went_well() override;
-  [[nodiscard]] std::string pending() const override;
+  [[nodiscard]] std::string pending() const override {
+    constexpr const char* kPending =
+        "the proxy looks for the documents of the ranges, or makes them";
+    return locked(mutex_, [&] { return is_known_ ? "" : kPending; });
+  }
 
   // ---- for the store
 

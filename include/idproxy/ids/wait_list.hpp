@@ -35,6 +35,13 @@ inline std::unique_lock<std::mutex> locked(std::mutex& mutex) {
   return std::unique_lock(mutex);
 }
 
+/// Calls `use` under the lock, and returns its result.
+template <class Use>
+auto locked(std::mutex& mutex, const Use& use) {
+  const auto lock = locked(mutex);
+  return use();
+}
+
 /// Effects that an object defers until it has released its lock, because a waiter that gets its
 /// answer may call the object.
 struct After {
@@ -49,6 +56,14 @@ struct After {
     for (auto& [waiter, grant] : answers) waiter->answered(std::move(grant));
   }
 };
+
+/// Calls event(after) under the lock, and carries out the effects without it.
+template <class Event>
+void locked(std::mutex& mutex, const std::function<void()>& wake_store, const Event& event) {
+  After after;
+  locked(mutex, [&] { event(after); });
+  after.run(wake_store);
+}
 
 /// Requests that wait for a number of something, in the order of their tickets. Not thread-safe:
 /// its owner has a lock, and calls After::run() without it.
@@ -91,6 +106,23 @@ class WaitList {
   std::map<std::uint64_t, Request> waiting_;  // by ticket
   std::uint64_t tickets_ = 0;
   std::uint64_t needed_ = 0;
+};
+
+/// A WaitList with its lock: the base of what requests wait for. Thread-safe.
+class Waiters : public Queue {
+ public:
+  void cancel(std::uint64_t ticket) override {
+    // Destroyed without the lock.
+    const auto gone = locked(mutex_, [&] { return waiting_.remove(ticket); });
+  }
+  /// True if a request waits.
+  [[nodiscard]] bool is_awaited() const {
+    return locked(mutex_, [&] { return !waiting_.empty(); });
+  }
+
+ protected:
+  mutable std::mutex mutex_;  // guards waiting_, and what the derived class says
+  WaitList waiting_;
 };
 
 }  // namespace idproxy::ids

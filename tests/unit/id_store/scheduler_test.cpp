@@ -1,6 +1,7 @@
 #include "id_store/scheduler.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
@@ -223,6 +224,60 @@ TEST_F(SchedulerTest, TheLastPointerToATaskGoesWithoutTheLock) {
   scheduler.wake({std::move(owner), &task});
   woken.get_future().wait();
   EXPECT_TRUE(scheduler.stop(kLong));
+}
+
+/// Until it is destroyed the system refuses all threads: their stacks would be too large.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge = before_;
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 47U);
+    pthread_setattr_default_np(&huge);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+  ~NoThreads() { pthread_setattr_default_np(&before_); }
+
+ private:
+  pthread_attr_t before_{};
+};
+
+TEST_F(SchedulerTest, ATaskWaitsForAThreadThatTheSystemRefuses) {
+  std::atomic<int> runs = 0;
+  const auto task = task_of([&]() -> std::optional<Time> {
+    ++runs;
+    return std::nullopt;
+  });
+  Scheduler scheduler(clock, 1);
+  {
+    const NoThreads refused;
+    scheduler.wake(task);
+    EXPECT_TRUE(scheduler.starves());
+    EXPECT_FALSE(scheduler.is_idle(*task));
+  }
+  EXPECT_EQ(runs, 0);
+  EXPECT_FALSE(scheduler.starves());  // which has tried again
+  scheduler.await_woken(kLong);
+  EXPECT_EQ(runs, 1);
+  EXPECT_TRUE(scheduler.is_idle(*task));
+}
+
+TEST_F(SchedulerTest, ATaskThatIsDueWaitsForAThreadToo) {
+  std::atomic<int> runs = 0;
+  const auto task = task_of([&]() -> std::optional<Time> {
+    ++runs;
+    return std::nullopt;
+  });
+  Scheduler scheduler(clock, 1);
+  {
+    const NoThreads refused;
+    scheduler.wake_at(task, clock.monotonic());
+    EXPECT_TRUE(scheduler.starves());
+  }
+  scheduler.wake(task);  // tries again
+  scheduler.await_woken(kLong);
+  EXPECT_EQ(runs, 1);
 }
 
 TEST_F(SchedulerTest, ManyThreadsWakeManyTasksAndNoRunIsLost) {

@@ -49,9 +49,10 @@ Outcome<bool> is_empty(Client& client, const Namespace& ns) {
       {"projection", {"_id", 1}},
       {"limit", 1},
       {"maxTimeMS", std::int64_t{std::chrono::milliseconds(kLookLimit).count()}}};
-  const Reply reply = client.read_first(ns.db, command);
+  bool empty = true;  // a document without an _id has nothing to show
+  const Reply reply = client.read_all(ns.db, command, [&](Bytes) { return empty = false; });
   if (!reply.ok()) return after_read_error(client, reply, ns);
-  return reply.document.empty();
+  return empty;
 }
 
 Outcome<void> add_place(Client& client, const CounterField& field, const Namespace& ns,

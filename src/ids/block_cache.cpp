@@ -27,10 +27,13 @@ BlockCache::BlockCache(const CounterSpec& spec, const Clock& clock, std::functio
 
 template <class Event>
 void BlockCache::handle(const Event& event) {
-  locked(mutex_, wake_, [&](After& after) {
+  After after;
+  {
+    const auto lock = locked(mutex_);
     event(clock_.monotonic(), after);
     threshold_ = threshold();
-  });
+  }
+  after.run(wake_);
 }
 
 // ---- requests ----------------------------------------------------------------------------------

@@ -396,8 +396,9 @@ std::optional<Batch::Next> Batch::failed_for_values(const wire::OpMsgView& messa
   if (collision.given.empty()) return std::nullopt;
   only_ = progress_.is_only_command();
   if (options_->in_transaction) {
-    const auto end = aborted(message, collision);
-    return end ? std::optional(end) : std::nullopt;
+    auto end = aborted(message, collision);
+    if (!end) return std::nullopt;
+    return std::optional<Next>(std::in_place, std::move(end));
   }
   taken_.add(collisions, ids::Taken::in_batch);
   if (turns_) turns_->taken(collision);
@@ -435,7 +436,7 @@ Batch::Next Batch::failed_for_numbers(const wire::OpMsgView& message, std::int64
 
 Batch::Next Batch::take_reply(const wire::OpMsgView& message, const WriteReply& reply) {
   retried_ = retried_ || reply.retried > 0;
-  command_.replies().add(message, reply, progress_.out());
+  command_.add(message, reply, progress_.out());
   note_fates(reply);
   std::vector<Collision> collisions = taken_.collisions_in(reply.errors, progress_.out());
   moved_ = moved_in(reply.errors);
@@ -478,7 +479,7 @@ Action Batch::take_only_reply(const wire::OpMsgView& message, const WriteReply& 
     return fail(some_are_lost());
   }
   if (!command_.replaces_errors(reply, progress_.out())) return action::Relay{};
-  command_.replies().add(message, reply, progress_.out());
+  command_.add(message, reply, progress_.out());
   return finish(report());
 }
 

@@ -188,9 +188,67 @@ std::optional<std::size_t> Operation::emit(WritePart part, Workspace& workspace,
 
 // ---- replies ---------------------------------------------------------------------------------
 
+namespace {
+
+/// Sets `n` to 1, and `upserted` if a document was inserted, if the lastErrorObject of a
+/// findAndModify says that one was found or inserted.
+void read_last_error(const bson::Element& last_error, WriteReply& reply) {
+  if (last_error.type != bson::Type::document) return;
+  const auto updated = bson::find(last_error.value, "updatedExisting", bson::Type::boolean);
+  const bool inserted = bson::find(last_error.value, "upserted").has_value();
+  if (!updated || bson::find_integer(last_error.value, "n") != 1) return;
+  if ((updated->as_integer() == 1) == inserted) return;
+  reply.n = 1;
+  if (inserted) reply.upserted.push_back(0);
+}
+
+/// As WriteReply::read(). What other writes have beside these fields means nothing here.
+std::optional<WriteReply> read_of_find_and_modify(Bytes body) {
+  FieldsOnce once;
+  WriteReply reply;
+  bson::Elements fields(body);
+  while (const auto field = fields.next()) {
+    if (field->key == "ok") {
+      const auto ok = field->as_integer();
+      if (!once(field->key) || !ok || (*ok != 0 && *ok != 1)) return {};
+      reply.ok = *ok == 1;
+    } else if (field->key == "code") {
+      const auto code = field->as_integer();
+      if (!once(field->key) || !code) return {};
+      reply.code = *code;
+    } else if (field->key == "lastErrorObject") {
+      if (!once(field->key)) return {};
+      read_last_error(*field, reply);
+    } else if (field->key == "retriedStmtId") {
+      if (!once(field->key) || field->type != bson::Type::int32) return {};
+      reply.retried = 1;
+    }
+  }
+  if (fields.malformed() || !once.has("ok")) return {};
+  return reply;
+}
+
+}  // namespace
+
 std::optional<WriteReply> Operation::read(Bytes body, std::size_t sent) const {
-  return write_.command.kind == WriteKind::bulk_write ? read_bulk_reply(body, sent)
-                                                      : WriteReply::read(body, sent);
+  switch (write_.command.kind) {
+    case WriteKind::find_and_modify:
+      return read_of_find_and_modify(body);
+    case WriteKind::bulk_write:
+      return read_bulk_reply(body, sent);
+    case WriteKind::insert:
+    case WriteKind::update:
+      break;
+  }
+  return WriteReply::read(body, sent);
+}
+
+void Operation::append_reply(std::span<const Assigned> assigned, Buffer& out) const {
+  const std::int32_t response_to = message().header().request_id;
+  if (write_.command.kind == WriteKind::find_and_modify) {
+    return replies_.append_last(response_to, assigned, out);
+  }
+  replies_.append(response_to, refused_, assigned, out);
 }
 
 /// `n` has the statements of an insert, and the inserts of a bulkWrite, of which only a reply with
@@ -222,7 +280,9 @@ bool Operation::adds_up(const WriteReply& reply, const WriteOptions& options,
     const Kind its = kind_of(sent[i]);
     if (failed) ++error;
     if (inserted) ++upserted;
-    if (inserted && (failed || its == Kind::plain || its == Kind::insert)) return false;
+    const bool may_insert =
+        its == Kind::upsert || (its == Kind::unknown && kind == WriteKind::bulk_write);
+    if (inserted && (failed || !may_insert)) return false;
     if (failed) continue;
     ++of(its);
     multi = multi || given_.is_multi(sent[i]);

@@ -77,6 +77,14 @@ class Operation {
   /// True if the merged reply would have other errors than `reply`, even if that is the only one.
   [[nodiscard]] bool replaces_errors(const WriteReply& reply,
                                      std::span<const std::int32_t> sent) const;
+  /// Adds the reply, which adds_up() has accepted, to a command with these statements.
+  void add(const wire::OpMsgView& message, const WriteReply& reply,
+           std::span<const std::int32_t> sent) {
+    if (write_.command.kind == WriteKind::find_and_modify) {
+      return replies_.add_only(message, reply, sent.front());
+    }
+    replies_.add(message, reply, sent);
+  }
   /// Those that have been merged so far.
   [[nodiscard]] ReplyMerge& replies() { return replies_; }
   [[nodiscard]] const ReplyMerge& replies() const { return replies_; }
@@ -86,9 +94,7 @@ class Operation {
     return kind_of(statement) == UpsertParts::Kind::insert || replies_.upserted(statement);
   }
   /// Appends the merged reply, as the answer to message().
-  void append_reply(std::span<const Assigned> assigned, Buffer& out) const {
-    replies_.append(message().header().request_id, refused_, assigned, out);
-  }
+  void append_reply(std::span<const Assigned> assigned, Buffer& out) const;
 
  private:
   [[nodiscard]] UpsertParts::Kind kind_of(std::int32_t statement) const {

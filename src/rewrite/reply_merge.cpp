@@ -52,17 +52,6 @@ std::optional<std::vector<std::int32_t>> read_upserted(Bytes array, std::size_t 
   return indexes;
 }
 
-/// True if it says that a document was inserted. `n`: 1 if it says that, or that one was found.
-bool read_last_error(const bson::Element& last_error, std::optional<std::int64_t>& n) {
-  if (last_error.type != bson::Type::document) return false;
-  const auto updated = bson::find(last_error.value, "updatedExisting", bson::Type::boolean);
-  const bool inserted = bson::find(last_error.value, "upserted").has_value();
-  if (!updated || bson::find_integer(last_error.value, "n") != 1) return false;
-  if ((updated->as_integer() == 1) == inserted) return false;
-  n = 1;
-  return inserted;
-}
-
 }  // namespace
 
 std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
@@ -70,7 +59,6 @@ std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
   WriteReply reply;
   Bytes write_errors;
   Bytes upserted;
-  bool its_insert = false;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
     if (field->key == "n") {
@@ -93,12 +81,6 @@ std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
       const auto count = count_of(*field, bson::Type::int32);
       if (!once(field->key) || !count) return {};
       reply.retried = *count;
-    } else if (field->key == "retriedStmtId") {
-      if (!once(field->key) || field->type != bson::Type::int32) return {};
-      reply.retried = 1;
-    } else if (field->key == "lastErrorObject") {
-      if (!once(field->key)) return {};
-      its_insert = read_last_error(*field, reply.n);
     } else if (field->key == "errorLabels") {
       const auto count = count_of(*field, bson::Type::string);
       if (!once(field->key) || !count || *count > kMostLabels) return {};
@@ -115,7 +97,6 @@ std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
   if (!errors || !inserted) return {};
   reply.errors = std::move(*errors);
   reply.upserted = std::move(*inserted);
-  if (its_insert) reply.upserted.assign(1, 0);
   return reply;
 }
 
@@ -207,6 +188,14 @@ void ReplyMerge::add(const wire::OpMsgView& message, const WriteReply& reply,
   last_.append(message.message());
 }
 
+void ReplyMerge::add_only(const wire::OpMsgView& message, const WriteReply& reply,
+                          std::int32_t statement) {
+  if (!reply.upserted.empty()) inserted_.insert(statement);
+  is_retried_ = reply.retried > 0;
+  last_.clear();
+  last_.append(message.message());
+}
+
 void ReplyMerge::add_errors(std::span<const WriteError> errors,
                             std::span<const std::int32_t> statements) {
   std::map<std::int32_t, Buffer> earlier;
@@ -232,8 +221,6 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
     operation_time_.see(field, {0, timestamp(field)});
   } else if (field.key == "$clusterTime") {
     cluster_time_.see(field, cluster_time(field));
-  } else if (field.key == "retriedStmtId") {
-    retried_.insert(static_cast<std::int32_t>(field.as_integer().value_or(0)));
   } else if (field.key == "retriedStmtIds") {
     for_each(field, [&](const bson::Element& number) {
       const auto statement = static_cast<std::int32_t>(number.as_integer().value_or(0));
@@ -477,6 +464,17 @@ void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocumen
     bson::Elements fields(last->body());
     while (const auto field = fields.next()) writer.field(*field);
     writer.other_times();
+    append_report(assigned, out);
+  });
+}
+
+void ReplyMerge::append_last(std::int32_t response_to, std::span<const Assigned> assigned,
+                             Buffer& out) const {
+  const auto last = wire::OpMsgView::parse(last_.view());
+  const bool checksum = last->has(wire::flag::kChecksumPresent);
+  append_op_msg(out, last->header().request_id, response_to, checksum, [&] {
+    bson::Elements fields(last->body());
+    while (const auto field = fields.next()) bson::append_copy(out, *field);
     append_report(assigned, out);
   });
 }

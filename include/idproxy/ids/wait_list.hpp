@@ -38,7 +38,7 @@ inline std::unique_lock<std::mutex> locked(std::mutex& mutex) {
 /// Calls `use` under the lock, and returns its result.
 template <class Use>
 auto locked(std::mutex& mutex, const Use& use) {
-  const auto lock = locked(mutex);
+  const std::scoped_lock lock(mutex);
   return use();
 }
 

@@ -74,7 +74,8 @@ struct Assigned {
 ///   nErrors                           the number of statements with an error
 ///   cursor                            of a bulkWrite: the latest result of each statement
 ///   writeErrors                       the latest error of each statement, at its index in the
-///   batch upserted                          those of all replies, at their indexes in the batch
+///   batch
+///   upserted                          those of all replies, at their indexes in the batch
 ///   retriedStmtIds                    those of all replies
 ///   writeConcernError                 the last reply's, because writes are replicated in order
 ///   errorLabels                       those since the last reply without a writeConcernError, to
@@ -93,6 +94,8 @@ class ReplyMerge {
   /// statements that its command carried. Their errors in earlier replies are dropped.
   void add(const wire::OpMsgView& message, const WriteReply& reply,
            std::span<const std::int32_t> statements);
+  /// Adds the reply to a findAndModify, which is the only statement, and has other fields.
+  void add_only(const wire::OpMsgView& message, const WriteReply& reply, std::int32_t statement);
 
   /// True if no reply has been added.
   [[nodiscard]] bool empty() const { return last_.empty(); }
@@ -104,12 +107,16 @@ class ReplyMerge {
     return inserted_.contains(statement);
   }
   /// True if mongod says that an earlier command had already executed this statement.
-  [[nodiscard]] bool retried(std::int32_t statement) const { return retried_.contains(statement); }
+  [[nodiscard]] bool retried(std::int32_t statement) const {
+    return is_retried_ || retried_.contains(statement);
+  }
 
   /// Appends the merged reply as one OP_MSG. The errors of `refused` documents, which ascend by
   /// index, are replaced by the proxy's own.
   void append(std::int32_t response_to, std::span<const RefusedDocument> refused,
               std::span<const Assigned> assigned, Buffer& out) const;
+  /// Appends the last reply as it is, with the report, as the answer to this request.
+  void append_last(std::int32_t response_to, std::span<const Assigned> assigned, Buffer& out) const;
 
  private:
   /// The element of the reply with the greatest time; empty if there was none.
@@ -136,6 +143,7 @@ class ReplyMerge {
   std::unordered_set<std::int32_t> inserted_;  // upserts that inserted a document
   std::vector<std::int32_t> retried_in_order_;
   std::unordered_set<std::int32_t> retried_;
+  bool is_retried_ = false;  // a findAndModify
   std::vector<std::string> labels_;
   Latest op_time_;
   Latest operation_time_;

@@ -540,6 +540,22 @@ TEST(Batch, SurfacesDuplicatesInTransactionsWhereTold) {
       .relays()
       .counts("assigned=2 surfaced=1")
       .play();
+  // As a mongos answers: the command as a whole has failed.
+  const auto reporting = [] {
+    auto id = rule("shop.*", "_id");
+    id.in_transaction = InTransaction::surface;
+    id.report = true;
+    return rule_set_of(std::move(id));
+  };
+  for (const Rules& each : {ExchangeScript::Rules(rules), ExchangeScript::Rules(reporting)}) {
+    ExchangeScript(each)
+        .request(client(Form::array, kTransaction, {nth(0)}))
+        .sends(client(Form::array, kTransaction, {nth(0, 1)}))
+        .reply(failure(11000, "E11000") + doc_field("keyPattern", int_field("_id", 1)) + kTimes)
+        .relays()
+        .counts("assigned=1 surfaced=1")
+        .play();
+  }
 }
 
 /// One insert after the other, in transactions of one rule with two attempts, and of another rule.

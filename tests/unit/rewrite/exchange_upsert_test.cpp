@@ -622,6 +622,24 @@ TEST(Upserts, ReportWhatTheyInserted) {
       .replies(inserted_by_modify(5) + ok() + report(0, 1))
       .counts("assigned=1")
       .play_once();
+  // Its other fields stay as they are, whatever they mean in replies to other writes.
+  const std::string labels = texts_field("errorLabels", {"a", "NoWritesPerformed", "a"});
+  const std::string odd = labels + int_field("n", 3) + array_field("upserted", {doc()}) +
+                          array_field("writeErrors", {doc()});
+  ExchangeScript(reporting)
+      .request(find_and_modify(""))
+      .sends(find_and_modify("", value(1)))
+      .reply(inserted_by_modify(5) + ok() + odd)
+      .replies(inserted_by_modify(5) + ok() + odd + report(0, 1))
+      .counts("assigned=1")
+      .play_once();
+  ExchangeScript(reporting)
+      .request(find_and_modify(""))
+      .sends(find_and_modify("", value(1)))
+      .reply(doc_field("lastErrorObject", int_field("n", 1)) + n(1) + ok())
+      .relays()
+      .counts("assigned=1")
+      .play_once();
   ExchangeScript(reporting)
       .request(find_and_modify(""))
       .sends(find_and_modify("", value(1)))

@@ -21,7 +21,6 @@
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
-#include "idproxy/id_store/mongo.hpp"
 #include "idproxy/threads/threads.hpp"
 
 namespace idproxy::id_store {
@@ -131,8 +130,10 @@ std::string version_of(mongoc_client_t* client) {
   bson_t reply;
   std::string version;
   if (mongoc_client_command_simple(client, "admin", command, nullptr, &reply, nullptr)) {
-    const Bytes said(bson_get_data(&reply), reply.len);
-    version = server_release::version_in(mongo::text_in(said, "version"));
+    const auto said = bson::find({bson_get_data(&reply), reply.len}, "version");
+    if (said && said->type == bson::Type::string) {
+      version = server_release::version_in(said->text());
+    }
   }
   bson_destroy(&reply);
   bson_destroy(command);

@@ -547,7 +547,7 @@ TEST(Batch, SurfacesDuplicatesInTransactionsWhereTold) {
     id.report = true;
     return rule_set_of(std::move(id));
   };
-  for (const Rules& each : {ExchangeScript::Rules(rules), ExchangeScript::Rules(reporting)}) {
+  for (const auto& each : {ExchangeScript::Rules(rules), ExchangeScript::Rules(reporting)}) {
     ExchangeScript(each)
         .request(client(Form::array, kTransaction, {nth(0)}))
         .sends(client(Form::array, kTransaction, {nth(0, 1)}))

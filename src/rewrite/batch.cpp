@@ -396,9 +396,9 @@ std::optional<Batch::Next> Batch::failed_for_values(const wire::OpMsgView& messa
   if (collision.given.empty()) return std::nullopt;
   only_ = progress_.is_only_command();
   if (options_->in_transaction) {
-    auto end = aborted(message, collision);
+    const auto end = aborted(message, collision);
     if (!end) return std::nullopt;
-    return std::optional<Next>(std::in_place, std::move(end));
+    return std::optional<Next>(std::in_place, end);
   }
   taken_.add(collisions, ids::Taken::in_batch);
   if (turns_) turns_->taken(collision);

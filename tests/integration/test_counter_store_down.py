@@ -297,7 +297,7 @@ class TestWaiting:
 
     def test_it_does_not(self, proxy, gate, coll):
         ns = f"waits-briefly.{coll}"
-        assert insert(proxy, ns, 1)["n"] == 1
+        eventually(lambda: insert(proxy, ns, 1).get("n") == 1, 30)  # on a busy machine
         gate.shut()
         reply, seconds = timed(lambda: insert(proxy, ns, 1))
         assert unavailable(reply) and 0.19 < seconds < PATIENCE

@@ -108,6 +108,22 @@ def test_servers_that_no_record_names(tmp_path: pathlib.Path, command: str):
     assert seconds < 10 + SLACK
 
 
+def test_a_session_that_a_server_does_not_end(standalone: Mongod, tmp_path: pathlib.Path):
+    file = tmp_path / "config.yaml"
+    file.write_text(json.dumps({
+        "upstream": {"uri": f"mongodb://{standalone.address}"}, "id_store": {"wtimeout": "60s"},
+        "rules": [{"ns": "shop.unended", "field": "number", "strategy": "counter"}]}))
+    blocks = {"failCommands": ["endSessions"], "blockConnection": True, "blockTimeMS": 20_000}
+    admin = standalone.client.admin
+    admin.command({"configureFailPoint": "failCommand", "mode": "alwaysOn", "data": blocks})
+    try:
+        done, seconds = timed("check", "--connect", "--config", file)
+    finally:
+        admin.command({"configureFailPoint": "failCommand", "mode": "off"})
+    assert done.returncode == 69 and "error: no-answer-in-time: rules" in done.stdout, done
+    assert seconds < 10 + SLACK
+
+
 def test_all_rules_are_looked_at(standalone: Mongod, tmp_path: pathlib.Path):
     """A hundred and ten wildcards that fail do not hide the rule that refuses the application's inserts."""
     rule = {"field": "number", "strategy": "counter", "unique_index": "require"}

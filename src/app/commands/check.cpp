@@ -4,11 +4,14 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 #include <utility>
 
+#include "app/apart.hpp"
 #include "app/commands/command.hpp"
 #include "app/config_file.hpp"
 #include "app/doctor/report.hpp"
@@ -63,22 +66,14 @@ ServersSaid ask_servers(const std::string& uri, const id_store::Options& store,
   return said;
 }
 
-bool in_time(const ServersSaid& said) {
-  return std::ranges::all_of(said.upstream, &ServerHello::in_time) &&
-         std::ranges::all_of(said.store, &ServerHello::in_time);
-}
-
-/// No error; one of several servers may be down.
+/// The proxy would serve: one of several servers may be down, or without a primary.
 bool are_well(const ServersSaid& said, const doctor::DoctorCheck& check) {
-  if (std::ranges::none_of(said.upstream, answers)) return false;
-  const auto is_down = [&](const std::string& address) {
-    return std::ranges::any_of(said.upstream, [&](const ServerHello& each) {
-      return each.address == address && !answers(each);
-    });
-  };
-  return std::ranges::none_of(check.findings, [&](const state::Finding& each) {
-    return each.kind.level == state::Level::error && !is_down(each.subject);
-  });
+  return std::ranges::any_of(said.upstream, answers) &&
+         std::ranges::none_of(check.findings, [](const state::Finding& each) {
+           const std::string_view id = each.kind.id;
+           return id == doctor::finding::kSetNameDiffers.id ||
+                  id == doctor::finding::kStoreElsewhere.id;
+         });
 }
 
 /// One that has answered by another name, too.
@@ -227,7 +222,7 @@ class Check {
 
  private:
   /// Asks the servers what a start with this configuration would meet. Uses up no number of a
-  /// counter, ends soon after `until`, and may end the process if a server hangs.
+  /// counter, ends the process soon after `until`.
   [[nodiscard]] ExitCode connect(const std::string& uri, SteadyClock::time_point until) {
     const config::Config& config = opened_.loaded.config;
     const ServersSaid servers = ask_servers(uri, config.id_store, until);
@@ -238,17 +233,30 @@ class Check {
     out_ << doctor::findings_text(check.findings, {});
     note(check.findings, check.name);
     bool is_well = are_well(servers, check);
-    bool hangs = !in_time(servers) || !is_well;
-    RulesSaid rules{};
+    std::optional<RulesSaid> rules;
     if (!config.rules.empty()) {
-      rules = doctor::check_rules(config, request_.file, {until, kStoreStopWithin});
-      tell_rules(rules, state::oldest_of(servers.upstream));
-      is_well = is_well && rules.why_down.empty() && summary_of(rules).empty();
-      hangs = hangs || rules.hangs;
+      rules = ask_rules(config, until);
+      if (rules) tell_rules(*rules, state::oldest_of(servers.upstream));
+      is_well = is_well && rules && summary_of(*rules).empty();
     }
-    const ExitCode code = end(is_well ? ExitCode::ok : ExitCode::unavailable);
-    if (hangs) jobs::leave(code);
-    return code;
+    // To end the session of a server that hangs would take as long as its command.
+    jobs::leave(end(is_well ? ExitCode::ok : ExitCode::unavailable));
+  }
+
+  /// Nothing, which has been told: they have not answered in time.
+  std::optional<RulesSaid> ask_rules(const config::Config& config, SteadyClock::time_point until) {
+    auto answer = ask_apart<RulesSaid>([config, file = request_.file, until] {
+      return doctor::check_rules(config, file, {until, kStoreStopWithin, false});
+    });
+    if (answer.wait_until(until + kStoreStopWithin) == std::future_status::ready) {
+      return answer.get();
+    }
+    const std::vector<state::Finding> late{{doctor::finding::kNoAnswerInTime,
+                                            "rules",
+                                            {"the servers did not answer all questions in time"}}};
+    out_ << "\nRules\n" << doctor::findings_text(late, {});
+    note(late, "rules");
+    return std::nullopt;
   }
 
   void tell_rules(const RulesSaid& said, std::int32_t oldest) {

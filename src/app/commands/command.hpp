@@ -21,7 +21,7 @@ using Run = std::function<ExitCode(const std::string& config)>;
 /// What an exit code means.
 struct Exit {
   int code;
-  const char* text;
+  const char* text;  ///< empty: the command has no such code
 };
 
 /// A command, which an object defines in its own file; run.cpp lists them.

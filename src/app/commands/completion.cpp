@@ -107,7 +107,7 @@ where the shells look for them.
 
 Examples:   source <(mongo-idproxy completion bash)
             mongo-idproxy completion fish | source)",
-    {},
+    {{0, "printed"}, {77, ""}, {78, ""}},
     nullptr,
     [](CLI::App& options, std::string& /*config*/) -> Run {
       const auto shell = std::make_shared<std::string>();

@@ -212,9 +212,10 @@ const Command kCounters{
     "counters",
     "List, show and set counters",
     R"(`list` shows the counters and the sequences without gaps that the rules use: the
-next number of each, and the largest that is stored. `set` has a counter's next
-number be VALUE, which must be beyond what is stored. `sync` sets a counter that
-is behind the data past it. Running proxies follow. NAME is as `list` prints it.
+next number of each, and the largest that is stored; `get NAME` shows one.
+`set NAME VALUE` has a counter's next number be VALUE, which must be beyond what
+is stored, but with --force. `sync NAME` sets a counter that is behind the data
+past it. Running proxies follow. NAME is as `list` prints it.
 
 Examples:   mongo-idproxy counters list
             mongo-idproxy counters set shop.orders.number 5000)",

@@ -150,7 +150,7 @@ class Doctor {
     auto counters = ask_apart<doctor::DoctorCheck>(
         [shared, file] { return doctor::check_counters(*shared, file); });
     auto rules = ask_apart<doctor::RulesSaid>([shared, file, until] {
-      return doctor::check_rules(*shared, file, {until - kStopWithin - 1s, kStopWithin});
+      return doctor::check_rules(*shared, file, {until - kStopWithin - 1s, kStopWithin, true});
     });
     if (auto said = await("servers", servers, until)) {
       add(doctor::check_servers(config(), upstream_uri, *said, file));

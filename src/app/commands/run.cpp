@@ -106,6 +106,7 @@ std::string exits_text(const std::vector<Exit>& own) {
   for (const Exit& each : kUsualExits) all.emplace(each.code, each.text);
   std::string text;
   for (const auto& [code, meaning] : all) {
+    if (meaning.empty()) continue;
     text += (text.empty() ? "" : "; ") + std::to_string(code) + kNoBreak + meaning;
   }
   return text;

@@ -22,7 +22,6 @@ struct RulesSaid {
   DoctorCheck check;
   std::vector<RuleSaid> rules{};  ///< in file order
   std::string why_down{};         ///< as RuleSession::why_down()
-  bool hangs = false;             ///< a thread of the store still waits for a server
   /// To be kept until the process ends: its own end may wait for a name service.
   std::unique_ptr<jobs::RuleSession> session{};
 };
@@ -30,6 +29,7 @@ struct RulesSaid {
 struct RulesLimits {
   std::chrono::steady_clock::time_point until;  ///< waits for answers until then
   std::chrono::milliseconds stop;               ///< and so long for the store to stop
+  bool reads_documents;                         ///< looks for duplicates: seconds of reading
 };
 
 /// The part of `mongo-idproxy doctor` about the rules, and of `check --connect`: whether each gives

@@ -272,7 +272,7 @@ constexpr std::chrono::milliseconds kBeyondLimit{500};
 std::vector<ServerHello> ask_all(const StringParts& parts, std::chrono::milliseconds limit) {
   const auto asked = std::make_shared<Asked>(parts);
   for (const std::string& host : asked->parts.hosts) {
-    asked->said.push_back({.address = host, .fault = "no answer in time", .in_time = false});
+    asked->said.push_back({.address = host, .fault = "no answer in time"});
   }
   for (std::size_t i = 0; i < parts.hosts.size(); ++i) {
     std::thread thread;

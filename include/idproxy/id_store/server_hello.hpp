@@ -13,7 +13,6 @@ namespace idproxy::id_store {
 struct ServerHello {
   std::string address{};               ///< "host:port"
   std::string fault{};                 ///< why it does not answer; empty: it does
-  bool in_time = true;                 ///< false: a thread is left that waits for its answer
   std::string me{};                    ///< its name in its set; empty: none
   bool wants_tls = false;              ///< `fault`: it answers only with TLS
   bool is_silent = false;              ///< `fault`: it accepts a connection, and says nothing

@@ -310,7 +310,7 @@ opens no listener and writes nothing. --connect takes ten seconds at most.
 
 Examples:   mongo-idproxy check
             mongo-idproxy check --connect --config proxy.yaml)",
-    {{0, "no error"}, {69, "with --connect: a server does not answer, or a rule is not ready"}},
+    {{0, "no error"}, {69, "with --connect: no server answers, or a rule is not ready"}},
     nullptr,
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<CheckRequest>();

@@ -39,7 +39,7 @@ constexpr const char* kSignals =
 
 const std::vector<Exit> kExits{
     {0, "done"},
-    {69, "cannot listen; with --connect: a server does not answer, or a rule is not ready"},
+    {69, "cannot listen; with --connect: no server answers, or a rule is not ready"},
     {77, "file unreadable or port not permitted"}};
 
 /// What they mean unless a command says otherwise.

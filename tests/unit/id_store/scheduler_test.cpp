@@ -243,12 +243,17 @@ class NoThreads {
   pthread_attr_t before_{};
 };
 
-TEST_F(SchedulerTest, ATaskWaitsForAThreadThatTheSystemRefuses) {
-  std::atomic<int> runs = 0;
-  const auto task = task_of([&]() -> std::optional<Time> {
+/// What a task does that only counts how often it runs.
+auto counting(std::atomic<int>& runs) {
+  return [&runs]() -> std::optional<Time> {
     ++runs;
     return std::nullopt;
-  });
+  };
+}
+
+TEST_F(SchedulerTest, ATaskWaitsForAThreadThatTheSystemRefuses) {
+  std::atomic<int> runs = 0;
+  const auto task = task_of(counting(runs));
   Scheduler scheduler(clock, 1);
   {
     const NoThreads refused;
@@ -265,10 +270,7 @@ TEST_F(SchedulerTest, ATaskWaitsForAThreadThatTheSystemRefuses) {
 
 TEST_F(SchedulerTest, ATaskThatIsDueWaitsForAThreadToo) {
   std::atomic<int> runs = 0;
-  const auto task = task_of([&]() -> std::optional<Time> {
-    ++runs;
-    return std::nullopt;
-  });
+  const auto task = task_of(counting(runs));
   Scheduler scheduler(clock, 1);
   {
     const NoThreads refused;

@@ -138,13 +138,14 @@ void ScanLease::release() {
 // ---- scans -------------------------------------------------------------------------------------
 
 CollectionScans::CollectionScans(std::string uri, std::string db, const mongo::Pool& pool,
-                                 const Clock& clock, Enabled enabled, std::int64_t few)
+                                 const Clock& clock, Scheduler& scheduler, Enabled enabled,
+                                 std::int64_t few)
     : uri_(std::move(uri)),
       clock_(clock),
+      scheduler_(scheduler),
       enabled_(enabled),
       few_(few),
-      lease_(pool, std::move(db)),
-      scheduler_(clock, 2) {}
+      lease_(pool, std::move(db)) {}
 
 bool CollectionScans::are_small(mongo::Client& client,
                                 const std::vector<FieldPlace>& places) const {

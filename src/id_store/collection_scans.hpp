@@ -76,11 +76,10 @@ class CollectionScans {
   static constexpr std::int64_t kFew = 10'000;
 
   /// `uri` is for connections of its own to the servers of `pool`; `db` is the id store's database,
-  /// which has the lease. `pool` and `clock` must outlive it. The threads start with the first
-  /// question.
+  /// which has the lease. The references must outlive it, the scheduler's threads must not.
   enum class Enabled { no, yes };
   CollectionScans(std::string uri, std::string db, const mongo::Pool& pool, const Clock& clock,
-                  Enabled enabled = Enabled::yes, std::int64_t few = kFew);
+                  Scheduler& scheduler, Enabled enabled = Enabled::yes, std::int64_t few = kFew);
 
   /// The kOutlierSample numbers furthest ahead, if they have been read recently: not longer ago
   /// than reading them took, or one second. Else a reply of kind
@@ -95,12 +94,6 @@ class CollectionScans {
   [[nodiscard]] bool are_small(mongo::Client& client, const std::vector<FieldPlace>& places) const;
   /// False: this process only checks, and must neither read for long nor write the lease.
   [[nodiscard]] bool enabled() const { return enabled_ == Enabled::yes; }
-
-  /// Ends the threads. False if one still waits for a server after `limit`: then the process must
-  /// end without destroying this object.
-  [[nodiscard]] bool stop(std::chrono::milliseconds limit) { return scheduler_.stop(limit); }
-  /// As Scheduler::starves().
-  [[nodiscard]] bool starves() { return scheduler_.starves(); }
 
  private:
   using Time = Scheduler::Time;
@@ -128,15 +121,17 @@ class CollectionScans {
 
   const std::string uri_;
   const Clock& clock_;
+  Scheduler& scheduler_;
   const Enabled enabled_;
   const std::int64_t few_;
   ScanLease lease_;
 
   std::mutex mutex_;           // guards scans_
   std::vector<Shared> scans_;  // one per counter
-  const Scheduler::Shared task_ = std::make_shared<Scheduler::Task>([this] { return run(); });
-  const Scheduler::Shared renews_ = std::make_shared<Scheduler::Task>([this] { return renew(); });
-  Scheduler scheduler_;
+  const Scheduler::Shared task_ =
+      std::make_shared<Scheduler::Task>(Lane::scans, [this] { return run(); });
+  const Scheduler::Shared renews_ =
+      std::make_shared<Scheduler::Task>(Lane::scans, [this] { return renew(); });
 };
 
 }  // namespace idproxy::id_store

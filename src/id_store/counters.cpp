@@ -22,9 +22,6 @@ using mongo::Array;
 using mongo::Document;
 using ReplyKind = ids::CounterReply::Kind;
 
-// How many counters can send commands at once. More threads would not make one counter faster, but
-// servers write the journal for many commands at the same time.
-constexpr std::size_t kThreads = 16;
 // The number of counters from which on sweep() looks for ones to forget.
 constexpr std::size_t kSweepAt = 1024;
 // With more counters than this, sweep() also forgets those that hold no numbers, and with them how
@@ -115,16 +112,16 @@ void tell_missing(ByKey::const_iterator from, ByKey::const_iterator to, const Fo
 }  // namespace
 
 Counters::Counter::Counter(Counters& owner, const ids::CounterSpec& its)
-    : spec(its), task([this, &owner] { return owner.run(*this); }) {}
+    : spec(its), task(Lane::counters, [this, &owner] { return owner.run(*this); }) {}
 
 Counters::Counters(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
-                   CollectionScans& scans)
+                   CollectionScans& scans, Scheduler& scheduler)
     : pool_(pool),
       clock_(clock),
       metrics_(metrics),
       scans_(scans),
-      sweep_at_(kSweepAt),
-      scheduler_(clock, kThreads) {}
+      scheduler_(scheduler),
+      sweep_at_(kSweepAt) {}
 
 std::shared_ptr<ids::BlockCache> Counters::counter(const ids::CounterSpec& spec,
                                                    const ids::CounterField& field,
@@ -213,8 +210,7 @@ void Counters::add_to(StoreStatistics& statistics) const {
 std::vector<NotReady> Counters::not_ready() const {
   const std::scoped_lock lock(mutex_);
   std::vector<NotReady> found;
-  const bool scan_starves = scans_.starves();
-  const bool starves = scheduler_.starves() || scan_starves;
+  const bool starves = scheduler_.starves(Lane::counters) || scheduler_.starves(Lane::scans);
   for (const auto& [name, counter] : counters_.in_force()) {
     if (counter->spec.place.is_range()) continue;
     if (starves) {
@@ -500,7 +496,7 @@ void Counters::note_reached(Counter& counter) {
   }
 }
 
-bool Counters::stop(std::chrono::milliseconds limit) {
+void Counters::stop() {
   std::vector<Shared> all;
   {
     const std::scoped_lock lock(mutex_);
@@ -512,16 +508,15 @@ bool Counters::stop(std::chrono::milliseconds limit) {
     counter->cache->stop();
     wake(counter);
   }
-  const bool ended = scheduler_.stop(limit);
-  {
-    const std::scoped_lock lock(mutex_);
-    giving_up_ = true;
-  }
-  for (const Shared& counter : all) {
+}
+
+void Counters::lose_rest() {
+  const std::scoped_lock lock(mutex_);
+  giving_up_ = true;
+  for (const Shared& counter : counters_.all()) {
     const std::vector<ids::Range> lost = counter->cache->lose_all();
     if (!lost.empty()) CounterEvents(counter->spec).numbers_lost(lost);
   }
-  return ended;
 }
 
 void read_counters(mongo::Client& client, std::span<const WatchedCounter> counters) {

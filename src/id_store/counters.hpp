@@ -60,9 +60,9 @@ class Counters {
   /// number of them. Afterwards the next insert asks.
   static constexpr std::chrono::seconds kChecksLast{60};
 
-  /// The arguments must outlive it.
+  /// The arguments must outlive it, the scheduler's threads must not.
   Counters(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
-           CollectionScans& scans);
+           CollectionScans& scans, Scheduler& scheduler);
 
   /// The counter for `spec`. Several rules of one watch may share a document: the counter then uses
   /// the first rule's spec and all fields.
@@ -80,8 +80,6 @@ class Counters {
   [[nodiscard]] std::shared_ptr<ids::BlockCache> announce(const ids::CounterSpec& spec,
                                                           const ids::CounterField& field,
                                                           std::uint64_t watch);
-  /// Waits until every announced counter has been checked, at most for `limit`.
-  void await_checks(std::chrono::milliseconds limit) { scheduler_.await_woken(limit); }
 
   /// The counters, ranges excepted, that give no numbers now: exhausted ones, and those that hold
   /// none and cannot get any, as far as is known. While the store is down, all announced ones that
@@ -96,8 +94,11 @@ class Counters {
   /// Adds the current values.
   void add_to(StoreStatistics& statistics) const;
 
-  /// Gives back unused numbers and ends the threads. False if a thread still runs after `limit`.
-  [[nodiscard]] bool stop(std::chrono::milliseconds limit);
+  /// Refuses requests from now on. The tasks give back the unused numbers, until the scheduler has
+  /// stopped or lose_rest() is called.
+  void stop();
+  /// After stop(): logs what could not be given back.
+  void lose_rest();
 
  private:
   using Time = Scheduler::Time;
@@ -148,8 +149,9 @@ class Counters {
   const Clock& clock_;
   StoreMetrics& metrics_;
   CollectionScans& scans_;
+  Scheduler& scheduler_;
 
-  mutable std::mutex mutex_;  // guards all that follows, but for the scheduler and its task
+  mutable std::mutex mutex_;  // guards all that follows, but for the scheduler's task
   Registry<Counter> counters_;
   std::map<std::string, std::string> refused_ranges_;  // why_ranges_refused()
   std::size_t sweep_at_;
@@ -160,8 +162,8 @@ class Counters {
   Shared looking_;          // the store is down: the counter that checks whether it is back
   std::string down_why_;    // why the store is down
   Time look_at_{};          // the next check
-  const Scheduler::Shared watch_ = std::make_shared<Scheduler::Task>([this] { return watch(); });
-  mutable Scheduler scheduler_;
+  const Scheduler::Shared watch_ =
+      std::make_shared<Scheduler::Task>(Lane::counters, [this] { return watch(); });
 };
 
 }  // namespace idproxy::id_store

@@ -34,20 +34,15 @@ void write(const LogEvent& event) {
 }  // namespace
 
 Inspector::Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock,
-                     ids::Store::Version& version)
-    : uri_(std::move(uri)),
-      pool_(pool),
-      clock_(clock),
-      version_(version),
-      scheduler_(clock, 1 + kAwaitedThreads + kIndexThreads) {}
+                     ids::Store::Version& version, Scheduler& scheduler)
+    : uri_(std::move(uri)), pool_(pool), clock_(clock), version_(version), scheduler_(scheduler) {}
 
-bool Inspector::stop(std::chrono::milliseconds limit) {
+void Inspector::stop() {
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
   }
   learned_.notify_all();
-  return scheduler_.stop(limit);
 }
 
 std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
@@ -82,8 +77,8 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
 
 void Inspector::make_tasks(const std::vector<WatchedRule>& rules) {
   const auto make = [this](std::size_t at_once, Asks its, const mongo::Pool& pool) {
-    tasks_.push_back(
-        std::make_shared<Scheduler::Task>([this, its, &pool] { return run(its, pool); }, at_once));
+    tasks_.push_back(std::make_shared<Scheduler::Task>(
+        Lane::inspector, [this, its, &pool] { return run(its, pool); }, at_once));
   };
   if (rules.empty()) return;
   if (tasks_.empty()) {

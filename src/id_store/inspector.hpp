@@ -38,10 +38,10 @@ class Inspection {
 /// Thread-safe.
 class Inspector {
  public:
-  /// Starts no threads before there are rules. `uri` is for connections of its own to the servers
+  /// Has no tasks before there are rules. `uri` is for connections of its own to the servers
   /// of `pool`. Counts in `version` what changes in any inspection. The references must outlive it.
   Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock,
-            ids::Store::Version& version);
+            ids::Store::Version& version, Scheduler& scheduler);
 
   /// Begins at once to check collections for these rules, starting from what is known for the rules
   /// before them. For the same rules, returns the same object.
@@ -56,8 +56,8 @@ class Inspector {
     if (inspection.collections_.take_news()) wake();
     return result;
   }
-  /// The threads, for a task that asks the same servers beside its own; null as long as there have
-  /// been no rules, when nothing connects to a server.
+  /// The scheduler, for a task that asks the same servers beside its own; null as long as there
+  /// have been no rules, when nothing connects to a server.
   [[nodiscard]] Scheduler* threads();
   /// As Watch's change(), for all inspections.
   [[nodiscard]] std::shared_ptr<void> change(const ids::CatalogChange& change);
@@ -67,11 +67,10 @@ class Inspector {
   /// As Watch's.
   void await_first_look(const Inspection& inspection, std::chrono::milliseconds limit);
 
-  /// Ends the threads. False if one still waits for a server after `limit`: then the process must
-  /// end without destroying this object.
-  [[nodiscard]] bool stop(std::chrono::milliseconds limit);
+  /// Sends no more requests.
+  void stop();
   /// As Scheduler::starves().
-  [[nodiscard]] bool starves() { return scheduler_.starves(); }
+  [[nodiscard]] bool starves() { return scheduler_.starves(Lane::inspector); }
 
  private:
   using Asks = Collections::Asks;
@@ -99,6 +98,7 @@ class Inspector {
   const mongo::Pool& pool_;
   const Clock& clock_;
   ids::Store::Version& version_;
+  Scheduler& scheduler_;
 
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable learned_;
@@ -107,7 +107,6 @@ class Inspector {
   std::unique_ptr<mongo::Pool> patient_;  // for making indexes; null if no rule has wanted that
   std::deque<std::shared_ptr<ids::IndexRoom>> rooms_;  // to make
   std::vector<Scheduler::Shared> tasks_;
-  Scheduler scheduler_;
 };
 
 }  // namespace idproxy::id_store

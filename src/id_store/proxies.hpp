@@ -69,7 +69,8 @@ class Proxies {
   KnownProxies known_;
   bool leaving_ = false;
   Scheduler* scheduler_ = nullptr;
-  const Scheduler::Shared task_ = std::make_shared<Scheduler::Task>([this] { return run(); });
+  const Scheduler::Shared task_ =
+      std::make_shared<Scheduler::Task>(Lane::inspector, [this] { return run(); });
 };
 
 }  // namespace idproxy::id_store

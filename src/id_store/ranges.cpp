@@ -12,11 +12,12 @@ using ids::Error;
 using ids::RangeSet;
 using ids::RangeStatistics;
 
-Ranges::Set::Set(Ranges& owner) : task([this, &owner] { return owner.read(*this); }) {}
+Ranges::Set::Set(Ranges& owner)
+    : task(Lane::ranges, [this, &owner] { return owner.read(*this); }) {}
 
 Ranges::Ranges(const mongo::Pool& pool, const Clock& clock, Counters& counters,
-               RangeDocuments::Missing missing)
-    : pool_(pool), clock_(clock), counters_(counters), missing_(missing), scheduler_(clock, 1) {}
+               Scheduler& scheduler, RangeDocuments::Missing missing)
+    : pool_(pool), clock_(clock), counters_(counters), scheduler_(scheduler), missing_(missing) {}
 
 std::shared_ptr<RangeSet> Ranges::ranges(const ids::RangesSpec& spec,
                                          const ids::CounterField& field,
@@ -136,7 +137,7 @@ std::vector<Ranges::Shared> Ranges::all() const {
 
 std::vector<NotReady> Ranges::not_ready() const {
   std::vector<NotReady> found;
-  const bool starves = scheduler_.starves();
+  const bool starves = scheduler_.starves(Lane::ranges);
   for (const Shared& set : all()) {
     RangeStatistics statistics = set->ranges->statistics();
     const auto refused = counters_.why_ranges_refused(set->ranges->spec().counter.place.ns());

@@ -32,9 +32,8 @@ class Ranges {
   /// No sooner, however often requests fail.
   static constexpr std::chrono::seconds kLookAtMostEvery{1};
 
-  /// The arguments must outlive the threads of this and of `counters`. The thread starts with the
-  /// first ranges.
-  Ranges(const mongo::Pool& pool, const Clock& clock, Counters& counters,
+  /// The arguments must outlive it, the scheduler's threads must not.
+  Ranges(const mongo::Pool& pool, const Clock& clock, Counters& counters, Scheduler& scheduler,
          RangeDocuments::Missing missing);
 
   /// The ranges of a rule. If a newer watch has another spec, they begin anew.
@@ -42,8 +41,6 @@ class Ranges {
                                                       const ids::CounterField& field,
                                                       const ids::Sources& sources,
                                                       std::uint64_t watch);
-  /// Waits until all ranges have been looked at once, at most for `limit`.
-  void await_looks(std::chrono::milliseconds limit) { scheduler_.await_woken(limit); }
 
   /// The ranges that give no numbers now.
   [[nodiscard]] std::vector<NotReady> not_ready() const;
@@ -51,12 +48,6 @@ class Ranges {
   [[nodiscard]] std::vector<InUse> in_use() const;
   /// Adds the current values.
   void add_to(StoreStatistics& statistics) const;
-
-  /// Ends the thread. False if it still runs after `limit`.
-  [[nodiscard]] bool stop(std::chrono::milliseconds limit) { return scheduler_.stop(limit); }
-
-  /// The same, however long it takes.
-  void join() { scheduler_.join(); }
 
  private:
   struct Set : Registered {
@@ -85,12 +76,12 @@ class Ranges {
   const mongo::Pool& pool_;
   const Clock& clock_;
   Counters& counters_;
+  Scheduler& scheduler_;
   const RangeDocuments::Missing missing_;
 
   // Not held while a RangeSet is called, which calls open() under its own lock.
-  mutable std::mutex mutex_;  // guards all that follows, but for the scheduler
+  mutable std::mutex mutex_;  // guards all that follows
   Registry<Set> sets_;        // by collection
-  mutable Scheduler scheduler_;
 };
 
 }  // namespace idproxy::id_store

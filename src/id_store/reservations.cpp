@@ -24,25 +24,25 @@ Reservations::Collection::Collection(Reservations& owner, const ids::ReserveSpec
                                                 ", has not been looked at yet"},
                         true}),
       reserves(
+          Lane::reservations,
           [this, &owner] {
             owner.reserve(*this);
             return std::nullopt;
           },
           kReservingThreads),
-      looks([this, &owner] { return owner.prepare(*this); }),
-      sweeps([this, &owner] { return owner.sweep(*this); }) {}
+      looks(Lane::reservations, [this, &owner] { return owner.prepare(*this); }),
+      sweeps(Lane::sweeps, [this, &owner] { return owner.sweep(*this); }) {}
 
 Reservations::Reservations(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
-                           ids::Store::Version& version, ReservationCollection::Missing missing,
-                           Sweeper sweeper)
+                           ids::Store::Version& version, Scheduler& scheduler,
+                           ReservationCollection::Missing missing, Sweeper sweeper)
     : pool_(pool),
       clock_(clock),
       metrics_(metrics),
       version_(version),
+      scheduler_(scheduler),
       missing_(missing),
-      sweeper_(sweeper),
-      scheduler_(clock, kReservingThreads),
-      sweeps_(clock, 1) {}
+      sweeper_(sweeper) {}
 
 void Reservations::use(const std::vector<ids::ReserveSpec>& specs, std::uint64_t watch) {
   const Lock lock(mutex_);
@@ -102,8 +102,7 @@ std::optional<Obstacle> Reservations::obstacle(const ids::ReserveSpec& spec) con
 std::vector<NotReady> Reservations::not_ready() const {
   const Lock lock(mutex_);
   std::vector<NotReady> found;
-  const bool sweep_starves = sweeps_.starves();
-  const bool starves = scheduler_.starves() || sweep_starves;
+  const bool starves = scheduler_.starves(Lane::reservations) || scheduler_.starves(Lane::sweeps);
   for (const auto& [ns, collection] : collections_.in_force()) {
     if (!collection->obstacle && !starves) continue;
     const ids::ReserveSpec& spec = collection->documents.spec();
@@ -119,7 +118,7 @@ std::size_t Reservations::waiting() const {
   return waiting;
 }
 
-bool Reservations::stop(std::chrono::milliseconds limit) {
+void Reservations::stop() {
   {
     const Lock lock(mutex_);
     stopping_ = true;
@@ -128,10 +127,6 @@ bool Reservations::stop(std::chrono::milliseconds limit) {
     collection->queue->stop();
     scheduler_.wake({collection, &collection->reserves});
   }
-  (void)sweeps_.stop(std::chrono::milliseconds(0));
-  const TimeLeft left(limit);
-  const bool released = scheduler_.stop(limit);
-  return sweeps_.stop(left.get()) && released;
 }
 
 // ---- the tasks ---------------------------------------------------------------------------------
@@ -175,7 +170,7 @@ std::optional<Scheduler::Time> Reservations::prepare(Collection& collection) {
   }
   if (!was_ready && !error && sweeper_ == Sweeper::on) {
     const auto at = clock_.monotonic() + at_random(kFirstSweepWithin);
-    sweeps_.wake_at({collection.shared_from_this(), &collection.sweeps}, at);
+    scheduler_.wake_at({collection.shared_from_this(), &collection.sweeps}, at);
   }
   return clock_.monotonic() + Scheduler::Time(error ? kLookAgain : kLookEvery);
 }
@@ -189,7 +184,7 @@ std::optional<Scheduler::Time> Reservations::sweep(Collection& collection) {
   mongo::Client reader = pool_.client();
   mongo::Client writer = pool_.client();
   const auto swept = collection.sweeper.pass(reader, writer, [&](Scheduler::Time took) {
-    return sweeps_.pause(std::min(took, kLongestSweepRest));
+    return scheduler_.pause(std::min(took, kLongestSweepRest));
   });
   tell(collection, swept);
   const Scheduler::Time interval =

@@ -37,10 +37,11 @@ class Reservations {
   static constexpr std::chrono::seconds kSweepAgain{60};
 
   enum class Sweeper { on, off };
-  /// Counts in `version` what may change an answer of obstacle(). The references must outlive it.
+  /// Counts in `version` what may change an answer of obstacle(). The references must outlive it,
+  /// the scheduler's threads must not.
   Reservations(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
-               ids::Store::Version& version, ReservationCollection::Missing missing,
-               Sweeper sweeper);
+               ids::Store::Version& version, Scheduler& scheduler,
+               ReservationCollection::Missing missing, Sweeper sweeper);
 
   /// Names all collections of the newest watch. Those of older ones serve who still uses them, but
   /// nobody looks at them any more.
@@ -48,8 +49,6 @@ class Reservations {
   /// If a newer watch has another spec, the collection is looked at anew.
   [[nodiscard]] std::shared_ptr<ids::Reservations> reservations(const ids::ReserveSpec& spec,
                                                                 std::uint64_t watch);
-  /// Waits until every collection has been looked at once, at most for `limit`.
-  void await_looks(std::chrono::milliseconds limit) { scheduler_.await_woken(limit); }
 
   /// Why values cannot be reserved now; nothing: they can.
   [[nodiscard]] std::optional<Obstacle> obstacle(const ids::ReserveSpec& spec) const;
@@ -58,8 +57,8 @@ class Reservations {
   /// The requests that wait.
   [[nodiscard]] std::size_t waiting() const;
 
-  /// Releases what is to be released, and ends the threads. False if one still runs after `limit`.
-  [[nodiscard]] bool stop(std::chrono::milliseconds limit);
+  /// Refuses requests from now on. The tasks release what is to be released.
+  void stop();
 
  private:
   struct Collection : Registered, std::enable_shared_from_this<Collection> {
@@ -96,15 +95,14 @@ class Reservations {
   const Clock& clock_;
   StoreMetrics& metrics_;
   ids::Store::Version& version_;
+  Scheduler& scheduler_;
   const ReservationCollection::Missing missing_;
   const Sweeper sweeper_;
 
-  mutable std::mutex mutex_;          // guards all that follows, but for the schedulers
+  mutable std::mutex mutex_;          // guards all that follows
   Registry<Collection> collections_;  // by "db.collection"
   bool stopping_ = false;
   std::minstd_rand random_{std::random_device{}()};
-  mutable Scheduler scheduler_;
-  mutable Scheduler sweeps_;  // a pass can take hours
 };
 
 }  // namespace idproxy::id_store

@@ -1,15 +1,16 @@
 #include "id_store/scheduler.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "id_store/library.hpp"
 #include "idproxy/threads/threads.hpp"
 
 namespace idproxy::id_store {
 
-Scheduler::Scheduler(const Clock& clock, std::size_t most_threads)
-    : clock_(clock), most_threads_(most_threads) {
-  threads_.reserve(most_threads);
+Scheduler::Scheduler(const Clock& clock, const LaneLimits& limits) : clock_(clock) {
+  for (std::size_t i = 0; i < limits.size(); ++i) lanes_[i].most = limits[i];
+  threads_.reserve(1 + std::accumulate(limits.begin(), limits.end(), std::size_t{0}));
 }
 
 void Scheduler::join() {
@@ -36,10 +37,12 @@ void Scheduler::forget(const Shared& task) {
   set_due(task, std::nullopt);
 }
 
-bool Scheduler::starves() {
+bool Scheduler::starves(Lane lane) {
   const Lock lock(mutex_);
   if (refused_) start_thread();
-  return (refused_ && running_ == 0) || mongo::waits_for_thread();
+  const LaneState& its = lanes_[static_cast<std::size_t>(lane)];
+  const bool waits = threads_.empty() || (its.waiting() > 0 && its.running == 0);
+  return (refused_ && waits) || mongo::waits_for_thread();
 }
 
 bool Scheduler::is_idle(const Task& task) const {
@@ -47,11 +50,12 @@ bool Scheduler::is_idle(const Task& task) const {
   return !task.queued_ && task.running_ == 0;
 }
 
-void Scheduler::await_woken(std::chrono::milliseconds limit) {
+void Scheduler::await_woken(std::initializer_list<Lane> lanes, std::chrono::milliseconds limit) {
   // Outlives the lock: it may have the last pointers to the tasks' owners.
   std::vector<std::pair<Shared, std::uint64_t>> awaited;
   Lock lock(mutex_);
   for (const Shared& task : active_) {
+    if (std::ranges::find(lanes, task->lane_) == lanes.end()) continue;
     const bool once_more = task->queued_ || task->woken_;
     awaited.emplace_back(task, task->runs_ + task->running_ + (once_more ? 1 : 0));
   }
@@ -76,22 +80,23 @@ bool Scheduler::stop(std::chrono::milliseconds limit) {
   stopping_ = true;
   work_.notify_all();
   done_.notify_all();
-  return done_.wait_for(lock, limit, [this] { return running_ == 0; });
+  return done_.wait_for(lock, limit, [this] { return alive_ == 0; });
 }
 
 // ---- under the lock ----------------------------------------------------------------------------
 
-/// Starts one more if those that wait for work do not suffice: one for each task, and one that sees
-/// when another task is due.
+/// Starts one more if those that wait for work do not suffice: one for each task that may run, and
+/// one that sees when another task is due.
 void Scheduler::start_thread() {
-  const std::size_t wanted = waiting() + (due_.empty() ? 0 : 1);
+  std::size_t wanted = due_.empty() ? 0 : 1;
+  for (const LaneState& lane : lanes_) wanted += lane.runnable();
   refused_ = false;
-  if (stopping_ || wanted <= idle_ || threads_.size() == most_threads_) return;
+  if (stopping_ || wanted <= alive_ - busy_) return;
   std::thread thread;
   refused_ = !threads::start(thread, [this] { run(); });  // which waits for the lock
   if (refused_) return;
   threads_.push_back(std::move(thread));
-  ++running_;
+  ++alive_;
 }
 
 void Scheduler::enqueue(const Shared& task, Order order) {
@@ -102,11 +107,12 @@ void Scheduler::enqueue(const Shared& task, Order order) {
   const bool stays = task->queued_ && order >= task->order_;
   if (stays && !refused_) return;
   if (!stays) {
-    if (task->queued_) std::erase(queue(task->order_), task);
+    auto& queues = lane_of(*task).queues;
+    if (task->queued_) std::erase(queues[static_cast<std::size_t>(task->order_)], task);
     task->queued_ = true;
     task->order_ = order;
     active_.insert(task);
-    queue(order).push_back(task);
+    queues[static_cast<std::size_t>(order)].push_back(task);
   }
   start_thread();
   work_.notify_one();
@@ -141,18 +147,31 @@ void Scheduler::wait(Lock& lock) {
 
 /// Waits for the next task; null if the thread must end.
 Scheduler::Shared Scheduler::next(Lock& lock) {
-  ++idle_;
-  for (enqueue_due(); waiting() == 0 && !stopping_; enqueue_due()) wait(lock);
-  --idle_;
-  const auto queue = std::ranges::find_if(queues_, [](const auto& each) { return !each.empty(); });
-  if (queue == queues_.end()) return nullptr;
-  Shared task = std::move(queue->front());
-  queue->pop_front();
-  task->queued_ = false;
-  set_due(task, std::nullopt);  // it says anew
-  ++task->running_;
-  start_thread();
-  return task;
+  for (;; wait(lock)) {
+    enqueue_due();
+    Shared task = take();
+    if (task || stopping_) return task;
+  }
+}
+
+/// From the first lane, in turn, that has a task and room; null if there is none.
+Scheduler::Shared Scheduler::take() {
+  for (std::size_t left = lanes_.size(); left > 0; --left) {
+    LaneState& lane = lanes_[turn_++ % lanes_.size()];
+    if (lane.runnable() == 0) continue;
+    auto& queue =
+        *std::ranges::find_if(lane.queues, [](const auto& each) { return !each.empty(); });
+    Shared task = std::move(queue.front());
+    queue.pop_front();
+    task->queued_ = false;
+    set_due(task, std::nullopt);  // it says anew
+    ++task->running_;
+    ++lane.running;
+    ++busy_;
+    start_thread();
+    return task;
+  }
+  return nullptr;
 }
 
 void Scheduler::run() {
@@ -166,13 +185,15 @@ void Scheduler::run() {
     task.reset();  // perhaps the last pointer to its owner
     lock.lock();
   }
-  --running_;
+  --alive_;
   done_.notify_all();
 }
 
 /// `due`: the run's result. A time that was asked for meanwhile is kept, too, if it is earlier.
 void Scheduler::ran(const Shared& task, std::optional<Time> due) {
   --task->running_;
+  --lane_of(*task).running;
+  --busy_;
   ++task->runs_;
   if (due && task->due_) due = std::min(*due, *task->due_);
   if (due) set_due(task, due);

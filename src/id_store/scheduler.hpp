@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,14 +37,37 @@ class TimeLeft {
   Clock::time_point end_;
 };
 
+/// Kinds of tasks, which do not take each other's threads.
+enum class Lane : std::uint8_t {
+  counters,
+  ranges,
+  sequences,
+  reservations,
+  sweeps,
+  inspector,
+  scans,
+};
+/// How many tasks of each Lane may run at the same time.
+using LaneLimits = std::array<std::size_t, 7>;
+
 /// Threads that run tasks: each one when it is woken and when it is due. Starts a thread when a
-/// task finds none idle, up to a limit; if the system refuses it, the task waits for one.
+/// task of a lane that has room finds none idle; if the system refuses it, the task waits for one.
 /// Thread-safe. Does not hold its lock while a task runs, so that a task may call it, and others
 /// may call it under locks that tasks take.
 class Scheduler {
  public:
   using Time = std::chrono::nanoseconds;  // of the clock, monotonic
   enum class Order : std::uint8_t { first, soon, last };
+  static constexpr LaneLimits kLimits{
+      16,  // more would not make one counter faster, but servers write the journal for many
+           // commands at the same time
+      1,
+      32,  // a look mostly waits for the servers' majority, and an insert can need many sequences
+      4,
+      1,  // apart from the reservations, since a pass can take hours
+      6,  // looks 1, what writes wait for 3, indexes 2
+      2,
+  };
 
   /// Work that is done again and again. A task is usually a member of the object that it works on:
   /// the pointer with which others wake it keeps that object alive.
@@ -53,11 +78,12 @@ class Scheduler {
     using Run = std::function<std::optional<Time>()>;
     /// `most_at_once`: the number of threads that may run it at the same time. A run that leaves
     /// something to do for another one wakes the task.
-    explicit Task(Run run, std::size_t most_at_once = 1)
-        : run_(std::move(run)), most_at_once_(most_at_once) {}
+    Task(Lane lane, Run run, std::size_t most_at_once = 1)
+        : lane_(lane), run_(std::move(run)), most_at_once_(most_at_once) {}
 
    private:
     friend class Scheduler;
+    const Lane lane_;
     const Run run_;
     const std::size_t most_at_once_;
     // Under the scheduler's lock.
@@ -71,7 +97,7 @@ class Scheduler {
   using Shared = std::shared_ptr<Task>;
 
   /// `clock` must outlive it.
-  Scheduler(const Clock& clock, std::size_t most_threads);
+  explicit Scheduler(const Clock& clock, const LaneLimits& limits = kLimits);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
   ~Scheduler() { join(); }
@@ -83,13 +109,13 @@ class Scheduler {
   void wake_at(const Shared& task, Time time);
   /// From now on, the task runs only when it is woken.
   void forget(const Shared& task);
-  /// True if there is something to do and no thread for it, since the system refuses one. Tries
-  /// again to start it, as each wake does.
-  [[nodiscard]] bool starves();
+  /// True if there is something to do in the lane and no thread for it, since the system refuses
+  /// one. Tries again to start it, as each wake does.
+  [[nodiscard]] bool starves(Lane lane);
   /// True if no thread runs the task or is about to.
   [[nodiscard]] bool is_idle(const Task& task) const;
-  /// Waits until all tasks that have been woken have run, at most for `limit`.
-  void await_woken(std::chrono::milliseconds limit);
+  /// Waits until all tasks of these lanes that have been woken have run, at most for `limit`.
+  void await_woken(std::initializer_list<Lane> lanes, std::chrono::milliseconds limit);
 
   /// For tasks: true once stop() has been called.
   [[nodiscard]] bool is_stopping() const;
@@ -104,17 +130,24 @@ class Scheduler {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  struct LaneState {
+    std::size_t most = 0;
+    std::size_t running = 0;
+    std::array<std::deque<Shared>, 3> queues{};  // tasks that have been woken, by Order
+    [[nodiscard]] std::size_t waiting() const {
+      return queues[0].size() + queues[1].size() + queues[2].size();
+    }
+    [[nodiscard]] std::size_t runnable() const { return std::min(waiting(), most - running); }
+  };
 
   void run();
   // Under the lock.
   [[nodiscard]] Shared next(Lock& lock);
+  [[nodiscard]] Shared take();
   void wait(Lock& lock);
   void start_thread();
-  [[nodiscard]] std::deque<Shared>& queue(Order order) {
-    return queues_[static_cast<std::size_t>(order)];
-  }
-  [[nodiscard]] std::size_t waiting() const {
-    return queues_[0].size() + queues_[1].size() + queues_[2].size();
+  [[nodiscard]] LaneState& lane_of(const Task& task) {
+    return lanes_[static_cast<std::size_t>(task.lane_)];
   }
   void enqueue(const Shared& task, Order order = Order::first);
   void enqueue_due();
@@ -122,18 +155,18 @@ class Scheduler {
   void ran(const Shared& task, std::optional<Time> due);
 
   const Clock& clock_;
-  const std::size_t most_threads_;
 
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable work_;
-  std::condition_variable done_;              // a task has run, a thread has ended, stop()
-  std::array<std::deque<Shared>, 3> queues_;  // by Order
+  std::condition_variable done_;  // a task has run, a thread has ended, stop()
+  std::array<LaneState, std::tuple_size_v<LaneLimits>> lanes_;
+  std::size_t turn_ = 0;  // the lane that is asked first for a task
   std::set<std::pair<Time, Shared>> due_;
   std::set<Shared> active_;  // queued or running
   std::vector<std::thread> threads_;
-  std::size_t running_ = 0;
-  std::size_t idle_ = 0;  // threads that wait for work
-  bool refused_ = false;  // the system has refused a thread that is wanted
+  std::size_t alive_ = 0;  // threads that have not ended
+  std::size_t busy_ = 0;   // threads that run a task
+  bool refused_ = false;   // the system has refused a thread that is wanted
   bool stopping_ = false;
 };
 

@@ -11,9 +11,6 @@ namespace {
 
 using ids::GaplessReply;
 
-// How many sequences can be looked at at once. A look mostly waits for the servers' majority, and
-// an insert can need those of many sequences.
-constexpr std::size_t kSequenceThreads = 32;
 // The number of sequences from which on sweep() looks for ones to forget: clients can invent names
 // of collections.
 constexpr std::size_t kSweepSequencesAt = 1024;
@@ -26,14 +23,15 @@ std::string text_of(const ids::GaplessSpec& spec) {
 }  // namespace
 
 Sequences::Sequence::Sequence(Sequences& owner, const ids::GaplessSpec& spec)
-    : document(spec), task([this, &owner] { return owner.run(*this); }) {}
+    : document(spec), task(Lane::sequences, [this, &owner] { return owner.run(*this); }) {}
 
-Sequences::Sequences(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics)
+Sequences::Sequences(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
+                     Scheduler& scheduler)
     : pool_(pool),
       clock_(clock),
       metrics_(metrics),
-      sweep_at_(kSweepSequencesAt),
-      scheduler_(clock, kSequenceThreads) {}
+      scheduler_(scheduler),
+      sweep_at_(kSweepSequencesAt) {}
 
 std::shared_ptr<ids::GaplessQueue> Sequences::sequence(const ids::GaplessSpec& spec,
                                                        std::uint64_t watch) {
@@ -99,7 +97,7 @@ std::vector<Sequences::Shared> Sequences::all() const {
 std::vector<NotReady> Sequences::not_ready() const {
   const std::scoped_lock lock(mutex_);
   std::vector<NotReady> found;
-  const bool starves = scheduler_.starves();
+  const bool starves = scheduler_.starves(Lane::sequences);
   for (const auto& [name, sequence] : sequences_.in_force()) {
     const ids::GaplessStatistics now = sequence->queue->statistics();
     const std::vector<ids::CounterField> field{sequence->queue->spec().field};
@@ -209,7 +207,7 @@ void Sequences::look_at_width(Sequence& sequence, std::optional<std::int64_t> nu
              {{"ns", spec.field.ns}, {"field", spec.field.field}, {"sequence", text_of(spec)}});
 }
 
-bool Sequences::stop(std::chrono::milliseconds limit) {
+void Sequences::stop() {
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
@@ -218,7 +216,6 @@ bool Sequences::stop(std::chrono::milliseconds limit) {
     sequence->queue->stop();
     wake(sequence);
   }
-  return scheduler_.stop(limit);
 }
 
 }  // namespace idproxy::id_store

@@ -24,15 +24,14 @@ namespace idproxy::id_store {
 /// first insert. Thread-safe.
 class Sequences {
  public:
-  /// The arguments must outlive it.
-  Sequences(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics);
+  /// The arguments must outlive it, the scheduler's threads must not.
+  Sequences(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
+            Scheduler& scheduler);
 
   /// If a newer watch has another spec, the sequence begins anew: it looks what is stored.
   [[nodiscard]] std::shared_ptr<ids::GaplessQueue> sequence(const ids::GaplessSpec& spec,
                                                             std::uint64_t watch);
   void transaction_ended(const std::string& transaction);
-  /// Waits until every sequence has been looked at once, at most for `limit`.
-  void await_looks(std::chrono::milliseconds limit) { scheduler_.await_woken(limit); }
 
   /// The sequences that give no numbers now.
   [[nodiscard]] std::vector<NotReady> not_ready() const;
@@ -41,8 +40,8 @@ class Sequences {
   /// The writes that wait for their turn.
   [[nodiscard]] std::size_t waiting() const;
 
-  /// Keeps the floors and ends the threads. False if a thread still runs after `limit`.
-  [[nodiscard]] bool stop(std::chrono::milliseconds limit);
+  /// Refuses requests from now on. The tasks keep the floors.
+  void stop();
 
  private:
   struct Sequence : Registered, std::enable_shared_from_this<Sequence> {
@@ -77,14 +76,14 @@ class Sequences {
   const mongo::Pool& pool_;
   const Clock& clock_;
   StoreMetrics& metrics_;
+  Scheduler& scheduler_;
   const std::shared_ptr<ids::TransactionSequences> transactions_ =
       std::make_shared<ids::TransactionSequences>();
 
-  mutable std::mutex mutex_;  // guards all that follows, but for the scheduler
+  mutable std::mutex mutex_;  // guards all that follows
   Registry<Sequence> sequences_;
   std::size_t sweep_at_;
   bool stopping_ = false;
-  mutable Scheduler scheduler_;  // ends first
 };
 
 }  // namespace idproxy::id_store

@@ -23,28 +23,25 @@ struct Store::Impl {
   Impl(const Options& options, const Clock& clock)
       : pool(options.uri, options.wtimeout, options.uri_key),
         proxies(pool, options.db, clock),
-        inspector(options.uri, pool, clock, version),
-        scans(options.uri, options.db, pool, clock,
+        inspector(options.uri, pool, clock, version, scheduler),
+        scans(options.uri, options.db, pool, clock, scheduler,
               options.scans ? CollectionScans::Enabled::yes : CollectionScans::Enabled::no),
-        ranges(pool, clock, counters,
+        ranges(pool, clock, counters, scheduler,
                options.scans ? RangeDocuments::Missing::create : RangeDocuments::Missing::assume),
-        counters(pool, clock, metrics, scans),
-        sequences(pool, clock, metrics),
-        reservations(pool, clock, metrics, version,
+        counters(pool, clock, metrics, scans, scheduler),
+        sequences(pool, clock, metrics, scheduler),
+        reservations(pool, clock, metrics, version, scheduler,
                      options.scans ? ReservationCollection::Missing::create
                                    : ReservationCollection::Missing::assume,
-                     options.scans ? Reservations::Sweeper::on : Reservations::Sweeper::off) {}
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-  /// The thread of the ranges uses the counters, and their threads use the ranges.
-  ~Impl() { ranges.join(); }
+                     options.scans ? Reservations::Sweeper::on : Reservations::Sweeper::off),
+        scheduler(clock) {}
 
   StoreMetrics metrics;
   // Of all watches. Who changes something counts it under the lock of what has changed, for which a
   // reader of the new version then waits.
   ids::Store::Version version{0};
   mongo::Pool pool;
-  Proxies proxies;  // before the threads that run its task
+  Proxies proxies;
   Inspector inspector;
   CollectionScans scans;
   Ranges ranges;
@@ -52,6 +49,7 @@ struct Store::Impl {
   Sequences sequences;
   Reservations reservations;
   std::atomic<std::uint64_t> watches{0};
+  Scheduler scheduler;  // whose threads use all of these
 };
 
 struct Watch::Impl {
@@ -62,6 +60,7 @@ struct Watch::Impl {
   Counters& counters;
   Sequences& sequences;
   Reservations& reservations;
+  Scheduler& scheduler;
   const std::uint64_t number;  // newer watches have larger ones
   const std::vector<WatchedRule> rules;
   const std::shared_ptr<Inspection> inspection;
@@ -153,9 +152,10 @@ std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
     if (rule.reserve) reserves.push_back(*rule.reserve);
   }
   impl_->reservations.use(reserves, number);
-  auto impl = std::make_unique<Watch::Impl>(
-      impl_->metrics, impl_->version, impl_->inspector, impl_->ranges, impl_->counters,
-      impl_->sequences, impl_->reservations, number, std::move(rules), std::move(inspection));
+  auto impl = std::make_unique<Watch::Impl>(impl_->metrics, impl_->version, impl_->inspector,
+                                            impl_->ranges, impl_->counters, impl_->sequences,
+                                            impl_->reservations, impl_->scheduler, number,
+                                            std::move(rules), std::move(inspection));
   return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
 
@@ -170,21 +170,14 @@ std::vector<KnownProxy> Store::proxies() const {
 }
 
 bool Store::stop(std::chrono::milliseconds limit) {
-  const TimeLeft left(limit);
   impl_->proxies.leave();
-  // These end while blocks are given back.
-  (void)impl_->inspector.stop(std::chrono::milliseconds(0));
-  (void)impl_->ranges.stop(std::chrono::milliseconds(0));
-  (void)impl_->scans.stop(std::chrono::milliseconds(0));
-  (void)impl_->sequences.stop(std::chrono::milliseconds(0));
-  (void)impl_->reservations.stop(std::chrono::milliseconds(0));
-  const bool counters_ended = impl_->counters.stop(limit);
-  const bool sequences_ended = impl_->sequences.stop(left.get());
-  const bool reservations_ended = impl_->reservations.stop(left.get());
-  const bool inspector_ended = impl_->inspector.stop(left.get());
-  const bool ranges_ended = impl_->ranges.stop(left.get());
-  return impl_->scans.stop(left.get()) && inspector_ended && ranges_ended && counters_ended &&
-         sequences_ended && reservations_ended;
+  impl_->inspector.stop();
+  impl_->sequences.stop();
+  impl_->reservations.stop();
+  impl_->counters.stop();
+  const bool ended = impl_->scheduler.stop(limit);
+  impl_->counters.lose_rest();
+  return ended;
 }
 
 StoreStatistics Store::statistics() const {
@@ -210,10 +203,8 @@ Watch::~Watch() = default;
 void Watch::await_first_look(std::chrono::milliseconds limit) {
   const TimeLeft left(limit);
   impl_->inspector.await_first_look(*impl_->inspection, limit);
-  impl_->counters.await_checks(left.get());
-  impl_->ranges.await_looks(left.get());
-  impl_->sequences.await_looks(left.get());
-  impl_->reservations.await_looks(left.get());
+  impl_->scheduler.await_woken({Lane::counters, Lane::ranges, Lane::sequences, Lane::reservations},
+                               left.get());
 }
 
 std::shared_ptr<ids::BlockCache> Watch::announce(const ids::CounterSpec& spec,

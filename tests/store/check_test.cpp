@@ -69,13 +69,13 @@ TEST_F(CheckTest, NamesAMissingPrivilege) {
 
 TEST_F(CheckTest, LeavesACollectionUnreadThatOnlyAScanCouldTellOf) {
   orders({7});
-  CollectionScans none(uri(), database.name(), pool(), clock, CollectionScans::Enabled::no);
-  document.emplace(spec, metrics, none);
+  others.emplace(uri(), database.name(), pool(), clock, scheduler, CollectionScans::Enabled::no);
+  document.emplace(spec, metrics, *others);
   const std::string before = stored();
   EXPECT_EQ(check(), allocated(0, 0));
   EXPECT_TRUE(reads_all);
   spec.scan = 0ms;
-  document.emplace(spec, metrics, none);
+  document.emplace(spec, metrics, *others);
   EXPECT_THAT(check().reason, AllOf(HasSubstr("`scan` is off"), HasSubstr("createIndex")));
   unique_index();
   EXPECT_EQ(check(), allocated(8, 1));

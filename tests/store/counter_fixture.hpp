@@ -91,11 +91,14 @@ class CounterTest : public testing::Test {
   ClockAhead clock;
   Database database;
   // Of which none is so small that it is read at once.
-  CollectionScans scans{uri(), database.name(), pool(), clock, CollectionScans::Enabled::yes, 0};
+  CollectionScans scans{
+      uri(), database.name(), pool(), clock, scheduler, CollectionScans::Enabled::yes, 0};
+  std::optional<CollectionScans> others;
   CounterSpec spec;
   std::vector<CounterField> fields;
   StoreMetrics metrics;
   std::optional<CounterDocument> document;
+  Scheduler scheduler{clock};  // whose threads use the scans
 };
 
 }  // namespace idproxy::id_store::test

@@ -41,21 +41,21 @@ TEST_F(ScanTest, ReadsTheWholeCollectionInTheBackground) {
 }
 
 TEST_F(ScanTest, ReadsASmallCollectionAtOnce) {
-  CollectionScans usual(uri(), database.name(), pool(), clock);
-  document.emplace(spec, metrics, usual);
+  others.emplace(uri(), database.name(), pool(), clock, scheduler);
+  document.emplace(spec, metrics, *others);
   orders({5, 41, 7});
   give_turn_away(1h);
   EXPECT_EQ(allocate(10), allocated(42, 10));
   database.remove_all("counters");
   database.insert_many("orders", CollectionScans::kFew);
-  document.emplace(spec, metrics, usual);
+  document.emplace(spec, metrics, *others);
   EXPECT_EQ(allocate(10).kind, Kind::pending);
 }
 
 TEST_F(ScanTest, ReadsNoSmallCollectionIfItIsOff) {
-  CollectionScans usual(uri(), database.name(), pool(), clock);
+  others.emplace(uri(), database.name(), pool(), clock, scheduler);
   spec.scan = 0ms;
-  document.emplace(spec, metrics, usual);
+  document.emplace(spec, metrics, *others);
   orders({5});
   EXPECT_EQ(allocate_patiently(10).kind, Kind::exhausted);
 }

@@ -8,7 +8,9 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -29,11 +31,11 @@ class SchedulerTest : public testing::Test {
 };
 
 Scheduler::Shared task_of(Task::Run run, std::size_t most_at_once = 1) {
-  return std::make_shared<Task>(std::move(run), most_at_once);
+  return std::make_shared<Task>(Lane::counters, std::move(run), most_at_once);
 }
 
 TEST_F(SchedulerTest, ATaskThatIsWokenWhileItRunsRunsOnceMoreInOneThreadAtATime) {
-  Scheduler scheduler(clock, 4);
+  Scheduler scheduler(clock, {4});
   std::latch begun(1);
   std::latch go_on(1);
   std::atomic<int> runs = 0;
@@ -52,13 +54,13 @@ TEST_F(SchedulerTest, ATaskThatIsWokenWhileItRunsRunsOnceMoreInOneThreadAtATime)
   for (int i = 0; i < 3; ++i) scheduler.wake(task);
   EXPECT_FALSE(scheduler.is_idle(*task));
   go_on.count_down();
-  scheduler.await_woken(kLong);
+  scheduler.await_woken({Lane::counters}, kLong);
   EXPECT_EQ(runs, 2);
   EXPECT_TRUE(scheduler.is_idle(*task));
 }
 
 TEST_F(SchedulerTest, ATaskRunsInAsManyThreadsAsItAllows) {
-  Scheduler scheduler(clock, 4);
+  Scheduler scheduler(clock, {4});
   std::latch both(2);
   std::atomic<int> at_once = 0;
   std::atomic<int> runs = 0;
@@ -80,8 +82,46 @@ TEST_F(SchedulerTest, ATaskRunsInAsManyThreadsAsItAllows) {
   EXPECT_EQ(runs, 3) << "the second one asked for it while no further thread might run it";
 }
 
+TEST_F(SchedulerTest, ALaneThatIsFullLeavesTheOthersTheirThreads) {
+  Scheduler scheduler(clock, {2, 1});
+  std::latch full(2);
+  std::latch go_on(1);
+  std::atomic<std::size_t> at_once = 0;
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  const auto held = [&]() -> std::optional<Time> {
+    EXPECT_LE(++at_once, 2U);
+    {
+      const std::scoped_lock lock(mutex);
+      threads.insert(std::this_thread::get_id());
+    }
+    if (full.try_wait()) {
+      --at_once;
+      return std::nullopt;
+    }
+    full.count_down();
+    go_on.wait();
+    --at_once;
+    return std::nullopt;
+  };
+  for (int i = 0; i < 2; ++i) scheduler.wake(task_of(held));
+  full.wait();
+  for (int i = 0; i < 20; ++i) scheduler.wake(task_of(held));
+  std::promise<void> ran;
+  scheduler.wake(std::make_shared<Task>(Lane::ranges, [&]() -> std::optional<Time> {
+    ran.set_value();
+    return std::nullopt;
+  }));
+  ran.get_future().wait();
+  scheduler.await_woken({Lane::ranges}, kLong);
+  EXPECT_EQ(at_once, 2U);
+  go_on.count_down();
+  scheduler.await_woken({Lane::counters}, kLong);
+  EXPECT_LE(threads.size(), 3U) << "one for each task that may run";
+}
+
 TEST_F(SchedulerTest, ATaskRunsAgainWhenItIsDue) {
-  Scheduler scheduler(clock, 1);
+  Scheduler scheduler(clock, {1});
   std::promise<void> third;
   int runs = 0;
   const auto task = task_of([&]() -> std::optional<Time> {
@@ -100,7 +140,7 @@ TEST_F(SchedulerTest, ATaskRunsAgainWhenItIsDue) {
 }
 
 TEST_F(SchedulerTest, ATaskIsDueWhateverAnotherOneWaitsFor) {
-  Scheduler scheduler(clock, 2);
+  Scheduler scheduler(clock, {2});
   std::latch begun(1);
   std::latch ran(1);
   const auto waits = task_of([&]() -> std::optional<Time> {
@@ -121,7 +161,7 @@ TEST_F(SchedulerTest, ATaskIsDueWhateverAnotherOneWaitsFor) {
 }
 
 TEST_F(SchedulerTest, WhatIsAskedForWhileATaskRunsHoldsBesideWhatItSays) {
-  Scheduler scheduler(clock, 1);
+  Scheduler scheduler(clock, {1});
   std::promise<void> second;
   int runs = 0;
   Scheduler::Shared task;
@@ -137,7 +177,7 @@ TEST_F(SchedulerTest, WhatIsAskedForWhileATaskRunsHoldsBesideWhatItSays) {
 }
 
 TEST_F(SchedulerTest, ATaskThatIsForgottenRunsOnlyWhenItIsWoken) {
-  Scheduler scheduler(clock, 1);
+  Scheduler scheduler(clock, {1});
   std::atomic<int> runs = 0;
   const auto nothing = task_of([] { return std::nullopt; });
   const auto task = task_of([&]() -> std::optional<Time> {
@@ -148,15 +188,15 @@ TEST_F(SchedulerTest, ATaskThatIsForgottenRunsOnlyWhenItIsWoken) {
   scheduler.forget(task);
   EXPECT_EQ(task.use_count(), 1);
   scheduler.wake(nothing);
-  scheduler.await_woken(kLong);
+  scheduler.await_woken({Lane::counters}, kLong);
   EXPECT_EQ(runs, 0);
   scheduler.wake(task);
-  scheduler.await_woken(kLong);
+  scheduler.await_woken({Lane::counters}, kLong);
   EXPECT_EQ(runs, 1);
 }
 
 TEST_F(SchedulerTest, WhatIsWokenAsTheLastWaitsForTheOthers) {
-  Scheduler scheduler(clock, 1);
+  Scheduler scheduler(clock, {1});
   std::latch go_on(1);
   std::vector<int> order;
   const auto push = [&](int n) {
@@ -184,7 +224,7 @@ TEST_F(SchedulerTest, WhatIsWokenAsTheLastWaitsForTheOthers) {
 }
 
 TEST_F(SchedulerTest, AfterStopTasksThatAreWokenRunButNoneThatIsDue) {
-  Scheduler scheduler(clock, 1);
+  Scheduler scheduler(clock, {1});
   std::latch begun(1);
   std::latch go_on(1);
   int runs = 0;
@@ -207,7 +247,7 @@ TEST_F(SchedulerTest, AfterStopTasksThatAreWokenRunButNoneThatIsDue) {
 }
 
 TEST_F(SchedulerTest, TheLastPointerToATaskGoesWithoutTheLock) {
-  Scheduler scheduler(clock, 1);
+  Scheduler scheduler(clock, {1});
   std::promise<void> woken;
   const auto other = task_of([&]() -> std::optional<Time> {
     woken.set_value();
@@ -216,7 +256,7 @@ TEST_F(SchedulerTest, TheLastPointerToATaskGoesWithoutTheLock) {
   struct Owner {
     Scheduler& scheduler;
     Scheduler::Shared other;
-    Task task{[] { return std::nullopt; }};
+    Task task{Lane::counters, [] { return std::nullopt; }};
     ~Owner() { scheduler.wake(other); }
   };
   auto owner = std::shared_ptr<Owner>(new Owner{scheduler, other});
@@ -254,16 +294,16 @@ auto counting(std::atomic<int>& runs) {
 TEST_F(SchedulerTest, ATaskWaitsForAThreadThatTheSystemRefuses) {
   std::atomic<int> runs = 0;
   const auto task = task_of(counting(runs));
-  Scheduler scheduler(clock, 1);
+  Scheduler scheduler(clock, {1});
   {
     const NoThreads refused;
     scheduler.wake(task);
-    EXPECT_TRUE(scheduler.starves());
+    EXPECT_TRUE(scheduler.starves(Lane::counters));
     EXPECT_FALSE(scheduler.is_idle(*task));
   }
   EXPECT_EQ(runs, 0);
-  EXPECT_FALSE(scheduler.starves());  // which has tried again
-  scheduler.await_woken(kLong);
+  EXPECT_FALSE(scheduler.starves(Lane::counters));  // which has tried again
+  scheduler.await_woken({Lane::counters}, kLong);
   EXPECT_EQ(runs, 1);
   EXPECT_TRUE(scheduler.is_idle(*task));
 }
@@ -271,19 +311,42 @@ TEST_F(SchedulerTest, ATaskWaitsForAThreadThatTheSystemRefuses) {
 TEST_F(SchedulerTest, ATaskThatIsDueWaitsForAThreadToo) {
   std::atomic<int> runs = 0;
   const auto task = task_of(counting(runs));
-  Scheduler scheduler(clock, 1);
+  Scheduler scheduler(clock, {1});
   {
     const NoThreads refused;
     scheduler.wake_at(task, clock.monotonic());
-    EXPECT_TRUE(scheduler.starves());
+    EXPECT_TRUE(scheduler.starves(Lane::counters));
   }
   scheduler.wake(task);  // tries again
-  scheduler.await_woken(kLong);
+  scheduler.await_woken({Lane::counters}, kLong);
   EXPECT_EQ(runs, 1);
 }
 
+TEST_F(SchedulerTest, ALaneStarvesWhileAnotherOneHasTheOnlyThread) {
+  Scheduler scheduler(clock, {1, 1});
+  std::latch begun(1);
+  std::latch go_on(1);
+  scheduler.wake(task_of([&]() -> std::optional<Time> {
+    begun.count_down();
+    go_on.wait();
+    return std::nullopt;
+  }));
+  begun.wait();
+  std::atomic<int> runs = 0;
+  {
+    const NoThreads refused;
+    scheduler.wake(std::make_shared<Task>(Lane::ranges, counting(runs)));
+    EXPECT_TRUE(scheduler.starves(Lane::ranges));
+    EXPECT_FALSE(scheduler.starves(Lane::counters));
+    go_on.count_down();
+    scheduler.await_woken({Lane::ranges}, kLong);
+    EXPECT_EQ(runs, 1) << "in the thread that is there";
+    EXPECT_FALSE(scheduler.starves(Lane::ranges));
+  }
+}
+
 TEST_F(SchedulerTest, ManyThreadsWakeManyTasksAndNoRunIsLost) {
-  Scheduler scheduler(clock, 3);
+  Scheduler scheduler(clock, {3});
   constexpr std::size_t kTasks = 20;
   std::vector<std::atomic<int>> asked(kTasks);
   std::vector<std::atomic<int>> seen(kTasks);

@@ -37,15 +37,16 @@ struct RangeStatistics {
   std::size_t waiting = 0;             ///< requests that wait for numbers
 };
 
-/// The ranges of one rule, and the queue of requests that wait for their numbers. Each range is a
-/// counter with a BlockCache of its own, which has its numbers, fetches them, gives them back and
-/// heals it. This object decides from which ranges a request takes its numbers:
+/// The ranges of one rule. Each range is a counter with a BlockCache of its own, which has its
+/// numbers, fetches them, gives them back and heals it, and in whose queue requests wait. This
+/// object decides which range a request asks:
 ///
-/// - Requests take turns at `active` ranges. If none of them holds enough, it takes from several.
+/// - Requests take turns at `active` ranges. If none of them holds enough, a request takes what
+///   they hold, and asks one of them for the rest. If that range has no more, it asks the next.
 /// - sticky: a range stays until it has no number left; then another takes its place. It fetches
 ///   ahead as any counter.
 /// - random: a range stays for one block; then another takes its place. While the next block is
-///   being fetched, requests take from the other active ranges.
+///   being fetched, requests take from the other active ranges, or wait for that block.
 /// - A range that gives no numbers is retired until found() shows that it has some again.
 ///
 /// The next range is chosen at random, so that proxies rarely meet. Thread-safe; calls the caches'
@@ -89,48 +90,43 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   [[nodiscard]] RangeStatistics statistics() const;
 
  private:
+  using Cache = std::shared_ptr<BlockCache>;
   struct Known {
     RangeState state;
-    bool live;                            // not retired
-    std::shared_ptr<BlockCache> cache{};  // if it is in slots_ or rest_
+    bool live;      // not retired
+    Cache cache{};  // if it is in slots_ or rest_
   };
-  /// Numbers on their way from the store to a range's cache.
-  struct Fetch {
-    std::uint64_t id;
-    std::size_t index;
-    std::shared_ptr<BlockCache> cache;
-    std::uint64_t n;
+  /// Has taken what the ranges hold, and asks one of them for what is missing.
+  struct Request {
+    std::uint64_t n = 0;  // 0: nobody waits, it only fills a range
+    std::uint64_t missing = n;
+    std::vector<Range> taken{};
+    Cache cache{};                // the one asked last
+    std::vector<Ticket> asked{};  // places in the queues of caches, also those that have answered
   };
-  /// Numbers of one range.
-  struct Part {
-    std::shared_ptr<BlockCache> cache;
-    std::vector<Range> ranges;
-  };
+  class Answer;
   /// Effects that are deferred until the lock is released.
   struct Effects : After {
-    std::optional<Fetch> fetch{};
-    Ticket stale{};  // to be destroyed
-    std::vector<std::pair<std::shared_ptr<BlockCache>, std::vector<Range>>> returns{};
+    std::vector<std::unique_ptr<Answer>> asks{};
+    std::vector<std::pair<Grant, std::vector<Ticket>>> gone{};  // to be destroyed
   };
-  class FetchWaiter;
 
   /// Calls event(after) under the lock, and carries out `after` without it.
   template <class Event>
   void handle(const Event& event);
-  void start(const Fetch& fetch);
-  void fetched(std::uint64_t id, const std::optional<Error>& error);
+  void answered(const Answer& answer, Result<Grant> grant);
 
   // Under the lock.
-  [[nodiscard]] bool draw(std::uint64_t n, std::vector<Range>& out, Effects& after);
-  [[nodiscard]] bool take_from_slot(std::uint64_t n, std::vector<Range>& out);
-  [[nodiscard]] bool gather(std::uint64_t n, std::vector<Range>& out, Effects& after);
-  [[nodiscard]] std::uint64_t held() const;
-  [[nodiscard]] std::map<std::size_t, Part> split(const std::vector<Range>& pieces) const;
-  void serve(Effects& after);
-  void refuse_waiting(const Error& error, Effects& after);
-  void plan(Effects& after);
+  [[nodiscard]] bool take_from_slot(std::uint64_t n, std::vector<Range>& out, Effects& after);
+  void go_on(std::uint64_t id, const std::optional<Error>& failure, Effects& after);
+  void gather(Request& request);
+  void ask_range(std::uint64_t id, std::size_t slot, Effects& after);
+  void ask_cache(std::uint64_t id, const Cache& cache, std::uint64_t n, Effects& after);
+  void fill(const Cache& cache, std::uint64_t n, Effects& after);
+  void drop(Request request, Effects& after);
+  void finish(std::uint64_t id, const std::optional<Error>& error, Effects& after);
   [[nodiscard]] std::uint64_t block();
-  void give_up(std::size_t index, const Error& error, Effects& after);
+  void refused(const Cache& cache, const Error& error, Effects& after);
   void end(Effects& after);
   [[nodiscard]] bool fill_slots();
   [[nodiscard]] std::optional<std::size_t> pick();
@@ -140,7 +136,7 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   void update(std::span<const RangeState> ranges);
   void replace(std::span<const RangeState> ranges, Effects& after);
   [[nodiscard]] std::optional<std::size_t> index_of(std::int64_t number) const;
-  [[nodiscard]] std::shared_ptr<BlockCache> cache_of(std::size_t index) const;
+  [[nodiscard]] Cache cache_of(std::size_t index) const;
   [[nodiscard]] bool is_random() const { return spec_.pick == RangesSpec::Pick::random; }
 
   const RangesSpec spec_;
@@ -154,20 +150,17 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   std::optional<Error> refusal_;    // of all requests
   bool at_end_ = false;             // refusal_ says that no range has numbers left
   std::vector<Known> ranges_;       // ascending; an index is a position here
-  std::uint64_t generation_ = 0;    // of the indexes
   std::vector<std::size_t> slots_;  // the active ranges
   std::vector<std::size_t> rest_;   // others that hold numbers, which are used up first
   std::vector<std::size_t> free_;   // live ranges that are not active
   std::vector<std::size_t> collided_;
-  std::size_t turn_ = 0;                   // the slot from which the next request takes
-  std::optional<std::size_t> empty_slot_;  // it had no numbers when a request took from others
+  std::size_t turn_ = 0;  // the slot that the next request asks
   WaitList waiting_;
-  std::optional<Fetch> fetch_;  // the one under way
-  Ticket fetch_ticket_;         // its place in the cache's queue
-  std::uint64_t fetches_ = 0;
-  std::string last_refusal_;  // of the range asked last; empty: it had numbers, or was at its end
-  RefillPace pace_;           // random: of all ranges together
-  std::uint64_t used_ = 0;    // numbers handed out that did not return
+  std::map<std::uint64_t, Request> requests_;  // by their tickets in waiting_
+  std::uint64_t filling_ = 0;  // the last request that filled a range for others, too
+  std::string last_refusal_;   // of the range asked last; empty: it had numbers, or was at its end
+  RefillPace pace_;            // random: of all ranges together
+  std::uint64_t used_ = 0;     // numbers handed out that did not return
 };
 
 }  // namespace idproxy::ids

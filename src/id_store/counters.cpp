@@ -22,8 +22,6 @@ using mongo::Array;
 using mongo::Document;
 using ReplyKind = ids::CounterReply::Kind;
 
-// The number of counters from which on sweep() looks for ones to forget.
-constexpr std::size_t kSweepAt = 1024;
 // With more counters than this, sweep() also forgets those that hold no numbers, and with them how
 // far they had come. This bounds memory, since clients can invent names of collections.
 constexpr std::size_t kMostCounters = 10'000;
@@ -116,26 +114,21 @@ Counters::Counter::Counter(Counters& owner, const ids::CounterSpec& its)
 
 Counters::Counters(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
                    CollectionScans& scans, Scheduler& scheduler)
-    : pool_(pool),
-      clock_(clock),
-      metrics_(metrics),
-      scans_(scans),
-      scheduler_(scheduler),
-      sweep_at_(kSweepAt) {}
+    : pool_(pool), clock_(clock), metrics_(metrics), scans_(scans), scheduler_(scheduler) {}
 
 std::shared_ptr<ids::BlockCache> Counters::counter(const ids::CounterSpec& spec,
                                                    const ids::CounterField& field,
                                                    std::uint64_t watch) {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(counters_.mutex);
   auto cache = get(spec, field, watch)->cache;  // in use now: not swept
-  if (counters_.in_force().size() >= sweep_at_) sweep();
+  if (counters_.are_many()) sweep();
   return cache;
 }
 
 std::shared_ptr<ids::BlockCache> Counters::announce(const ids::CounterSpec& spec,
                                                     const ids::CounterField& field,
                                                     std::uint64_t watch) {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(counters_.mutex);
   const Shared counter = get(spec, field, watch);
   counter->announced = true;
   if (!counter->obstacle && counter->cache->is_new()) counter->obstacle = not_checked();
@@ -164,7 +157,6 @@ Counters::Shared Counters::make(const ids::CounterSpec& spec) {
       std::make_shared<ids::BlockCache>(spec, clock_, [this, weak = std::weak_ptr(counter)] {
         if (const Shared woken = weak.lock()) wake(woken);
       });
-  if (stopping_) counter->cache->stop();
   return counter;
 }
 
@@ -190,9 +182,11 @@ bool Counters::renew(const Shared& counter, const ids::CounterSpec& spec) {
 }
 
 void Counters::add_to(StoreStatistics& statistics) const {
-  const std::scoped_lock lock(mutex_);
-  statistics.up = !looking_;
-  statistics.down_reason = down_why_;
+  {
+    const std::scoped_lock lock(counters_.mutex);
+    statistics.up = !looking_;
+    statistics.down_reason = down_why_;
+  }
   for (const Shared& counter : counters_.all()) {
     if (counter->spec.place.is_family()) continue;
     const ids::CounterStatistics cache = counter->cache->statistics();
@@ -208,22 +202,14 @@ void Counters::add_to(StoreStatistics& statistics) const {
 }
 
 std::vector<NotReady> Counters::not_ready() const {
-  const std::scoped_lock lock(mutex_);
-  std::vector<NotReady> found;
   const bool starves = scheduler_.starves(Lane::counters) || scheduler_.starves(Lane::scans);
-  for (const auto& [name, counter] : counters_.in_force()) {
-    if (counter->spec.place.is_range()) continue;
-    if (starves) {
-      found.push_back({no_thread(), counter->fields});
-      continue;
-    }
-    const bool is_of_rule = counter->obstacle && counter->obstacle->by_server;
-    if (counter->spec.place.has_document_key() && !counter->announced && !is_of_rule) continue;
-    if (auto obstacle = why_not_ready(*counter)) {
-      found.push_back({*std::move(obstacle), counter->fields});
-    }
-  }
-  return found;
+  return counters_.not_ready([&](const Counter& counter) -> std::optional<Obstacle> {
+    if (counter.spec.place.is_range()) return std::nullopt;
+    if (starves) return no_thread();
+    const bool is_of_rule = counter.obstacle && counter.obstacle->by_server;
+    const bool is_of_many = counter.spec.place.has_document_key() && !counter.announced;
+    return is_of_many && !is_of_rule ? std::nullopt : why_not_ready(counter);
+  });
 }
 
 std::optional<Obstacle> Counters::why_not_ready(const Counter& counter) const {
@@ -250,7 +236,7 @@ std::optional<Obstacle> Counters::why_not_ready(const Counter& counter) const {
 }
 
 std::vector<InUse> Counters::in_use() const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(counters_.mutex);
   std::vector<InUse> found;
   for (const auto& [name, counter] : counters_.in_force()) {
     if (counter->spec.place.is_range() || counter->spec.place.is_family()) continue;
@@ -283,7 +269,6 @@ void Counters::sweep() {
   if (counters_.in_force().size() > kMostCounters) {
     forget([](const ids::BlockCache& cache) { return cache.is_empty(); });
   }
-  sweep_at_ = std::max(kSweepAt, 2 * counters_.in_force().size());
 }
 
 bool Counters::is_unused(const Shared& counter) const {
@@ -305,7 +290,7 @@ void Counters::wake(const Shared& counter) {
 std::optional<Counters::Time> Counters::watch() {
   std::vector<WatchedCounter> watched;
   {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(counters_.mutex);
     const Time next = clock_.monotonic() + kWatchEvery;
     if (looking_) return next;
     for (const auto& [name, counter] : counters_.in_force()) {
@@ -321,15 +306,16 @@ std::optional<Counters::Time> Counters::watch() {
 }
 
 std::optional<Counters::Time> Counters::run(Counter& counter) {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(counters_.mutex);
   if (giving_up_) return std::nullopt;
   const std::vector<ids::CounterField> fields = counter.fields;
   if (std::exchange(counter.renew_document, false)) {
     counter.document.emplace(counter.spec, metrics_, scans_);
   }
   const Time now = clock_.monotonic();
-  const bool looks = !stopping_ && &counter == looking_.get() && now >= look_at_;
-  const bool checks = !stopping_ && !looking_ && counter.check_at && now >= *counter.check_at;
+  const bool looks = !counters_.is_stopping() && &counter == looking_.get() && now >= look_at_;
+  const bool checks =
+      !counters_.is_stopping() && !looking_ && counter.check_at && now >= *counter.check_at;
   // Under the lock, so that a later renew() affects only the next job and its document.
   const auto job = counter.cache->begin();
   lock.unlock();
@@ -347,7 +333,8 @@ std::optional<Counters::Time> Counters::run(Counter& counter) {
   if (job && !std::exchange(is_watching_, true)) {
     scheduler_.wake_at(watch_, clock_.monotonic() + kWatchEvery);
   }
-  if (stopping_ && job) wake(counter.shared_from_this());  // after stop() the cache wakes nobody
+  if (counters_.is_stopping() && job)
+    wake(counter.shared_from_this());  // after stop() the cache wakes nobody
   return next_turn(counter, due);
 }
 
@@ -367,7 +354,7 @@ void Counters::do_job(Counter& counter, const ids::CounterJob& job,
   ids::CounterReply reply = counter.document->run(client, job, fields);
   note_reached(counter);
   {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(counters_.mutex);
     // An insert waits for numbers, or has been refused.
     counter.demanded = counter.demanded || reply.kind == ReplyKind::pending;
     counter.refused_by_job = reply.by_server && !counter.document->met_by_check();
@@ -383,7 +370,7 @@ void Counters::check(Counter& counter, const std::vector<ids::CounterField>& fie
   ids::CounterJob job = kAnyNumber;
   auto demand = CounterDocument::Demand::none;
   {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(counters_.mutex);
     job = counter.refused_job;
     if (counter.demanded) demand = CounterDocument::Demand::waits;
   }
@@ -391,7 +378,7 @@ void Counters::check(Counter& counter, const std::vector<ids::CounterField>& fie
   const auto checked = counter.document->check(client, fields, job, demand);
   note_reached(counter);
   {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(counters_.mutex);
     counter.checked = checked ? *checked : CounterDocument::Checked{};
     // The server refused a job that the check could not try: the next insert does.
     const bool is_refused = counter.obstacle && counter.obstacle->by_server;
@@ -402,7 +389,7 @@ void Counters::check(Counter& counter, const std::vector<ids::CounterField>& fie
     }
   }
   if (checked) counter.document->events().ready_again();
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(counters_.mutex);
   note(counter, job, checked ? ids::CounterReply{.kind = ReplyKind::allocated} : checked.error());
 }
 
@@ -443,7 +430,7 @@ void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::Cou
 }
 
 std::optional<std::string> Counters::why_ranges_refused(const std::string& collection) const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(counters_.mutex);
   const auto found = refused_ranges_.find(collection);
   return found == refused_ranges_.end() ? std::nullopt : std::optional(found->second);
 }
@@ -479,8 +466,8 @@ void Counters::note_reached(Counter& counter) {
   const bool reached = counter.document->reached();
   const std::string& why = counter.document->unreached();
   {
-    const std::scoped_lock lock(mutex_);
-    if (stopping_ && !reached) giving_up_ = true;
+    const std::scoped_lock lock(counters_.mutex);
+    if (counters_.is_stopping() && !reached) giving_up_ = true;
     if (&counter == looking_.get()) look_at_ = clock_.monotonic() + kLookAfter;
     down_why_ = why;
     if (!looking_ == reached) return;
@@ -497,22 +484,18 @@ void Counters::note_reached(Counter& counter) {
 }
 
 void Counters::stop() {
-  std::vector<Shared> all;
   {
-    const std::scoped_lock lock(mutex_);
-    stopping_ = true;
+    const std::scoped_lock lock(counters_.mutex);
     giving_up_ = looking_ != nullptr;
-    all = counters_.all();
   }
-  for (const Shared& counter : all) {
-    counter->cache->stop();
-    wake(counter);
-  }
+  counters_.stop([this](const Shared& counter) { wake(counter); });
 }
 
 void Counters::lose_rest() {
-  const std::scoped_lock lock(mutex_);
-  giving_up_ = true;
+  {
+    const std::scoped_lock lock(counters_.mutex);
+    giving_up_ = true;
+  }
   for (const Shared& counter : counters_.all()) {
     const std::vector<ids::Range> lost = counter->cache->lose_all();
     if (!lost.empty()) CounterEvents(counter->spec).numbers_lost(lost);

@@ -4,17 +4,16 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "id_store/counter_document.hpp"
-#include "id_store/registry.hpp"
 #include "id_store/reports.hpp"
 #include "id_store/scheduler.hpp"
 #include "id_store/store_metrics.hpp"
+#include "id_store/things.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
@@ -103,7 +102,7 @@ class Counters {
  private:
   using Time = Scheduler::Time;
   static constexpr ids::CounterJob kAnyNumber{.kind = ids::CounterJob::Kind::allocate, .count = 1};
-  struct Counter : Registered, std::enable_shared_from_this<Counter> {
+  struct Counter : Thing<Counter> {
     Counter(Counters& owner, const ids::CounterSpec& spec);
     std::optional<CounterDocument> document;  // of the task
     std::shared_ptr<ids::BlockCache> cache;
@@ -151,17 +150,15 @@ class Counters {
   CollectionScans& scans_;
   Scheduler& scheduler_;
 
-  mutable std::mutex mutex_;  // guards all that follows, but for the scheduler's task
-  Registry<Counter> counters_;
+  Things<Counter, &Counter::cache> counters_;
+  // Under its lock.
   std::map<std::string, std::string> refused_ranges_;  // why_ranges_refused()
-  std::size_t sweep_at_;
   std::uint64_t newest_watch_ = 0;
   bool is_watching_ = false;  // watch_ is due
-  bool stopping_ = false;
-  bool giving_up_ = false;  // no server or no time: do not give back the rest
-  Shared looking_;          // the store is down: the counter that checks whether it is back
-  std::string down_why_;    // why the store is down
-  Time look_at_{};          // the next check
+  bool giving_up_ = false;    // no server or no time: do not give back the rest
+  Shared looking_;            // the store is down: the counter that checks whether it is back
+  std::string down_why_;      // why the store is down
+  Time look_at_{};            // the next check
   const Scheduler::Shared watch_ =
       std::make_shared<Scheduler::Task>(Lane::counters, [this] { return watch(); });
 };

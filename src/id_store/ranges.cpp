@@ -25,14 +25,14 @@ std::shared_ptr<RangeSet> Ranges::ranges(const ids::RangesSpec& spec,
   std::shared_ptr<RangeSet> ranges;  // in use from here on
   bool reopens = false;
   {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(sets_.mutex);
     const auto [set, got] = sets_.get(
         spec.counter.place.ns(), watch,
         [&](const Shared& known) { return known->ranges->spec() == spec; },
         [&] { return make(spec, field, sources); });
     ranges = set->ranges;
     reopens = set->add_field(field, watch);
-    if (got != Registry<Set>::Got::known) scheduler_.wake({set, &set->task});
+    if (got != decltype(sets_)::Got::known) scheduler_.wake({set, &set->task});
   }
   if (reopens) ranges->reopen();
   return ranges;
@@ -60,7 +60,7 @@ std::shared_ptr<ids::BlockCache> Ranges::open(const ids::CounterSpec& range, con
   std::vector<ids::CounterField> fields;
   std::uint64_t watch = 0;
   {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(sets_.mutex);
     fields = set.fields;
     watch = set.watch;
   }
@@ -70,7 +70,7 @@ std::shared_ptr<ids::BlockCache> Ranges::open(const ids::CounterSpec& range, con
 }
 
 void Ranges::wake(const Shared& set) {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(sets_.mutex);
   scheduler_.wake_at({set, &set->task}, set->looked_at + Scheduler::Time(kLookAtMostEvery));
 }
 
@@ -79,7 +79,7 @@ void Ranges::wake(const Shared& set) {
 std::optional<Scheduler::Time> Ranges::read(Set& set) {
   std::vector<ids::CounterField> fields;
   {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(sets_.mutex);
     fields = set.fields;
     set.looked_at = clock_.monotonic();
     if (set.ranges.use_count() == 1) {  // no rule uses it any more
@@ -98,7 +98,7 @@ std::optional<Scheduler::Time> Ranges::read(Set& set) {
   }
   const RangeStatistics statistics = set.ranges->statistics();
   if (found) tell(set, statistics);
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(sets_.mutex);
   set.looked = true;
   set.unreached = documents.unreached();
   set.looked_at = clock_.monotonic();
@@ -128,8 +128,8 @@ void Ranges::tell(Set& set, const RangeStatistics& statistics) {
 
 // ---- reports -----------------------------------------------------------------------------------
 
-std::vector<Ranges::Shared> Ranges::all() const {
-  const std::scoped_lock lock(mutex_);
+std::vector<Ranges::Shared> Ranges::in_force() const {
+  const std::scoped_lock lock(sets_.mutex);
   std::vector<Shared> all;
   for (const auto& [name, set] : sets_.in_force()) all.push_back(set);
   return all;
@@ -138,10 +138,10 @@ std::vector<Ranges::Shared> Ranges::all() const {
 std::vector<NotReady> Ranges::not_ready() const {
   std::vector<NotReady> found;
   const bool starves = scheduler_.starves(Lane::ranges);
-  for (const Shared& set : all()) {
+  for (const Shared& set : in_force()) {
     RangeStatistics statistics = set->ranges->statistics();
     const auto refused = counters_.why_ranges_refused(set->ranges->spec().counter.place.ns());
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(sets_.mutex);
     const auto add = [&](Error error, bool passes) {
       found.push_back({{std::move(error), passes}, set->fields});
     };
@@ -162,26 +162,26 @@ std::vector<NotReady> Ranges::not_ready() const {
 
 std::vector<InUse> Ranges::in_use() const {
   std::vector<InUse> found;
-  for (const Shared& set : all()) {
+  for (const Shared& set : in_force()) {
     const RangeStatistics statistics = set->ranges->statistics();
     if (statistics.all == 0) continue;
     ids::CounterNumbers numbers{statistics.next, statistics.held, statistics.left,
                                 ids::CounterNumbers::Ranges{statistics.live, statistics.all}};
     numbers.all = statistics.total;
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(sets_.mutex);
     found.push_back({numbers, set->fields});
   }
   return found;
 }
 
 void Ranges::add_to(StoreStatistics& sum) const {
-  for (const Shared& set : all()) {
+  for (const Shared& set : in_force()) {
     const RangeStatistics statistics = set->ranges->statistics();
     sum.counters_exhausted += statistics.at_end ? 1 : 0;
     sum.counters_refused +=
         statistics.refusal && !statistics.at_end && statistics.refusal->code == Errc::exhausted;
     sum.requests_waiting += statistics.waiting;
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(sets_.mutex);
     if (!sum.up || set->unreached.empty()) continue;
     sum.up = false;
     sum.down_reason = set->unreached;

@@ -3,16 +3,15 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "id_store/counters.hpp"
 #include "id_store/range_documents.hpp"
-#include "id_store/registry.hpp"
 #include "id_store/reports.hpp"
 #include "id_store/scheduler.hpp"
+#include "id_store/things.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/store_statistics.hpp"
@@ -50,7 +49,7 @@ class Ranges {
   void add_to(StoreStatistics& statistics) const;
 
  private:
-  struct Set : Registered {
+  struct Set : Thing<Set> {
     Set(Ranges& owner);
     std::shared_ptr<ids::RangeSet> ranges;
     // Of the task.
@@ -71,7 +70,7 @@ class Ranges {
   void wake(const Shared& set);
   [[nodiscard]] std::optional<Scheduler::Time> read(Set& set);
   static void tell(Set& set, const ids::RangeStatistics& statistics);
-  [[nodiscard]] std::vector<Shared> all() const;
+  [[nodiscard]] std::vector<Shared> in_force() const;
 
   const mongo::Pool& pool_;
   const Clock& clock_;
@@ -79,9 +78,8 @@ class Ranges {
   Scheduler& scheduler_;
   const RangeDocuments::Missing missing_;
 
-  // Not held while a RangeSet is called, which calls open() under its own lock.
-  mutable std::mutex mutex_;  // guards all that follows
-  Registry<Set> sets_;        // by collection
+  // Its lock is not held while a RangeSet is called, which calls open() under its own lock.
+  Things<Set, &Set::ranges> sets_;  // by collection
 };
 
 }  // namespace idproxy::id_store

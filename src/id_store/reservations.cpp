@@ -45,7 +45,7 @@ Reservations::Reservations(const mongo::Pool& pool, const Clock& clock, StoreMet
       sweeper_(sweeper) {}
 
 void Reservations::use(const std::vector<ids::ReserveSpec>& specs, std::uint64_t watch) {
-  const Lock lock(mutex_);
+  const std::scoped_lock lock(collections_.mutex);
   for (const ids::ReserveSpec& spec : specs) (void)get(spec, watch);
   collections_.retire_older(watch);
   collections_.forget_retired_if(
@@ -55,7 +55,7 @@ void Reservations::use(const std::vector<ids::ReserveSpec>& specs, std::uint64_t
 
 std::shared_ptr<ids::Reservations> Reservations::reservations(const ids::ReserveSpec& spec,
                                                               std::uint64_t watch) {
-  const Lock lock(mutex_);
+  const std::scoped_lock lock(collections_.mutex);
   return get(spec, watch);
 }
 
@@ -64,9 +64,10 @@ std::shared_ptr<ReservationQueue> Reservations::get(const ids::ReserveSpec& spec
   const auto [collection, got] = collections_.get(
       spec.ns(), watch, [&](const Shared& known) { return known->documents.spec() == spec; },
       [&] { return make(spec); });
-  if (got == Registry<Collection>::Got::made) ++version_;
+  collection->add_field({spec.parent_ns, spec.parent_field, {}}, watch);
+  if (got == decltype(collections_)::Got::made) ++version_;
   // Again for newer rules: the operator may have removed the cause.
-  if (got != Registry<Collection>::Got::known) scheduler_.wake({collection, &collection->looks});
+  if (got != decltype(collections_)::Got::known) scheduler_.wake({collection, &collection->looks});
   return collection->queue;
 }
 
@@ -77,13 +78,7 @@ Reservations::Shared Reservations::make(const ids::ReserveSpec& spec) {
         const Shared woken = weak.lock();
         if (woken) scheduler_.wake({woken, &woken->reserves});
       });
-  if (stopping_) collection->queue->stop();
   return collection;
-}
-
-std::vector<Reservations::Shared> Reservations::all() const {
-  const Lock lock(mutex_);
-  return collections_.all();
 }
 
 Scheduler::Time Reservations::at_random(Scheduler::Time within) {
@@ -92,7 +87,7 @@ Scheduler::Time Reservations::at_random(Scheduler::Time within) {
 }
 
 std::optional<Obstacle> Reservations::obstacle(const ids::ReserveSpec& spec) const {
-  const Lock lock(mutex_);
+  const std::scoped_lock lock(collections_.mutex);
   const auto found = collections_.in_force().find(spec.ns());
   // Rules of an older watch: nobody looks any more.
   if (found == collections_.in_force().end() || found->second->documents.spec() != spec) return {};
@@ -100,33 +95,20 @@ std::optional<Obstacle> Reservations::obstacle(const ids::ReserveSpec& spec) con
 }
 
 std::vector<NotReady> Reservations::not_ready() const {
-  const Lock lock(mutex_);
-  std::vector<NotReady> found;
   const bool starves = scheduler_.starves(Lane::reservations) || scheduler_.starves(Lane::sweeps);
-  for (const auto& [ns, collection] : collections_.in_force()) {
-    if (!collection->obstacle && !starves) continue;
-    const ids::ReserveSpec& spec = collection->documents.spec();
-    found.push_back(
-        {starves ? no_thread() : *collection->obstacle, {{spec.parent_ns, spec.parent_field, {}}}});
-  }
-  return found;
+  return collections_.not_ready(
+      [&](const Collection& each) { return starves ? no_thread() : each.obstacle; });
 }
 
 std::size_t Reservations::waiting() const {
   std::size_t waiting = 0;
-  for (const Shared& collection : all()) waiting += collection->queue->waiting();
+  for (const Shared& collection : collections_.all()) waiting += collection->queue->waiting();
   return waiting;
 }
 
 void Reservations::stop() {
-  {
-    const Lock lock(mutex_);
-    stopping_ = true;
-  }
-  for (const Shared& collection : all()) {
-    collection->queue->stop();
-    scheduler_.wake({collection, &collection->reserves});
-  }
+  collections_.stop(
+      [this](const Shared& collection) { scheduler_.wake({collection, &collection->reserves}); });
 }
 
 // ---- the tasks ---------------------------------------------------------------------------------
@@ -154,12 +136,12 @@ void Reservations::reserve(Collection& collection) {
 
 std::optional<Scheduler::Time> Reservations::prepare(Collection& collection) {
   {
-    const Lock lock(mutex_);
-    if (!is_in_force(collection) || stopping_) return std::nullopt;
+    const std::scoped_lock lock(collections_.mutex);
+    if (!is_in_force(collection) || collections_.is_stopping()) return std::nullopt;
   }
   mongo::Client client = pool_.client(&metrics_.round_trips);
   const auto error = collection.documents.prepare(client);
-  const Lock lock(mutex_);
+  const std::scoped_lock lock(collections_.mutex);
   const bool was_ready = !collection.obstacle;
   // While the servers do not answer, requests say so themselves.
   const bool stays = was_ready && error && error->code == Errc::unavailable;
@@ -177,7 +159,7 @@ std::optional<Scheduler::Time> Reservations::prepare(Collection& collection) {
 
 std::optional<Scheduler::Time> Reservations::sweep(Collection& collection) {
   {
-    const Lock lock(mutex_);
+    const std::scoped_lock lock(collections_.mutex);
     // prepare() asks for the next pass when values can be reserved again.
     if (!is_in_force(collection) || collection.obstacle) return std::nullopt;
   }
@@ -189,7 +171,7 @@ std::optional<Scheduler::Time> Reservations::sweep(Collection& collection) {
   tell(collection, swept);
   const Scheduler::Time interval =
       swept.failure.empty() ? collection.sweeper.interval() : kSweepAgain;
-  const Lock lock(mutex_);
+  const std::scoped_lock lock(collections_.mutex);
   // Between three quarters of it and five quarters.
   return clock_.monotonic() + 3 * interval / 4 + at_random(interval / 2);
 }

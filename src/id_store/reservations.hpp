@@ -3,19 +3,18 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "id_store/registry.hpp"
 #include "id_store/reports.hpp"
 #include "id_store/reservation_collection.hpp"
 #include "id_store/reservation_queue.hpp"
 #include "id_store/reservation_sweeper.hpp"
 #include "id_store/scheduler.hpp"
 #include "id_store/store_metrics.hpp"
+#include "id_store/things.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/mongo.hpp"
 
@@ -61,7 +60,7 @@ class Reservations {
   void stop();
 
  private:
-  struct Collection : Registered, std::enable_shared_from_this<Collection> {
+  struct Collection : Thing<Collection> {
     Collection(Reservations& owner, const ids::ReserveSpec& spec);
     ReservationCollection documents;
     ReservationSweeper sweeper;  // of the task `sweeps`
@@ -74,13 +73,11 @@ class Reservations {
     Scheduler::Task sweeps;
   };
   using Shared = std::shared_ptr<Collection>;
-  using Lock = std::scoped_lock<std::mutex>;
 
   void reserve(Collection& collection);
   [[nodiscard]] std::optional<Scheduler::Time> prepare(Collection& collection);
   [[nodiscard]] std::optional<Scheduler::Time> sweep(Collection& collection);
   static void tell(Collection& collection, const ReservationSweeper::Swept& swept);
-  [[nodiscard]] std::vector<Shared> all() const;
 
   // Under the lock.
   [[nodiscard]] bool is_in_force(const Collection& collection) const {
@@ -99,9 +96,8 @@ class Reservations {
   const ReservationCollection::Missing missing_;
   const Sweeper sweeper_;
 
-  mutable std::mutex mutex_;          // guards all that follows
-  Registry<Collection> collections_;  // by "db.collection"
-  bool stopping_ = false;
+  Things<Collection, &Collection::queue> collections_;  // by "db.collection"
+  // Under its lock.
   std::minstd_rand random_{std::random_device{}()};
 };
 

@@ -11,10 +11,6 @@ namespace {
 
 using ids::GaplessReply;
 
-// The number of sequences from which on sweep() looks for ones to forget: clients can invent names
-// of collections.
-constexpr std::size_t kSweepSequencesAt = 1024;
-
 /// The key of the sequence within its rule, as JSON; empty: it is the only one.
 std::string text_of(const ids::GaplessSpec& spec) {
   return spec.place.empty() ? std::string() : mongo::json_of(as_bytes(spec.place));
@@ -27,26 +23,25 @@ Sequences::Sequence::Sequence(Sequences& owner, const ids::GaplessSpec& spec)
 
 Sequences::Sequences(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
                      Scheduler& scheduler)
-    : pool_(pool),
-      clock_(clock),
-      metrics_(metrics),
-      scheduler_(scheduler),
-      sweep_at_(kSweepSequencesAt) {}
+    : pool_(pool), clock_(clock), metrics_(metrics), scheduler_(scheduler) {}
 
 std::shared_ptr<ids::GaplessQueue> Sequences::sequence(const ids::GaplessSpec& spec,
                                                        std::uint64_t watch) {
   std::shared_ptr<ids::GaplessQueue> queue;
   {
-    const std::scoped_lock lock(mutex_);
-    if (sequences_.in_force().size() >= sweep_at_) sweep();
+    const std::scoped_lock lock(sequences_.mutex);
+    // Sequences that nobody uses: the next insert looks what is stored.
+    const auto unused = [](const Shared& each) { return is_unused(*each); };
+    if (sequences_.are_many()) sequences_.forget_if(unused);
     // Writes that have the old object still use it. Two objects for one sequence behave as those of
     // two processes.
     const auto [sequence, got] = sequences_.get(
         spec.name(), watch, [&](const Shared& known) { return known->queue->spec() == spec; },
         [&] { return make(spec); });
+    sequence->add_field(spec.field, watch);
     queue = lend(*sequence);
-    if (got != Registry<Sequence>::Got::made) return queue;
-    sequences_.forget_retired_if([](const Shared& old) { return is_unused(*old); });
+    if (got != decltype(sequences_)::Got::made) return queue;
+    sequences_.forget_retired_if(unused);
   }
   queue->announce();
   return queue;
@@ -60,7 +55,6 @@ Sequences::Shared Sequences::make(const ids::GaplessSpec& spec) {
         if (const Shared woken = weak.lock()) wake(woken);
       },
       transactions_);
-  if (stopping_) sequence->queue->stop();
   return sequence;
 }
 
@@ -77,49 +71,28 @@ bool Sequences::is_unused(const Sequence& sequence) {
   return sequence.lent.expired() && sequence.queue->idle();
 }
 
-/// Forgets sequences that nobody uses. The next insert looks what is stored.
-void Sequences::sweep() {
-  sequences_.forget_if([](const Shared& sequence) { return is_unused(*sequence); });
-  sweep_at_ = std::max(kSweepSequencesAt, 2 * sequences_.in_force().size());
-}
-
 void Sequences::transaction_ended(const std::string& transaction) {
   for (const auto& sequence : transactions_->end(transaction)) {
     sequence->transaction_ended(transaction);
   }
 }
 
-std::vector<Sequences::Shared> Sequences::all() const {
-  const std::scoped_lock lock(mutex_);
-  return sequences_.all();
-}
-
 std::vector<NotReady> Sequences::not_ready() const {
-  const std::scoped_lock lock(mutex_);
-  std::vector<NotReady> found;
   const bool starves = scheduler_.starves(Lane::sequences);
-  for (const auto& [name, sequence] : sequences_.in_force()) {
-    const ids::GaplessStatistics now = sequence->queue->statistics();
-    const std::vector<ids::CounterField> field{sequence->queue->spec().field};
-    if (starves) {
-      found.push_back({no_thread(), field});
-      continue;
-    }
+  return sequences_.not_ready([&](const Sequence& sequence) -> std::optional<Obstacle> {
+    if (starves) return no_thread();
+    const ids::GaplessStatistics now = sequence.queue->statistics();
     // One of many, whose writes get the reason, unless that is the same for all.
-    if (!field.front().scope.empty() && !sequence->is_refused) continue;
-    if (now.is_unguarded) continue;  // which is known from the inspection of the collection
-    if (now.failure && !now.next) {
-      found.push_back({{*now.failure, false}, field});
-    } else if (!sequence->looked) {
-      found.push_back(
-          {{{ids::Errc::unavailable, "the sequence has not been looked at yet"}, true}, field});
-    }
-  }
-  return found;
+    if (!sequence.queue->spec().field.scope.empty() && !sequence.is_refused) return std::nullopt;
+    if (now.is_unguarded) return std::nullopt;  // known from the inspection of the collection
+    if (now.failure && !now.next) return Obstacle{*now.failure, false};
+    if (sequence.looked) return std::nullopt;
+    return Obstacle{{ids::Errc::unavailable, "the sequence has not been looked at yet"}, true};
+  });
 }
 
 std::vector<InUse> Sequences::in_use() const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(sequences_.mutex);
   std::vector<InUse> found;
   for (const auto& [name, sequence] : sequences_.in_force()) {
     const ids::GaplessSpec& spec = sequence->queue->spec();
@@ -133,7 +106,7 @@ std::vector<InUse> Sequences::in_use() const {
 
 std::size_t Sequences::waiting() const {
   std::size_t waiting = 0;
-  for (const Shared& sequence : all()) waiting += sequence->queue->statistics().waiting;
+  for (const Shared& sequence : sequences_.all()) waiting += sequence->queue->statistics().waiting;
   return waiting;
 }
 
@@ -145,8 +118,8 @@ void Sequences::wake(const Shared& sequence) {
 
 std::optional<Scheduler::Time> Sequences::run(Sequence& sequence) {
   const bool done = do_job(sequence);
-  const std::scoped_lock lock(mutex_);
-  if (done && stopping_) wake(sequence.shared_from_this());
+  const std::scoped_lock lock(sequences_.mutex);
+  if (done && sequences_.is_stopping()) wake(sequence.shared_from_this());
   // One of several sequences of a rule goes at once: the rule limits their number (max_scopes).
   // Others have been announced, and tell whether their rule is ready.
   const ids::GaplessSpec& spec = sequence.queue->spec();
@@ -165,7 +138,7 @@ bool Sequences::do_job(Sequence& sequence) {
   look_at_width(sequence, keeps ? std::optional(job->floor) : reply.most);
   sequence.queue->finish(reply);
   if (job->kind == ids::GaplessJob::Kind::look) {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(sequences_.mutex);
     sequence.looked = true;
     sequence.is_refused = sequence.document.is_refused();
   }
@@ -208,14 +181,7 @@ void Sequences::look_at_width(Sequence& sequence, std::optional<std::int64_t> nu
 }
 
 void Sequences::stop() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stopping_ = true;
-  }
-  for (const Shared& sequence : all()) {
-    sequence->queue->stop();
-    wake(sequence);
-  }
+  sequences_.stop([this](const Shared& sequence) { wake(sequence); });
 }
 
 }  // namespace idproxy::id_store

@@ -3,16 +3,15 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "id_store/registry.hpp"
 #include "id_store/reports.hpp"
 #include "id_store/scheduler.hpp"
 #include "id_store/sequence_document.hpp"
 #include "id_store/store_metrics.hpp"
+#include "id_store/things.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/ids/gapless_queue.hpp"
@@ -44,7 +43,7 @@ class Sequences {
   void stop();
 
  private:
-  struct Sequence : Registered, std::enable_shared_from_this<Sequence> {
+  struct Sequence : Thing<Sequence> {
     Sequence(Sequences& owner, const ids::GaplessSpec& spec);
     std::shared_ptr<ids::GaplessQueue> queue;
     std::weak_ptr<ids::GaplessQueue> lent;  // the same object; gone when nobody uses it
@@ -65,13 +64,11 @@ class Sequences {
                      const ids::GaplessReply& reply);
   static void look_at_width(Sequence& sequence, std::optional<std::int64_t> number);
   void wake(const Shared& sequence);
-  [[nodiscard]] std::vector<Shared> all() const;
 
   // Under the lock.
   [[nodiscard]] Shared make(const ids::GaplessSpec& spec);
   [[nodiscard]] static std::shared_ptr<ids::GaplessQueue> lend(Sequence& sequence);
   [[nodiscard]] static bool is_unused(const Sequence& sequence);
-  void sweep();
 
   const mongo::Pool& pool_;
   const Clock& clock_;
@@ -79,11 +76,7 @@ class Sequences {
   Scheduler& scheduler_;
   const std::shared_ptr<ids::TransactionSequences> transactions_ =
       std::make_shared<ids::TransactionSequences>();
-
-  mutable std::mutex mutex_;  // guards all that follows
-  Registry<Sequence> sequences_;
-  std::size_t sweep_at_;
-  bool stopping_ = false;
+  Things<Sequence, &Sequence::queue> sequences_;
 };
 
 }  // namespace idproxy::id_store

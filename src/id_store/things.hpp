@@ -1,19 +1,24 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "id_store/reports.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 
 namespace idproxy::id_store {
 
-/// A Registry's notes about each of its objects.
-struct Registered {
+/// What Things notes about each of them, which derives from it.
+template <class Derived>
+struct Thing : std::enable_shared_from_this<Derived> {
   std::uint64_t watch = 0;                  ///< the newest one that has asked for it
   std::vector<ids::CounterField> fields{};  ///< that the rules of this watch fill from it
 
@@ -25,18 +30,20 @@ struct Registered {
   }
 };
 
-/// Objects of one kind that rules name, such as counters. Several rules may share one. A watch
-/// stands for a list of rules; newer watches, after a reload, have larger numbers. An object serves
-/// the rules of all watches in the way that the newest of them describes. If it cannot, it retires:
-/// it continues to serve those that have it, and another object takes its place. `Thing` derives
-/// from Registered. The owner's lock guards it.
-template <class Thing>
-class Registry {
+/// What rules name, such as counters. Several rules may share one. A watch stands for a list of
+/// rules; newer watches, after a reload, have larger numbers. A thing serves the rules of all
+/// watches in the way that the newest of them describes. If it cannot, it retires: it continues to
+/// serve those that have it, and another one takes its place. `T` derives from Thing; its member
+/// kServed points to what rules hold of it. The caller holds `mutex`, except where it says so.
+template <class T, auto kServed>
+class Things {
  public:
-  using Shared = std::shared_ptr<Thing>;
+  using Shared = std::shared_ptr<T>;
   enum class Got { known, renewed, made };
 
-  /// Returns the object, made by `make()` if there is none. At the first request of a newer watch,
+  mutable std::mutex mutex;
+
+  /// Returns the thing, made by `make()` if there is none. At the first request of a newer watch,
   /// `renew(it)` adapts it to that watch, and returns false if it must retire.
   template <class Renew, class Make>
   std::pair<Shared, Got> get(const std::string& name, std::uint64_t watch, const Renew& renew,
@@ -55,6 +62,9 @@ class Registry {
     if (!thing) {
       got = Got::made;
       thing = make();
+      if constexpr (requires { ((*thing).*kServed)->stop(); }) {
+        if (stopping_) ((*thing).*kServed)->stop();
+      }
       things_.emplace(name, thing);
     }
     thing->watch = std::max(thing->watch, watch);
@@ -63,10 +73,24 @@ class Registry {
 
   /// By name; not those that have retired.
   [[nodiscard]] const std::map<std::string, Shared>& in_force() const { return things_; }
+  /// Takes the lock.
   [[nodiscard]] std::vector<Shared> all() const {
+    const std::scoped_lock lock(mutex);
     std::vector<Shared> all = retired_;
     for (const auto& [name, thing] : things_) all.push_back(thing);
     return all;
+  }
+  /// Those in force for which `why(thing)` has an obstacle. Takes the lock.
+  template <class Why>
+  [[nodiscard]] std::vector<NotReady> not_ready(const Why& why) const {
+    const std::scoped_lock lock(mutex);
+    std::vector<NotReady> found;
+    for (const auto& [name, thing] : things_) {
+      if (std::optional<Obstacle> obstacle = why(*thing)) {
+        found.push_back({*std::move(obstacle), thing->fields});
+      }
+    }
+    return found;
   }
 
   /// Retires those that the watch has not asked for.
@@ -81,22 +105,44 @@ class Registry {
   void forget_if(const Is& is) {
     forget_retired_if(is);
     std::erase_if(things_, [&](const auto& item) { return is(item.second); });
+    sweep_at_ = std::max(kSweepAt, 2 * things_.size());
   }
   template <class Is>
   void forget_retired_if(const Is& is) {
     std::erase_if(retired_, is);
   }
-  [[nodiscard]] bool is_in_force(const std::string& name, const Thing& thing) const {
+  /// True if there are so many that it is time to forget some: clients can invent names.
+  [[nodiscard]] bool are_many() const { return things_.size() >= sweep_at_; }
+  [[nodiscard]] bool is_in_force(const std::string& name, const T& thing) const {
     const auto found = things_.find(name);
     return found != things_.end() && found->second.get() == &thing;
   }
-  void forget(const std::string& name, const Thing& thing) {
+  void forget(const std::string& name, const T& thing) {
     if (is_in_force(name, thing)) things_.erase(name);
   }
 
+  /// All refuse requests from now on, also those that are made later; `wake(thing)` has its task do
+  /// what is left. Takes the lock, but not for these calls.
+  template <class Wake>
+  void stop(const Wake& wake) {
+    {
+      const std::scoped_lock lock(mutex);
+      stopping_ = true;
+    }
+    for (const Shared& thing : all()) {
+      ((*thing).*kServed)->stop();
+      wake(thing);
+    }
+  }
+  [[nodiscard]] bool is_stopping() const { return stopping_; }
+
  private:
+  static constexpr std::size_t kSweepAt = 1024;
+
   std::map<std::string, Shared> things_;
   std::vector<Shared> retired_;
+  std::size_t sweep_at_ = kSweepAt;
+  bool stopping_ = false;
 };
 
 }  // namespace idproxy::id_store

@@ -201,7 +201,7 @@ void Counters::add_to(StoreStatistics& statistics) const {
   }
 }
 
-std::vector<NotReady> Counters::not_ready() const {
+std::vector<NotReadyReport> Counters::not_ready() const {
   const bool starves = scheduler_.starves(Lane::counters) || scheduler_.starves(Lane::scans);
   return counters_.not_ready([&](const Counter& counter) -> std::optional<Obstacle> {
     if (counter.spec.place.is_range()) return std::nullopt;

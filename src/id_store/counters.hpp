@@ -84,7 +84,7 @@ class Counters {
   /// none and cannot get any, as far as is known. While the store is down, all announced ones that
   /// hold none. A counter of a sequence is listed only if it was announced, or if the server
   /// refuses something that all counters need: otherwise one scope would speak for the whole rule.
-  [[nodiscard]] std::vector<NotReady> not_ready() const;
+  [[nodiscard]] std::vector<NotReadyReport> not_ready() const;
   /// The error with which the server refused the last job of the ranges in "db.collection"; nothing
   /// if it did not.
   [[nodiscard]] std::optional<std::string> why_ranges_refused(const std::string& collection) const;

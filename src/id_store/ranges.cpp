@@ -135,8 +135,8 @@ std::vector<Ranges::Shared> Ranges::in_force() const {
   return all;
 }
 
-std::vector<NotReady> Ranges::not_ready() const {
-  std::vector<NotReady> found;
+std::vector<NotReadyReport> Ranges::not_ready() const {
+  std::vector<NotReadyReport> found;
   const bool starves = scheduler_.starves(Lane::ranges);
   for (const Shared& set : in_force()) {
     RangeStatistics statistics = set->ranges->statistics();

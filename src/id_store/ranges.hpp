@@ -42,7 +42,7 @@ class Ranges {
                                                       std::uint64_t watch);
 
   /// The ranges that give no numbers now.
-  [[nodiscard]] std::vector<NotReady> not_ready() const;
+  [[nodiscard]] std::vector<NotReadyReport> not_ready() const;
   /// The numbers that are left in the ranges that have been found.
   [[nodiscard]] std::vector<InUse> in_use() const;
   /// Adds the current values.

@@ -21,7 +21,7 @@ struct Obstacle {
 [[nodiscard]] Obstacle no_thread();
 
 /// A counter, range or sequence that gives no values now, with the fields that rules fill from it.
-struct NotReady {
+struct NotReadyReport {
   Obstacle obstacle;
   std::vector<ids::CounterField> fields;
 };

@@ -167,7 +167,7 @@ bool may_try_again(std::chrono::nanoseconds took, const Reply& reply, const Writ
 }
 
 bool has_passing_error(const WriteOutcome& outcome) {
-  return std::ranges::any_of(outcome.errors, mongo::passes, &WriteError::code);
+  return std::ranges::any_of(outcome.errors, mongo::passes, &ReservationError::code);
 }
 
 /// True if all that the server could do has been done, for certain.
@@ -252,7 +252,7 @@ struct Reserving {
         item->state = State::made;
         item->at = at;
       }
-      for (const WriteError& error : outcome.errors) {
+      for (const ReservationError& error : outcome.errors) {
         if (error.index >= items.size()) return false;
         Reservation& item = *items[error.index];
         if (error.code == mongo::kDuplicateKey) {

@@ -69,7 +69,7 @@ enum class Order { by_date, any };
                                             std::span<const OldReservation> items);
 
 /// One writeError of a reply.
-struct WriteError {
+struct ReservationError {
   std::size_t index;
   std::int32_t code;
   std::string text;
@@ -78,7 +78,7 @@ struct WriteError {
 struct WriteOutcome {
   bool executed = false;  ///< by a primary: the command as a whole did not fail
   std::int64_t n = 0;     ///< inserted, matched or deleted
-  std::vector<WriteError> errors{};
+  std::vector<ReservationError> errors{};
   bool majority = true;  ///< without a writeConcernError
 };
 [[nodiscard]] WriteOutcome outcome_of(const mongo::Reply& reply);

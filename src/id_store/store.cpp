@@ -11,9 +11,9 @@
 #include "id_store/inspector.hpp"
 #include "id_store/proxies.hpp"
 #include "id_store/ranges.hpp"
-#include "id_store/reservations.hpp"
-#include "id_store/sequences.hpp"
 #include "id_store/store_metrics.hpp"
+#include "id_store/stored_reservations.hpp"
+#include "id_store/stored_sequences.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/threads/threads.hpp"
 
@@ -30,10 +30,11 @@ struct Store::Impl {
                options.scans ? RangeDocuments::Missing::create : RangeDocuments::Missing::assume),
         counters(pool, clock, metrics, scans, scheduler),
         sequences(pool, clock, metrics, scheduler),
-        reservations(pool, clock, metrics, version, scheduler,
-                     options.scans ? ReservationCollection::Missing::create
-                                   : ReservationCollection::Missing::assume,
-                     options.scans ? Reservations::Sweeper::on : Reservations::Sweeper::off),
+        reservations(
+            pool, clock, metrics, version, scheduler,
+            options.scans ? ReservationCollection::Missing::create
+                          : ReservationCollection::Missing::assume,
+            options.scans ? StoredReservations::Sweeper::on : StoredReservations::Sweeper::off),
         scheduler(clock) {}
 
   StoreMetrics metrics;
@@ -46,8 +47,8 @@ struct Store::Impl {
   CollectionScans scans;
   Ranges ranges;
   Counters counters;
-  Sequences sequences;
-  Reservations reservations;
+  StoredSequences sequences;
+  StoredReservations reservations;
   std::atomic<std::uint64_t> watches{0};
   Scheduler scheduler;  // whose threads use all of these
 };
@@ -58,8 +59,8 @@ struct Watch::Impl {
   Inspector& inspector;
   Ranges& ranges;
   Counters& counters;
-  Sequences& sequences;
-  Reservations& reservations;
+  StoredSequences& sequences;
+  StoredReservations& reservations;
   Scheduler& scheduler;
   const std::uint64_t number;  // newer watches have larger ones
   const std::vector<WatchedRule> rules;
@@ -121,7 +122,7 @@ std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
   std::ranges::move(counters.not_ready(), std::back_inserter(all));
   std::ranges::move(ranges.not_ready(), std::back_inserter(all));
   std::ranges::move(sequences.not_ready(), std::back_inserter(all));
-  for (const NotReady& counter : all) {
+  for (const NotReadyReport& counter : all) {
     const auto& [error, passes, by_server] = counter.obstacle;
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = rule_filling(field);

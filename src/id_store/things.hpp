@@ -82,9 +82,9 @@ class Things {
   }
   /// Those in force for which `why(thing)` has an obstacle. Takes the lock.
   template <class Why>
-  [[nodiscard]] std::vector<NotReady> not_ready(const Why& why) const {
+  [[nodiscard]] std::vector<NotReadyReport> not_ready(const Why& why) const {
     const std::scoped_lock lock(mutex);
-    std::vector<NotReady> found;
+    std::vector<NotReadyReport> found;
     for (const auto& [name, thing] : things_) {
       if (std::optional<Obstacle> obstacle = why(*thing)) {
         found.push_back({*std::move(obstacle), thing->fields});

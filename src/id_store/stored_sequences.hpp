@@ -21,11 +21,11 @@ namespace idproxy::id_store {
 /// The sequences without gaps of this process, each a task. Looks at a sequence when it is first
 /// asked for, and every 2 s until that succeeds, so that not_ready() has the reason before the
 /// first insert. Thread-safe.
-class Sequences {
+class StoredSequences {
  public:
   /// The arguments must outlive it, the scheduler's threads must not.
-  Sequences(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
-            Scheduler& scheduler);
+  StoredSequences(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
+                  Scheduler& scheduler);
 
   /// If a newer watch has another spec, the sequence begins anew: it looks what is stored.
   [[nodiscard]] std::shared_ptr<ids::GaplessQueue> sequence(const ids::GaplessSpec& spec,
@@ -33,7 +33,7 @@ class Sequences {
   void transaction_ended(const std::string& transaction);
 
   /// The sequences that give no numbers now.
-  [[nodiscard]] std::vector<NotReady> not_ready() const;
+  [[nodiscard]] std::vector<NotReadyReport> not_ready() const;
   /// All sequences, with their next numbers.
   [[nodiscard]] std::vector<InUse> in_use() const;
   /// The writes that wait for their turn.
@@ -44,7 +44,7 @@ class Sequences {
 
  private:
   struct Sequence : Thing<Sequence> {
-    Sequence(Sequences& owner, const ids::GaplessSpec& spec);
+    Sequence(StoredSequences& owner, const ids::GaplessSpec& spec);
     std::shared_ptr<ids::GaplessQueue> queue;
     std::weak_ptr<ids::GaplessQueue> lent;  // the same object; gone when nobody uses it
     // Of the task.

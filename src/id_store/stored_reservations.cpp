@@ -1,4 +1,4 @@
-#include "id_store/reservations.hpp"
+#include "id_store/stored_reservations.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -17,7 +17,7 @@ constexpr std::chrono::nanoseconds kLongestSweepRest = std::chrono::seconds(1);
 
 }  // namespace
 
-Reservations::Collection::Collection(Reservations& owner, const ids::ReserveSpec& spec)
+StoredReservations::Collection::Collection(StoredReservations& owner, const ids::ReserveSpec& spec)
     : documents(spec, owner.missing_, owner.clock_, owner.metrics_),
       sweeper(spec, owner.clock_, owner.metrics_),
       obstacle(Obstacle{{Errc::unavailable, "the collection of reservations, " + spec.ns() +
@@ -33,9 +33,10 @@ Reservations::Collection::Collection(Reservations& owner, const ids::ReserveSpec
       looks(Lane::reservations, [this, &owner] { return owner.prepare(*this); }),
       sweeps(Lane::sweeps, [this, &owner] { return owner.sweep(*this); }) {}
 
-Reservations::Reservations(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
-                           ids::Store::Version& version, Scheduler& scheduler,
-                           ReservationCollection::Missing missing, Sweeper sweeper)
+StoredReservations::StoredReservations(const mongo::Pool& pool, const Clock& clock,
+                                       StoreMetrics& metrics, ids::Store::Version& version,
+                                       Scheduler& scheduler, ReservationCollection::Missing missing,
+                                       Sweeper sweeper)
     : pool_(pool),
       clock_(clock),
       metrics_(metrics),
@@ -44,7 +45,7 @@ Reservations::Reservations(const mongo::Pool& pool, const Clock& clock, StoreMet
       missing_(missing),
       sweeper_(sweeper) {}
 
-void Reservations::use(const std::vector<ids::ReserveSpec>& specs, std::uint64_t watch) {
+void StoredReservations::use(const std::vector<ids::ReserveSpec>& specs, std::uint64_t watch) {
   const std::scoped_lock lock(collections_.mutex);
   for (const ids::ReserveSpec& spec : specs) (void)get(spec, watch);
   collections_.retire_older(watch);
@@ -53,14 +54,14 @@ void Reservations::use(const std::vector<ids::ReserveSpec>& specs, std::uint64_t
   ++version_;
 }
 
-std::shared_ptr<ids::Reservations> Reservations::reservations(const ids::ReserveSpec& spec,
-                                                              std::uint64_t watch) {
+std::shared_ptr<ids::Reservations> StoredReservations::reservations(const ids::ReserveSpec& spec,
+                                                                    std::uint64_t watch) {
   const std::scoped_lock lock(collections_.mutex);
   return get(spec, watch);
 }
 
-std::shared_ptr<ReservationQueue> Reservations::get(const ids::ReserveSpec& spec,
-                                                    std::uint64_t watch) {
+std::shared_ptr<ReservationQueue> StoredReservations::get(const ids::ReserveSpec& spec,
+                                                          std::uint64_t watch) {
   const auto [collection, got] = collections_.get(
       spec.ns(), watch, [&](const Shared& known) { return known->documents.spec() == spec; },
       [&] { return make(spec); });
@@ -71,7 +72,7 @@ std::shared_ptr<ReservationQueue> Reservations::get(const ids::ReserveSpec& spec
   return collection->queue;
 }
 
-Reservations::Shared Reservations::make(const ids::ReserveSpec& spec) {
+StoredReservations::Shared StoredReservations::make(const ids::ReserveSpec& spec) {
   auto collection = std::make_shared<Collection>(*this, spec);
   collection->queue =
       std::make_shared<ReservationQueue>(spec, [this, weak = std::weak_ptr(collection)] {
@@ -81,12 +82,12 @@ Reservations::Shared Reservations::make(const ids::ReserveSpec& spec) {
   return collection;
 }
 
-Scheduler::Time Reservations::at_random(Scheduler::Time within) {
+Scheduler::Time StoredReservations::at_random(Scheduler::Time within) {
   using Count = std::uniform_int_distribution<std::int64_t>;
   return Scheduler::Time(Count(0, within.count())(random_));
 }
 
-std::optional<Obstacle> Reservations::obstacle(const ids::ReserveSpec& spec) const {
+std::optional<Obstacle> StoredReservations::obstacle(const ids::ReserveSpec& spec) const {
   const std::scoped_lock lock(collections_.mutex);
   const auto found = collections_.in_force().find(spec.ns());
   // Rules of an older watch: nobody looks any more.
@@ -94,26 +95,26 @@ std::optional<Obstacle> Reservations::obstacle(const ids::ReserveSpec& spec) con
   return found->second->obstacle;
 }
 
-std::vector<NotReady> Reservations::not_ready() const {
+std::vector<NotReadyReport> StoredReservations::not_ready() const {
   const bool starves = scheduler_.starves(Lane::reservations) || scheduler_.starves(Lane::sweeps);
   return collections_.not_ready(
       [&](const Collection& each) { return starves ? no_thread() : each.obstacle; });
 }
 
-std::size_t Reservations::waiting() const {
+std::size_t StoredReservations::waiting() const {
   std::size_t waiting = 0;
   for (const Shared& collection : collections_.all()) waiting += collection->queue->waiting();
   return waiting;
 }
 
-void Reservations::stop() {
+void StoredReservations::stop() {
   collections_.stop(
       [this](const Shared& collection) { scheduler_.wake({collection, &collection->reserves}); });
 }
 
 // ---- the tasks ---------------------------------------------------------------------------------
 
-void Reservations::reserve(Collection& collection) {
+void StoredReservations::reserve(Collection& collection) {
   auto job = collection.queue->begin();
   if (!job) return;
   // Others begin what else there is meanwhile.
@@ -134,7 +135,7 @@ void Reservations::reserve(Collection& collection) {
                      clock_.monotonic() + Scheduler::Time(kLookAfterFailure));
 }
 
-std::optional<Scheduler::Time> Reservations::prepare(Collection& collection) {
+std::optional<Scheduler::Time> StoredReservations::prepare(Collection& collection) {
   {
     const std::scoped_lock lock(collections_.mutex);
     if (!is_in_force(collection) || collections_.is_stopping()) return std::nullopt;
@@ -157,7 +158,7 @@ std::optional<Scheduler::Time> Reservations::prepare(Collection& collection) {
   return clock_.monotonic() + Scheduler::Time(error ? kLookAgain : kLookEvery);
 }
 
-std::optional<Scheduler::Time> Reservations::sweep(Collection& collection) {
+std::optional<Scheduler::Time> StoredReservations::sweep(Collection& collection) {
   {
     const std::scoped_lock lock(collections_.mutex);
     // prepare() asks for the next pass when values can be reserved again.
@@ -176,7 +177,7 @@ std::optional<Scheduler::Time> Reservations::sweep(Collection& collection) {
   return clock_.monotonic() + 3 * interval / 4 + at_random(interval / 2);
 }
 
-void Reservations::tell(Collection& collection, const ReservationSweeper::Swept& swept) {
+void StoredReservations::tell(Collection& collection, const ReservationSweeper::Swept& swept) {
   const std::string ns = collection.documents.spec().ns();
   if (swept.deleted > 0) {
     log::event(log::Level::info, "reservations_swept",

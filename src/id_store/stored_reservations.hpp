@@ -23,7 +23,7 @@ namespace idproxy::id_store {
 /// The collections of reservations of this process's rules. Each has three tasks: one makes and
 /// releases reservations; one looks whether that is possible, at once when a rule names the
 /// collection, every 2 s while it is not, else once a minute; one deletes orphans. Thread-safe.
-class Reservations {
+class StoredReservations {
  public:
   static constexpr std::chrono::seconds kLookAgain{2};
   static constexpr std::chrono::seconds kLookEvery{60};
@@ -38,9 +38,9 @@ class Reservations {
   enum class Sweeper { on, off };
   /// Counts in `version` what may change an answer of obstacle(). The references must outlive it,
   /// the scheduler's threads must not.
-  Reservations(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
-               ids::Store::Version& version, Scheduler& scheduler,
-               ReservationCollection::Missing missing, Sweeper sweeper);
+  StoredReservations(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
+                     ids::Store::Version& version, Scheduler& scheduler,
+                     ReservationCollection::Missing missing, Sweeper sweeper);
 
   /// Names all collections of the newest watch. Those of older ones serve who still uses them, but
   /// nobody looks at them any more.
@@ -52,7 +52,7 @@ class Reservations {
   /// Why values cannot be reserved now; nothing: they can.
   [[nodiscard]] std::optional<Obstacle> obstacle(const ids::ReserveSpec& spec) const;
   /// All obstacles, with the fields of the documents.
-  [[nodiscard]] std::vector<NotReady> not_ready() const;
+  [[nodiscard]] std::vector<NotReadyReport> not_ready() const;
   /// The requests that wait.
   [[nodiscard]] std::size_t waiting() const;
 
@@ -61,7 +61,7 @@ class Reservations {
 
  private:
   struct Collection : Thing<Collection> {
-    Collection(Reservations& owner, const ids::ReserveSpec& spec);
+    Collection(StoredReservations& owner, const ids::ReserveSpec& spec);
     ReservationCollection documents;
     ReservationSweeper sweeper;  // of the task `sweeps`
     std::shared_ptr<ReservationQueue> queue;

@@ -1,4 +1,4 @@
-#include "id_store/sequences.hpp"
+#include "id_store/stored_sequences.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -18,15 +18,15 @@ std::string text_of(const ids::GaplessSpec& spec) {
 
 }  // namespace
 
-Sequences::Sequence::Sequence(Sequences& owner, const ids::GaplessSpec& spec)
+StoredSequences::Sequence::Sequence(StoredSequences& owner, const ids::GaplessSpec& spec)
     : document(spec), task(Lane::sequences, [this, &owner] { return owner.run(*this); }) {}
 
-Sequences::Sequences(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
-                     Scheduler& scheduler)
+StoredSequences::StoredSequences(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
+                                 Scheduler& scheduler)
     : pool_(pool), clock_(clock), metrics_(metrics), scheduler_(scheduler) {}
 
-std::shared_ptr<ids::GaplessQueue> Sequences::sequence(const ids::GaplessSpec& spec,
-                                                       std::uint64_t watch) {
+std::shared_ptr<ids::GaplessQueue> StoredSequences::sequence(const ids::GaplessSpec& spec,
+                                                             std::uint64_t watch) {
   std::shared_ptr<ids::GaplessQueue> queue;
   {
     const std::scoped_lock lock(sequences_.mutex);
@@ -47,7 +47,7 @@ std::shared_ptr<ids::GaplessQueue> Sequences::sequence(const ids::GaplessSpec& s
   return queue;
 }
 
-Sequences::Shared Sequences::make(const ids::GaplessSpec& spec) {
+StoredSequences::Shared StoredSequences::make(const ids::GaplessSpec& spec) {
   auto sequence = std::make_shared<Sequence>(*this, spec);
   sequence->queue = std::make_shared<ids::GaplessQueue>(
       spec, clock_,
@@ -59,7 +59,7 @@ Sequences::Shared Sequences::make(const ids::GaplessSpec& spec) {
 }
 
 /// The last user's reference wakes the task, which keeps the floor and forgets the sequence.
-std::shared_ptr<ids::GaplessQueue> Sequences::lend(Sequence& sequence) {
+std::shared_ptr<ids::GaplessQueue> StoredSequences::lend(Sequence& sequence) {
   if (auto lent = sequence.lent.lock()) return lent;
   std::shared_ptr<ids::GaplessQueue> lent(
       sequence.queue.get(), [queue = sequence.queue](ids::GaplessQueue*) { queue->let_go(); });
@@ -67,17 +67,17 @@ std::shared_ptr<ids::GaplessQueue> Sequences::lend(Sequence& sequence) {
   return lent;
 }
 
-bool Sequences::is_unused(const Sequence& sequence) {
+bool StoredSequences::is_unused(const Sequence& sequence) {
   return sequence.lent.expired() && sequence.queue->idle();
 }
 
-void Sequences::transaction_ended(const std::string& transaction) {
+void StoredSequences::transaction_ended(const std::string& transaction) {
   for (const auto& sequence : transactions_->end(transaction)) {
     sequence->transaction_ended(transaction);
   }
 }
 
-std::vector<NotReady> Sequences::not_ready() const {
+std::vector<NotReadyReport> StoredSequences::not_ready() const {
   const bool starves = scheduler_.starves(Lane::sequences);
   return sequences_.not_ready([&](const Sequence& sequence) -> std::optional<Obstacle> {
     if (starves) return no_thread();
@@ -91,7 +91,7 @@ std::vector<NotReady> Sequences::not_ready() const {
   });
 }
 
-std::vector<InUse> Sequences::in_use() const {
+std::vector<InUse> StoredSequences::in_use() const {
   const std::scoped_lock lock(sequences_.mutex);
   std::vector<InUse> found;
   for (const auto& [name, sequence] : sequences_.in_force()) {
@@ -104,7 +104,7 @@ std::vector<InUse> Sequences::in_use() const {
   return found;
 }
 
-std::size_t Sequences::waiting() const {
+std::size_t StoredSequences::waiting() const {
   std::size_t waiting = 0;
   for (const Shared& sequence : sequences_.all()) waiting += sequence->queue->statistics().waiting;
   return waiting;
@@ -112,11 +112,11 @@ std::size_t Sequences::waiting() const {
 
 // ---- the task ----------------------------------------------------------------------------------
 
-void Sequences::wake(const Shared& sequence) {
+void StoredSequences::wake(const Shared& sequence) {
   scheduler_.wake({sequence, &sequence->task});
 }
 
-std::optional<Scheduler::Time> Sequences::run(Sequence& sequence) {
+std::optional<Scheduler::Time> StoredSequences::run(Sequence& sequence) {
   const bool done = do_job(sequence);
   const std::scoped_lock lock(sequences_.mutex);
   if (done && sequences_.is_stopping()) wake(sequence.shared_from_this());
@@ -128,7 +128,7 @@ std::optional<Scheduler::Time> Sequences::run(Sequence& sequence) {
 }
 
 /// False if there was no job, or it failed.
-bool Sequences::do_job(Sequence& sequence) {
+bool StoredSequences::do_job(Sequence& sequence) {
   const auto job = sequence.queue->begin();
   if (!job) return false;
   mongo::Client client = pool_.client(&metrics_.round_trips);
@@ -146,7 +146,8 @@ bool Sequences::do_job(Sequence& sequence) {
 }
 
 /// Logs each change once.
-void Sequences::report(Sequence& sequence, const ids::GaplessJob& job, const GaplessReply& reply) {
+void StoredSequences::report(Sequence& sequence, const ids::GaplessJob& job,
+                             const GaplessReply& reply) {
   if (reply.kind == GaplessReply::Kind::unguarded) return;  // the inspection reports it
   const std::string before = std::exchange(sequence.reported, reply.reason);
   if (before == reply.reason) return;
@@ -167,7 +168,7 @@ void Sequences::report(Sequence& sequence, const ids::GaplessJob& job, const Gap
 }
 
 /// Warns once.
-void Sequences::look_at_width(Sequence& sequence, std::optional<std::int64_t> number) {
+void StoredSequences::look_at_width(Sequence& sequence, std::optional<std::int64_t> number) {
   const ids::GaplessSpec& spec = sequence.queue->spec();
   const ids::NumberFormat& format = spec.field.format;
   const bool is_text = format.output == ids::NumberFormat::Output::string;
@@ -180,7 +181,7 @@ void Sequences::look_at_width(Sequence& sequence, std::optional<std::int64_t> nu
              {{"ns", spec.field.ns}, {"field", spec.field.field}, {"sequence", text_of(spec)}});
 }
 
-void Sequences::stop() {
+void StoredSequences::stop() {
   sequences_.stop([this](const Shared& sequence) { wake(sequence); });
 }
 

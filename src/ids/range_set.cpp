@@ -1,6 +1,7 @@
 #include "idproxy/ids/range_set.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "idproxy/ids/wait_list.hpp"
@@ -249,20 +250,21 @@ void RangeSet::answered(const Answer& answer, Result<Grant> grant) {
 
 /// From the first active range, in turn, that holds enough. One before it that has none is filled.
 bool RangeSet::take_from_slot(std::uint64_t n, std::vector<Range>& out, Effects& after) {
-  std::optional<std::size_t> empty;
+  constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  std::size_t empty = kNone;
   for (std::size_t left = slots_.size(); left > 0 && !slots_.empty(); --left) {
     const std::size_t slot = turn_++ % slots_.size();
     const std::size_t index = slots_[slot];
     const Draw taken = ranges_[index].cache->take(n, out);
     if (taken) {
-      if (empty && !requests_.contains(filling_)) ask_range(0, *empty, after);
+      if (empty != kNone && !requests_.contains(filling_)) ask_range(0, empty, after);
       return true;
     }
     if (taken.needs_store() || taken.error().code != Errc::exhausted) {
       empty = slot;
     } else {
       retire(index);
-      empty.reset();  // it may be another one's place now
+      empty = kNone;  // it may be another one's place now
     }
   }
   return false;

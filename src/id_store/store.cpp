@@ -54,21 +54,14 @@ struct Store::Impl {
 };
 
 struct Watch::Impl {
-  const StoreMetrics& metrics;
-  const ids::Store::Version& version;
-  Inspector& inspector;
-  Ranges& ranges;
-  Counters& counters;
-  StoredSequences& sequences;
-  StoredReservations& reservations;
-  Scheduler& scheduler;
+  id_store::Store::Impl& store;
   const std::uint64_t number;  // newer watches have larger ones
   const std::vector<WatchedRule> rules;
   const std::shared_ptr<Inspection> inspection;
 
   template <class Use>
   auto with(const Use& use) const {
-    return inspector.with(*inspection, use);
+    return store.inspector.with(*inspection, use);
   }
   [[nodiscard]] std::vector<CounterObstacle> counter_obstacles() const;
   [[nodiscard]] std::vector<InUse> in_use() const;
@@ -118,10 +111,10 @@ std::optional<std::size_t> Watch::Impl::rule_filling(const ids::CounterField& fi
 std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
   std::vector<CounterObstacle> found;
   // Counters look at reservations, too.
-  auto all = reservations.not_ready();
-  std::ranges::move(counters.not_ready(), std::back_inserter(all));
-  std::ranges::move(ranges.not_ready(), std::back_inserter(all));
-  std::ranges::move(sequences.not_ready(), std::back_inserter(all));
+  auto all = store.reservations.not_ready();
+  std::ranges::move(store.counters.not_ready(), std::back_inserter(all));
+  std::ranges::move(store.ranges.not_ready(), std::back_inserter(all));
+  std::ranges::move(store.sequences.not_ready(), std::back_inserter(all));
   for (const NotReadyReport& counter : all) {
     const auto& [error, passes, by_server] = counter.obstacle;
     for (const ids::CounterField& field : counter.fields) {
@@ -134,9 +127,9 @@ std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
 }
 
 std::vector<InUse> Watch::Impl::in_use() const {
-  auto all = counters.in_use();
-  std::ranges::move(ranges.in_use(), std::back_inserter(all));
-  std::ranges::move(sequences.in_use(), std::back_inserter(all));
+  auto all = store.counters.in_use();
+  std::ranges::move(store.ranges.in_use(), std::back_inserter(all));
+  std::ranges::move(store.sequences.in_use(), std::back_inserter(all));
   return all;
 }
 
@@ -153,10 +146,8 @@ std::shared_ptr<Watch> Store::watch(std::vector<WatchedRule> rules) {
     if (rule.reserve) reserves.push_back(*rule.reserve);
   }
   impl_->reservations.use(reserves, number);
-  auto impl = std::make_unique<Watch::Impl>(impl_->metrics, impl_->version, impl_->inspector,
-                                            impl_->ranges, impl_->counters, impl_->sequences,
-                                            impl_->reservations, impl_->scheduler, number,
-                                            std::move(rules), std::move(inspection));
+  auto impl =
+      std::make_unique<Watch::Impl>(*impl_, number, std::move(rules), std::move(inspection));
   return std::shared_ptr<Watch>(new Watch(std::move(impl)));
 }
 
@@ -203,25 +194,25 @@ Watch::~Watch() = default;
 
 void Watch::await_first_look(std::chrono::milliseconds limit) {
   const TimeLeft left(limit);
-  impl_->inspector.await_first_look(*impl_->inspection, limit);
-  impl_->scheduler.await_woken({Lane::counters, Lane::ranges, Lane::sequences, Lane::reservations},
-                               left.get());
+  impl_->store.inspector.await_first_look(*impl_->inspection, limit);
+  impl_->store.scheduler.await_woken(
+      {Lane::counters, Lane::ranges, Lane::sequences, Lane::reservations}, left.get());
 }
 
 std::shared_ptr<ids::BlockCache> Watch::announce(const ids::CounterSpec& spec,
                                                  const ids::CounterField& field) {
-  auto counter = impl_->counters.announce(spec, field, impl_->number);
+  auto counter = impl_->store.counters.announce(spec, field, impl_->number);
   if (const auto reserved = impl_->reserved(field)) {
-    (void)impl_->counters.counter(spec, *reserved, impl_->number);
+    (void)impl_->store.counters.counter(spec, *reserved, impl_->number);
   }
   return counter;
 }
 
 std::shared_ptr<ids::BlockCache> Watch::counter(const ids::CounterSpec& spec,
                                                 const ids::CounterField& field) {
-  auto counter = impl_->counters.counter(spec, field, impl_->number);
+  auto counter = impl_->store.counters.counter(spec, field, impl_->number);
   if (const auto reserved = impl_->reserved(field)) {
-    (void)impl_->counters.counter(spec, *reserved, impl_->number);
+    (void)impl_->store.counters.counter(spec, *reserved, impl_->number);
   }
   return counter;
 }
@@ -229,23 +220,23 @@ std::shared_ptr<ids::BlockCache> Watch::counter(const ids::CounterSpec& spec,
 std::shared_ptr<ids::RangeSet> Watch::ranges(const ids::RangesSpec& spec,
                                              const ids::CounterField& field,
                                              const ids::Sources& sources) {
-  auto ranges = impl_->ranges.ranges(spec, field, sources, impl_->number);
+  auto ranges = impl_->store.ranges.ranges(spec, field, sources, impl_->number);
   if (const auto reserved = impl_->reserved(field)) {
-    (void)impl_->ranges.ranges(spec, *reserved, sources, impl_->number);
+    (void)impl_->store.ranges.ranges(spec, *reserved, sources, impl_->number);
   }
   return ranges;
 }
 
 std::shared_ptr<ids::GaplessQueue> Watch::sequence(const ids::GaplessSpec& spec) {
-  return impl_->sequences.sequence(spec, impl_->number);
+  return impl_->store.sequences.sequence(spec, impl_->number);
 }
 
 std::shared_ptr<ids::Reservations> Watch::reservations(const ids::ReserveSpec& spec) {
-  return impl_->reservations.reservations(spec, impl_->number);
+  return impl_->store.reservations.reservations(spec, impl_->number);
 }
 
 void Watch::transaction_ended(const std::string& transaction) {
-  impl_->sequences.transaction_ended(transaction);
+  impl_->store.sequences.transaction_ended(transaction);
 }
 
 std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view field) {
@@ -262,7 +253,7 @@ ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,
       [&](auto& known, auto now) { return known.readiness(rule_index, db, collection, now); });
   if (readiness.kind == ids::Readiness::Kind::left_alone) return readiness;
   const auto& reserve = impl_->rules.at(rule_index).reserve;
-  auto obstacle = reserve ? impl_->reservations.obstacle(*reserve) : std::nullopt;
+  auto obstacle = reserve ? impl_->store.reservations.obstacle(*reserve) : std::nullopt;
   // The guard says the rest.
   readiness.kind = obstacle ? ids::Readiness::Kind::not_ready : ids::Readiness::Kind::ready;
   readiness.error = obstacle ? std::move(obstacle->error) : ids::Error();
@@ -276,11 +267,11 @@ std::shared_ptr<ids::Guard> Watch::guard(std::size_t rule_index, std::string_vie
 }
 
 std::shared_ptr<void> Watch::change(const ids::CatalogChange& change) {
-  return impl_->inspector.change(change);
+  return impl_->store.inspector.change(change);
 }
 
 std::shared_ptr<ids::IndexRoom> Watch::index_room(const ids::CatalogChange& in, Bytes indexes) {
-  return impl_->inspector.index_room(in, indexes);
+  return impl_->store.inspector.index_room(in, indexes);
 }
 
 std::optional<ids::UniqueIndexes> Watch::unique_indexes(std::string_view ns) {
@@ -288,7 +279,7 @@ std::optional<ids::UniqueIndexes> Watch::unique_indexes(std::string_view ns) {
 }
 
 const ids::Store::Version& Watch::version() const {
-  return impl_->version;
+  return impl_->store.version;
 }
 
 std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
@@ -344,14 +335,15 @@ std::optional<std::string> Watch::why_down() const {
   const auto is_refused = [](const CounterObstacle& each) {
     return each.not_ready.readiness.error.reason == threads::kRefused;
   };
-  if (impl_->inspector.starves() || std::ranges::any_of(impl_->counter_obstacles(), is_refused)) {
+  if (impl_->store.inspector.starves() ||
+      std::ranges::any_of(impl_->counter_obstacles(), is_refused)) {
     return threads::kRefused;
   }
   return impl_->with([](auto& known, auto) { return known.why_down(); });
 }
 
 ids::StoreCounts Watch::counts() const {
-  return impl_->metrics.counts();
+  return impl_->store.metrics.counts();
 }
 
 }  // namespace idproxy::id_store

@@ -57,6 +57,7 @@ class Store final {
   [[nodiscard]] StoreStatistics statistics() const;
 
  private:
+  friend class Watch;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -316,15 +316,12 @@ void RangeSet::ask_range(std::uint64_t id, std::size_t slot, Effects& after) {
   const std::uint64_t missing = id == 0 ? 0 : requests_.at(id).missing;
   const std::uint64_t wanted = is_random() ? block() : 1;
   if (is_random()) filling_ = id;
-  if (wanted > missing) fill(cache, wanted - missing, after);
+  if (wanted > missing) {  // these stay in the cache
+    filling_ = waiting_.new_ticket();
+    requests_.emplace(filling_, Request{});
+    ask_cache(filling_, cache, wanted - missing, after);
+  }
   if (id != 0) ask_cache(id, cache, missing, after);
-}
-
-/// Has the cache get numbers that stay there.
-void RangeSet::fill(const Cache& cache, std::uint64_t n, Effects& after) {
-  filling_ = waiting_.new_ticket();
-  requests_.emplace(filling_, Request{});
-  ask_cache(filling_, cache, n, after);
 }
 
 void RangeSet::ask_cache(std::uint64_t id, const Cache& cache, std::uint64_t n, Effects& after) {

@@ -122,7 +122,6 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   void gather(Request& request);
   void ask_range(std::uint64_t id, std::size_t slot, Effects& after);
   void ask_cache(std::uint64_t id, const Cache& cache, std::uint64_t n, Effects& after);
-  void fill(const Cache& cache, std::uint64_t n, Effects& after);
   void drop(Request request, Effects& after);
   void finish(std::uint64_t id, const std::optional<Error>& error, Effects& after);
   [[nodiscard]] std::uint64_t block();

@@ -372,6 +372,49 @@ TEST(RangeSet, RequestsAreServedInOrder) {
   EXPECT_EQ(RangeStore::numbers_of(second.answer->numbers()).size(), 1U);
 }
 
+TEST(RangeSet, RequestsAskTheActiveRangesSideBySide) {
+  RangeStore store(set_spec(10, 100, 2));
+  store.look();
+  const Waiting first = store.ask(3);
+  const Waiting second = store.ask(3);
+  EXPECT_EQ(store.set->statistics().waiting, 2U);
+  store.work();
+  EXPECT_NE(store.range_of(RangeStore::numbers_of(first.answer->numbers()).at(0)),
+            store.range_of(RangeStore::numbers_of(second.answer->numbers()).at(0)));
+  EXPECT_EQ(store.set->statistics().waiting, 0U);
+}
+
+TEST(RangeSet, RandomRequestsWaitForOneBlock) {
+  RangesSpec spec = set_spec(100, 1000, 4, 100);
+  spec.pick = Pick::random;
+  RangeStore store(spec);
+  store.look();
+  std::vector<Waiting> waiting;
+  for (int i = 0; i < 20; ++i) waiting.push_back(store.ask(2));
+  store.work();
+  Numbers all;
+  for (const Waiting& each : waiting) {
+    for (const std::int64_t number : RangeStore::numbers_of(each.answer->numbers())) {
+      all.push_back(number);
+    }
+  }
+  EXPECT_EQ(std::set<std::int64_t>(all.begin(), all.end()).size(), 40U);
+  EXPECT_EQ(ranges_used(store, all).size(), 1U);
+  EXPECT_EQ(store.done.size(), 1U);
+}
+
+TEST(RangeSet, WhatARequestHasTakenReturnsIfItGetsAnError) {
+  RangeStore store(set_spec(4, 100, 1));
+  store.look();
+  EXPECT_EQ(store.next(2).size(), 2U);
+  store.is_down = true;
+  const std::uint64_t held = store.set->statistics().held;
+  EXPECT_EQ(store.next(held + 1), Numbers());
+  EXPECT_EQ(store.error->code, Errc::unavailable);
+  EXPECT_EQ(store.set->statistics().held, held);
+  EXPECT_EQ(store.next(held).size(), held);
+}
+
 TEST(RangeSet, StatisticsCountWhatIsLeft) {
   RangeStore store(set_spec(10, 100, 2));
   store.documents[3].next = 350;

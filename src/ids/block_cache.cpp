@@ -1,6 +1,7 @@
 #include "idproxy/ids/block_cache.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <utility>
 
@@ -17,10 +18,9 @@ using Int64 = std::numeric_limits<std::int64_t>;
 BlockCache::BlockCache(const CounterSpec& spec, const Clock& clock, std::function<void()> wake)
     : clock_(clock),
       wake_(std::move(wake)),
-      steps_(spec.step),
       spec_(spec),
       pace_(spec_.block),
-      free_(steps_),
+      held_(spec_.step, spec_.max),
       heal_(spec_.heal.at_start && heals() ? Heal::due : Heal::none) {
   threshold_ = threshold();
 }
@@ -32,6 +32,7 @@ void BlockCache::handle(const Event& event) {
     const auto lock = locked(mutex_);
     event(clock_.monotonic(), after);
     threshold_ = threshold();
+    assert(held_.check());
   }
   after.run(wake_);
 }
@@ -39,15 +40,14 @@ void BlockCache::handle(const Event& event) {
 // ---- requests ----------------------------------------------------------------------------------
 
 bool BlockCache::has(std::uint64_t n) const {
-  return n <= free_.count() && waiting_.empty() && !stopped_;
+  return n <= held_.count() && waiting_.empty() && !stopped_;
 }
 
 Draw BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
   auto lock = locked(mutex_);
   if (has(n)) [[likely]] {
-    free_.take(n, out);
-    taken_ += n;
-    if (free_.count() >= threshold_) [[likely]]
+    held_.take(n, out);
+    if (held_.count() >= threshold_) [[likely]]
       return {};
     state_ = State::woken;
     threshold_ = 0;
@@ -101,13 +101,12 @@ std::optional<Error> BlockCache::why_useless(Time now, After& after) {
 
 Grant BlockCache::grant(std::uint64_t n) {
   std::vector<Range> ranges;
-  free_.take(n, ranges);
-  taken_ += n;
+  held_.take(n, ranges);
   return {shared_from_this(), std::move(ranges)};
 }
 
 void BlockCache::serve(After& after) {
-  while (!waiting_.empty() && waiting_.first() <= free_.count()) {
+  while (!waiting_.empty() && waiting_.first() <= held_.count()) {
     waiting_.answer_first(grant(waiting_.first()), after);
   }
 }
@@ -115,7 +114,7 @@ void BlockCache::serve(After& after) {
 /// Answers every waiting request: with numbers if enough are held.
 void BlockCache::refuse_all(const Error& error, After& after) {
   const auto answer = [&](std::uint64_t n) {
-    const bool enough = n <= free_.count() && !stopped_;
+    const bool enough = n <= held_.count() && !stopped_;
     return enough ? Result<Grant>(grant(n)) : Result<Grant>(error);
   };
   waiting_.answer_all(answer, after);
@@ -124,14 +123,14 @@ void BlockCache::refuse_all(const Error& error, After& after) {
 void BlockCache::take_back(const std::vector<Range>& ranges) {
   std::vector<Range> sorted = ranges;
   std::ranges::sort(
-      sorted, [this](const Range& a, const Range& b) { return steps_.before(a.first, b.first); });
+      sorted, [this](const Range& a, const Range& b) { return steps().before(a.first, b.first); });
   handle([&](Time now, After& after) {
-    if (!end_) return;
-    put_back(std::move(sorted));
+    if (!held_.end()) return;
+    held_.put_back(std::move(sorted));
     serve(after);
     // There are numbers that may have to go back, but nobody will look: begin() schedules that.
     const bool is_scheduled = is_auto() ? over_at_.has_value() : idle_check_.has_value();
-    const bool may_go_back = is_auto() ? free_.count() > 0 : unused_end().has_value();
+    const bool may_go_back = is_auto() ? held_.count() > 0 : held_.unused_end().has_value();
     if (may_go_back && !is_scheduled) request(now, after);
   });
 }
@@ -140,14 +139,14 @@ void BlockCache::take_back(const std::vector<Range>& ranges) {
 /// heal do not count.
 void BlockCache::collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) {
   handle([&](Time now, After& after) {
-    if (!heals() || heal_ != Heal::none || !end_) return;
+    if (!heals() || heal_ != Heal::none || !held_.end()) return;
     const auto valid = static_cast<std::uint64_t>(std::ranges::count_if(
-        numbers, [this](std::int64_t number) { return !steps_.before(number, valid_from_); }));
+        numbers, [this](std::int64_t number) { return held_.is_valid(number); }));
     collisions_in_a_row_ += valid;
     if (valid == 0 || (!heal_at_once && collisions_in_a_row_ < spec_.heal.after)) return;
     if (heal_not_before_ && now < *heal_not_before_) return;
     decide_to_heal(Heal::due);
-    set_aside();
+    held_.set_aside();
     demand_at_ = now;
     request(now, after);
   });
@@ -155,7 +154,7 @@ void BlockCache::collided(const std::vector<std::int64_t>& numbers, bool heal_at
 
 void BlockCache::let_go() {
   handle([&](Time now, After& after) {
-    if (free_.count() == 0) return;
+    if (held_.count() == 0) return;
     let_go_ = true;
     request(now, after);
   });
@@ -172,7 +171,7 @@ void BlockCache::request(Time now, After& after) {
 /// While the store is down, requests may be refused instead of waiting, so that those that wait do
 /// not show the demand.
 bool BlockCache::wants_refill() const {
-  const bool low = !resting_ && free_.count() < pace_.threshold();
+  const bool low = !resting_ && held_.count() < pace_.threshold();
   return heal_ != Heal::none || store_ == Store::down || !waiting_.empty() || low;
 }
 
@@ -191,13 +190,13 @@ std::optional<CounterJob> BlockCache::begin() {
     job = next_job(now);
     if (older_over_at_ && now >= *older_over_at_) {
       older_over_at_.reset();
-      lose_older();
+      held_.lose_older();
     }
     state_ = job ? State::asking : State::idle;
     if (!job) return schedule_return(now);
     changed_ = false;
     job_ = *job;
-    if (job->kind == CounterJob::Kind::heal && aside_) job->held = aside_->all();
+    if (job->kind == CounterJob::Kind::heal) job->held = held_.aside();
   });
   return job;
 }
@@ -207,7 +206,7 @@ std::optional<CounterJob> BlockCache::next_job(Time now) {
   const bool goes = std::exchange(let_go_, false) && waiting_.empty() && heal_ == Heal::none;
   if (goes) return give_back();
   const bool demand = !waiting_.empty() || now - demand_at_ <= kDemandLasts;
-  const bool ahead = fetches_ahead_ && end_;  // a counter that nobody has used is left alone
+  const bool ahead = fetches_ahead_ && held_.end();  // a counter that nobody has used is left alone
   if (wants_refill() && may_ask(now) && (demand || ahead)) return refill(now);
   if (suspect_ && may_ask(now)) {
     suspect_ = false;
@@ -224,9 +223,7 @@ std::optional<CounterJob> BlockCache::give_back() {
   over_at_.reset();
   older_over_at_.reset();
   idle_check_.reset();
-  const auto unused = unused_end();
-  if (unused) free_.drop_last();
-  lose_held();
+  const auto unused = held_.take_unused_end();
   if (!unused) {
     resting_ = true;
     return std::nullopt;
@@ -238,30 +235,30 @@ std::optional<CounterJob> BlockCache::give_back() {
 }
 
 CounterJob BlockCache::refill(Time now) {
-  pace_.started(now, used());
+  pace_.started(now, held_.used());
   suspect_ = false;  // an allocation shows where the counter stands
   CounterJob job{heal_ == Heal::none ? CounterJob::Kind::allocate : CounterJob::Kind::heal};
   job.count = pace_.size();
   const std::uint64_t needed = waiting_.needed();
-  if (needed > free_.count()) job.count = std::max(job.count, needed - free_.count());
+  if (needed > held_.count()) job.count = std::max(job.count, needed - held_.count());
   job.lost = heal_ == Heal::due_after_loss;
-  if (!end_) return job;
+  if (!held_.end()) return job;
   job.beyond = static_cast<std::int64_t>(
-      std::clamp<Int128>(*end_ - steps_.step(), Int64::min(), Int64::max()));
-  const std::uint64_t left = steps_.count(*end_, spec_.max);
+      std::clamp<Int128>(*held_.end() - step(), Int64::min(), Int64::max()));
+  const std::uint64_t left = held_.beyond();
   if (left > 0) job.count = std::min(job.count, left);
   return job;
 }
 
 void BlockCache::note_demand(Time now) {
-  if (taken_ != seen_taken_ || !waiting_.empty()) demand_at_ = now;
-  seen_taken_ = taken_;
-  pace_.note(now, used());
+  if (held_.taken() != seen_taken_ || !waiting_.empty()) demand_at_ = now;
+  seen_taken_ = held_.taken();
+  pace_.note(now, held_.used());
 }
 
 /// Says when to look whether numbers must go back.
 void BlockCache::schedule_return(Time now) {
-  const bool by_age = is_auto() && !stopped_ && free_.count() > 0;
+  const bool by_age = is_auto() && !stopped_ && held_.count() > 0;
   if (!by_age) {
     over_at_.reset();
     older_over_at_.reset();
@@ -274,13 +271,13 @@ void BlockCache::schedule_return(Time now) {
 /// take() does not read the clock: numbers are idle if none is taken between two checks.
 void BlockCache::schedule_idle_check(Time now) {
   constexpr int kLooks = 8;
-  if (is_auto() || stopped_ || !unused_end()) {
+  if (is_auto() || stopped_ || !held_.unused_end()) {
     idle_check_.reset();
     return;
   }
-  if (!idle_check_ || taken_ != idle_taken_) {
+  if (!idle_check_ || held_.taken() != idle_taken_) {
     idle_since_ = now;
-    idle_taken_ = taken_;
+    idle_taken_ = held_.taken();
   }
   const Time idle = spec_.block.idle;
   idle_check_ = std::min(now + std::max<Time>(idle / kLooks, 1ms), idle_since_ + idle);
@@ -288,9 +285,9 @@ void BlockCache::schedule_idle_check(Time now) {
 
 /// True if the held numbers must go back.
 bool BlockCache::is_over(Time now) const {
-  if (is_auto()) return over_at_ && now >= *over_at_ && free_.count() > 0;
-  return idle_check_ && taken_ == idle_taken_ && now - idle_since_ >= spec_.block.idle &&
-         unused_end();
+  if (is_auto()) return over_at_ && now >= *over_at_ && held_.count() > 0;
+  return idle_check_ && held_.taken() == idle_taken_ && now - idle_since_ >= spec_.block.idle &&
+         held_.unused_end();
 }
 
 /// 0 if begin() will come anyway, or has no use for it.
@@ -320,7 +317,7 @@ BlockOutcome BlockCache::finish(CounterReply reply) {
     note_demand(now);
     outcome = use(reply, now, after);
     serve(after);
-    pace_.note(now, used());
+    pace_.note(now, held_.used());
     schedule_return(now);
     if (wants_refill() || suspect_ || let_go_) request(now, after);
   });
@@ -337,8 +334,7 @@ BlockOutcome BlockCache::use(CounterReply& reply, Time now, After& after) {
   } else if (reply.kind == Kind::kept) {
     answers_again();
     heal_ = Heal::none;
-    usable().remove(reply.taken);
-    restore();
+    held_.restore(reply.taken);
   } else if (reply.kind == Kind::not_healed) {
     answers_again();
     if (job_.lost) {
@@ -346,7 +342,7 @@ BlockOutcome BlockCache::use(CounterReply& reply, Time now, After& after) {
     } else {  // inserts replace duplicates document by document
       heal_not_before_ = now + kNoHealFor;
       heal_ = Heal::none;
-      restore();
+      held_.restore();
     }
   } else if (reply.kind == Kind::exhausted) {
     answers_again();
@@ -366,7 +362,7 @@ BlockOutcome BlockCache::use(CounterReply& reply, Time now, After& after) {
 
 BlockOutcome BlockCache::allocated(Range range, Time now, After& after) {
   const bool healed = job_.kind == CounterJob::Kind::heal;
-  const bool behind = end_ && steps_.before(range.first, *end_);
+  const bool behind = held_.end() && steps().before(range.first, *held_.end());
   if (range.count == 0 || (healed && behind)) {
     failed("the store gave numbers that had been handed out before", now, after);
     return BlockOutcome::dropped;
@@ -378,27 +374,23 @@ BlockOutcome BlockCache::allocated(Range range, Time now, After& after) {
   if (heal_ != Heal::none) {
     // The heal was decided while this job was under way: what becomes of the held numbers becomes
     // of these, too.
-    add(range);
+    held_.add(range);
     return BlockOutcome::used;
   }
   resting_ = false;
-  older_over_at_ = free_.count() > 0 ? over_at_ : std::nullopt;
+  older_over_at_ = held_.count() > 0 ? over_at_ : std::nullopt;
   over_at_ = now + RefillPace::kBlockLasts;
-  if (healed) {  // earlier numbers that are held or put back are no longer handed out
-    aside_.reset();
-    valid_from_ = range.first;
-  }
-  add(range);
-  if (steps_.count(*end_, spec_.max) == 0)
-    exhaust(handed_out_up_to(spec_.max), nullptr, now, after);
+  if (healed) held_.begin_at(range.first);
+  held_.add(range);
+  if (held_.beyond() == 0) exhaust(handed_out_up_to(spec_.max), nullptr, now, after);
   return BlockOutcome::used;
 }
 
 BlockOutcome BlockCache::went_back(Time now, After& after) {
-  drop();
+  held_.drop();
   decide_to_heal(heals() ? Heal::due_after_loss : Heal::none);
   if (heals()) {
-    set_aside();
+    held_.set_aside();
   } else {
     exhaust("the counter has gone back behind numbers that were handed out, and heal.mode is off",
             nullptr, now, after);
@@ -409,14 +401,10 @@ BlockOutcome BlockCache::went_back(Time now, After& after) {
 /// After a failure the numbers are gone: the counter may or may not have been set back.
 void BlockCache::gave_back(CounterReply::Kind kind) {
   using Kind = CounterReply::Kind;
-  const Range unused = up_to_max(job_.unused);
-  if (kind == Kind::not_sent && !stopped_) {
-    if (unused.count > 0) usable().put({unused});
-    return;
-  }
+  if (kind == Kind::not_sent && !stopped_) return held_.keep(job_.unused);
   resting_ = true;
-  if (kind != Kind::not_sent && kind != Kind::passed) return cut(job_.unused.first);
-  if (unused.count > 0) lost_.push_back(unused);
+  if (kind != Kind::not_sent && kind != Kind::passed) return held_.cut(job_.unused.first);
+  held_.lose(job_.unused);
 }
 
 /// No other job was under way: what this process knows of the counter has not changed since the
@@ -428,9 +416,10 @@ BlockOutcome BlockCache::confirmed(CounterReply& reply, Time now, After& after) 
     return BlockOutcome::used;
   }
   answers_again();
-  const bool stands = reply.kind == Kind::stands && end_;
-  const bool is_gone = reply.kind == Kind::gone && end_ && heals();  // else the next job makes it
-  const bool behind = is_gone || (stands && steps_.before(reply.range.first, *end_));
+  const bool stands = reply.kind == Kind::stands && held_.end();
+  const bool is_gone =
+      reply.kind == Kind::gone && held_.end() && heals();  // else the next job makes it
+  const bool behind = is_gone || (stands && steps().before(reply.range.first, *held_.end()));
   return behind ? went_back(now, after) : BlockOutcome::used;
 }
 
@@ -440,7 +429,7 @@ void BlockCache::exhaust(std::string reason, std::shared_ptr<const Reason> advic
   exhausted_until_ = now + kExhaustedFor;
   reason_ = std::move(reason);
   advice_ = std::move(advice);
-  refused_ = refused_ || waiting_.needed() > free_.count();
+  refused_ = refused_ || waiting_.needed() > held_.count();
   refuse_all({Errc::exhausted, reason_}, after);
 }
 
@@ -478,16 +467,16 @@ std::optional<WatchMark> BlockCache::watch_mark() {
   const Time now = clock_.monotonic();
   note_demand(now);
   const bool gives_back = state_ == State::asking && job_.kind == CounterJob::Kind::give_back;
-  const bool in_use = free_.count() > 0 || now - demand_at_ <= kWatchedFor;
-  const bool says_something = !stopped_ && !gives_back && heal_ == Heal::none && end_;
+  const bool in_use = held_.count() > 0 || now - demand_at_ <= kWatchedFor;
+  const bool says_something = !stopped_ && !gives_back && heal_ == Heal::none && held_.end();
   if (!heals() || !in_use || !says_something) return std::nullopt;
-  return WatchMark{*end_, gives_back_};
+  return WatchMark{*held_.end(), gives_back_};
 }
 
 void BlockCache::watched(std::optional<std::int64_t> next, const WatchMark& mark) {
   handle([&](Time now, After& after) {
     const bool is_valid = !stopped_ && heal_ == Heal::none && mark.gives_back == gives_back_;
-    if (!is_valid || (next && !steps_.before(*next, mark.end))) return;
+    if (!is_valid || (next && !steps().before(*next, mark.end))) return;
     suspect_ = true;
     request(now, after);
   });
@@ -500,7 +489,7 @@ void BlockCache::stop() {
     stopped_ = true;
     if (heal_ == Heal::due) {
       heal_ = Heal::none;
-      restore();
+      held_.restore();
     }
     refuse_all({Errc::unavailable, "the proxy ends"}, after);
   });
@@ -510,9 +499,7 @@ void BlockCache::change(const CounterSpec& spec) {
   const auto lock = locked(mutex_);
   if (spec_.block != spec.block) pace_.change(spec.block);
   spec_ = spec;
-  clip(free_);
-  if (aside_) clip(*aside_);
-  put_what_was_beyond_max();
+  held_.change_max(spec.max);
   heal_not_before_.reset();
   changed_ = true;
   if (store_ == Store::exhausted) store_ = Store::answers;
@@ -531,17 +518,17 @@ void BlockCache::ask_again() {
 
 std::vector<Range> BlockCache::lose_all() {
   const auto lock = locked(mutex_);
-  lose_held();
-  return std::exchange(lost_, {});
+  held_.lose_all();
+  return held_.take_lost();
 }
 
 CounterStatistics BlockCache::statistics() const {
   const auto lock = locked(mutex_);
-  const std::uint64_t held = free_.count();
-  const std::uint64_t beyond = end_ ? steps_.count(*end_, spec_.max) : 0;
+  const std::uint64_t held = held_.count();
+  const std::uint64_t beyond = held_.beyond();
   const bool exhausted = held == 0 && store_ == Store::exhausted;
   CounterStatistics result{.held = held,
-                           .next = free_.next(),
+                           .next = held_.next(),
                            .left = std::nullopt,
                            .block_size = pace_.size(),
                            .waiting = waiting_.size(),
@@ -549,10 +536,10 @@ CounterStatistics BlockCache::statistics() const {
                            .at_max = exhausted && reason_ == handed_out_up_to(spec_.max),
                            .reason = exhausted ? reason_ : std::string(),
                            .advice = exhausted ? advice_ : nullptr};
-  if (!result.next && beyond > 0) result.next = static_cast<std::int64_t>(*end_);
+  if (!result.next && beyond > 0) result.next = static_cast<std::int64_t>(*held_.end());
   // There are 2^64 int64 numbers, one more than fits.
   constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
-  if (end_) result.left = held + std::min(beyond, kMost - held);
+  if (held_.end()) result.left = held + std::min(beyond, kMost - held);
   return result;
 }
 

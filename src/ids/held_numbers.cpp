@@ -1,14 +1,12 @@
+#include "idproxy/ids/held_numbers.hpp"
+
 #include <algorithm>
-#include <utility>
 
-#include "idproxy/ids/block_cache.hpp"
-
-// The numbers that a BlockCache holds.
 namespace idproxy::ids {
 
-/// Puts unused numbers, given in the order of handing out, back to their places. A range that is
-/// put back while the others are set aside is treated as one of them.
-void BlockCache::put_back(std::vector<Range> sorted) {
+/// A range that is put back while the others are set aside is treated as one of them.
+void HeldNumbers::put_back(std::vector<Range> sorted) {
+  if (!end_) return;
   const Int128 from = aside_ ? aside_valid_from_ : valid_from_;
   std::erase_if(sorted, [&](const Range& range) {
     return range.count == 0 || steps_.before(range.first, from) ||
@@ -21,9 +19,7 @@ void BlockCache::put_back(std::vector<Range> sorted) {
   clip(numbers);  // max may have been lowered since these numbers were handed out
 }
 
-/// Adds a new block, which lies behind end_. Of numbers beyond max it only remembers the end. After
-/// set_aside(), its numbers are set aside, too.
-void BlockCache::add(Range block) {
+void HeldNumbers::add(Range block) {
   if (!end_) valid_from_ = block.first;
   if (!end_ || *end_ != block.first) {
     before_run_ = end_;
@@ -35,44 +31,56 @@ void BlockCache::add(Range block) {
   if (block.count > 0) usable().put({block});
 }
 
-/// Hands out none of the held numbers until the heal has ended, restore() or drop(); the same holds
-/// for those that are added or put back meanwhile.
-void BlockCache::set_aside() {
+void HeldNumbers::set_aside() {
   aside_ = std::exchange(free_, NumberRanges(steps_));
   aside_valid_from_ = valid_from_;
   if (end_) valid_from_ = *end_;
 }
 
-/// There is no heal after all: hands out again what set_aside() has put away, if anything.
-void BlockCache::restore() {
+void HeldNumbers::restore(const std::vector<Range>& taken) {
+  usable().remove(taken);
   if (!aside_) return;
   free_ = std::move(*aside_);
   aside_.reset();
   valid_from_ = aside_valid_from_;
 }
 
-/// Drops all numbers that are held or set aside.
-void BlockCache::drop() {
+void HeldNumbers::drop() {
   free_.clear();
   aside_.reset();
   if (end_) valid_from_ = *end_;
 }
 
-/// The last held range, extended to end_, if none of the numbers after it are in use: only these
-/// numbers can be given back to the store. They reach up to the counter's value, which lies beyond
-/// max if the store went too far.
-std::optional<Range> BlockCache::unused_end() const {
+void HeldNumbers::begin_at(std::int64_t first) {
+  aside_.reset();
+  valid_from_ = first;
+}
+
+std::optional<Range> HeldNumbers::unused_end() const {
   const auto last = free_.last();
   if (!last || !end_ || steps_.end(*last) != *usable_end_) return std::nullopt;
   const auto count = static_cast<std::uint64_t>((*end_ - last->first) / steps_.step());
   return Range{last->first, count};
 }
 
-/// The unused end, which begins with `first`, was given back, or may have been. From now on, a
-/// block that begins with `first` does not mean that the counter went back. If all numbers in a row
-/// were given back, the numbers before them may belong to another process, which can give them
-/// back, too.
-void BlockCache::cut(std::int64_t first) {
+std::optional<Range> HeldNumbers::take_unused_end() {
+  const auto unused = unused_end();
+  if (unused) free_.drop_last();
+  lose_all();
+  return unused;
+}
+
+void HeldNumbers::keep(Range unused) {
+  unused = up_to_max(unused);
+  if (unused.count > 0) usable().put({unused});
+}
+
+void HeldNumbers::lose(Range unused) {
+  unused = up_to_max(unused);
+  if (unused.count > 0) lost_.push_back(unused);
+}
+
+void HeldNumbers::cut(std::int64_t first) {
   end_ = first;
   if (end_ == run_first_) {
     end_ = std::exchange(before_run_, std::nullopt);
@@ -82,28 +90,26 @@ void BlockCache::cut(std::int64_t first) {
   if (end_ && steps_.before(*end_, valid_from_)) valid_from_ = *end_;
 }
 
-/// Drops all held numbers. Nothing else changes: numbers that are in use can still be put back.
-void BlockCache::lose_held() {
+void HeldNumbers::lose_all() {
   for (const Range& range : free_.all()) lost_.push_back(range);
   free_.clear();
 }
 
-/// The same, except for the last range.
-void BlockCache::lose_older() {
+void HeldNumbers::lose_older() {
   const auto last = free_.last();
   if (!last) return;
   free_.drop_last();
-  lose_held();
+  lose_all();
   free_.put({*last});
 }
 
 /// The part of a range that is not beyond max.
-Range BlockCache::up_to_max(Range range) const {
-  return {range.first, std::min(range.count, steps_.count(range.first, spec_.max))};
+Range HeldNumbers::up_to_max(Range range) const {
+  return {range.first, std::min(range.count, steps_.count(range.first, max_))};
 }
 
 /// Removes numbers beyond max, which can only be at the end.
-void BlockCache::clip(NumberRanges& numbers) {
+void HeldNumbers::clip(NumberRanges& numbers) {
   while (const auto last = numbers.last()) {
     const Range usable_part = up_to_max(*last);
     if (usable_part.count == last->count) return;
@@ -114,7 +120,10 @@ void BlockCache::clip(NumberRanges& numbers) {
 }
 
 /// Numbers up to end_ belong to this process, even those that the old max excluded.
-void BlockCache::put_what_was_beyond_max() {
+void HeldNumbers::change_max(std::int64_t max) {
+  max_ = max;
+  clip(free_);
+  if (aside_) clip(*aside_);
   if (!end_ || !steps_.before(*usable_end_, *end_)) return;
   const auto first = static_cast<std::int64_t>(*usable_end_);
   const auto ours = static_cast<std::uint64_t>((*end_ - first) / steps_.step());
@@ -122,6 +131,26 @@ void BlockCache::put_what_was_beyond_max() {
   if (beyond.count == 0) return;
   usable().put({beyond});
   usable_end_ = steps_.end(beyond);
+}
+
+bool HeldNumbers::check() const {
+  const auto is_before = [this](const auto& a, const auto& b) {
+    return !a || (b && !steps_.before(*b, *a));  // or both are the same
+  };
+  const bool knows_ends = end_.has_value() == usable_end_.has_value() &&
+                          is_before(usable_end_, end_) && is_before(run_first_, end_) &&
+                          is_before(before_run_, run_first_);
+  const bool knows_heal = (!end_ || !steps_.before(*end_, valid_from_)) &&
+                          (!aside_ || (free_.count() == 0 && check(*aside_, aside_valid_from_)));
+  return knows_ends && knows_heal && check(free_, valid_from_) && put_back_ <= taken_;
+}
+
+/// All of them are from the last heal on, up to the end and to max.
+bool HeldNumbers::check(const NumberRanges& numbers, Int128 from) const {
+  const auto last = numbers.last();
+  if (!last) return true;
+  return end_ && !steps_.before(*numbers.next(), from) &&
+         !steps_.before(*usable_end_, steps_.end(*last)) && up_to_max(*last) == *last;
 }
 
 }  // namespace idproxy::ids

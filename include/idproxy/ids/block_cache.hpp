@@ -15,6 +15,7 @@
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/error.hpp"
 #include "idproxy/ids/grant.hpp"
+#include "idproxy/ids/held_numbers.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 #include "idproxy/ids/number_stock.hpp"
 #include "idproxy/ids/refill_pace.hpp"
@@ -110,13 +111,13 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
 
   // ---- for strategies
 
-  [[nodiscard]] std::int64_t step() const override { return steps_.step(); }
+  [[nodiscard]] std::int64_t step() const override { return steps().step(); }
   [[nodiscard]] std::uint32_t heals_after() const override {
     return locked(mutex_, [&] { return spec_.heal.after; });
   }
   [[nodiscard]] Draw take(std::uint64_t n, std::vector<Range>& out) override;
   [[nodiscard]] bool holds(std::uint64_t n) const override {
-    return locked(mutex_, [&] { return has(n) && free_.count() - n >= threshold_; });
+    return locked(mutex_, [&] { return has(n) && held_.count() - n >= threshold_; });
   }
   [[nodiscard]] Ticket ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) override;
   void cancel(std::uint64_t ticket) override;
@@ -144,7 +145,7 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   /// Unused numbers that were lost since the last call, because the counter has passed them: for
   /// the log. There may be some after begin() and finish().
   [[nodiscard]] std::vector<Range> take_lost() {
-    return locked(mutex_, [&] { return std::exchange(lost_, {}); });
+    return locked(mutex_, [&] { return held_.take_lost(); });
   }
   /// The process ends without the store: the held numbers are lost, too.
   [[nodiscard]] std::vector<Range> lose_all();
@@ -168,11 +169,12 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   /// True if nothing is lost with this object: it never got a number, no request waits, and no job
   /// is under way.
   [[nodiscard]] bool forgettable() const {
-    return locked(mutex_, [&] { return !end_ && waiting_.empty() && state_ != State::asking; });
+    return locked(mutex_,
+                  [&] { return !held_.end() && waiting_.empty() && state_ != State::asking; });
   }
   /// True if it never got a number.
   [[nodiscard]] bool is_new() const {
-    return locked(mutex_, [&] { return !end_.has_value(); });
+    return locked(mutex_, [&] { return !held_.end().has_value(); });
   }
   /// True if a request waits.
   [[nodiscard]] bool is_awaited() const {
@@ -182,13 +184,13 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   /// counter had come is lost with it.
   [[nodiscard]] bool is_empty() const {
     return locked(mutex_, [&] {
-      return free_.count() == 0 && waiting_.empty() && state_ == State::idle && heal_ == Heal::none;
+      return held_.count() == 0 && waiting_.empty() && state_ == State::idle && heal_ == Heal::none;
     });
   }
   [[nodiscard]] CounterStatistics statistics() const;
   /// CounterStatistics::held; 0 after stop().
   [[nodiscard]] std::uint64_t held() const {
-    return locked(mutex_, [&] { return stopped_ ? 0 : free_.count(); });
+    return locked(mutex_, [&] { return stopped_ ? 0 : held_.count(); });
   }
 
  private:
@@ -212,6 +214,8 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   /// Calls event(now, after) under the lock, and carries out `after` without it.
   template <class Event>
   void handle(const Event& event);
+
+  [[nodiscard]] const Steps& steps() const { return held_.steps(); }  // which never change
 
   // The caller of all that follows holds the lock.
 
@@ -247,25 +251,8 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   void answers_again();
   void decide_to_heal(Heal heal);
 
-  // The held numbers.
-  [[nodiscard]] NumberRanges& usable() { return aside_ ? *aside_ : free_; }
-  [[nodiscard]] std::uint64_t used() const { return taken_ - put_back_; }
-  void put_back(std::vector<Range> sorted);
-  void add(Range block);
-  void set_aside();
-  void restore();
-  void drop();
-  [[nodiscard]] std::optional<Range> unused_end() const;
-  void cut(std::int64_t first);
-  void lose_held();
-  void lose_older();
-  [[nodiscard]] Range up_to_max(Range range) const;
-  void clip(NumberRanges& numbers);
-  void put_what_was_beyond_max();
-
   const Clock& clock_;
   const std::function<void()> wake_;
-  const Steps steps_;
 
   mutable std::mutex mutex_;  // guards all that follows
   CounterSpec spec_;
@@ -274,17 +261,7 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   std::uint64_t threshold_ = 0;  // take() wakes the store below this
   bool stopped_ = false;
 
-  NumberRanges free_;
-  std::uint64_t taken_ = 0;            // numbers handed out so far
-  std::uint64_t put_back_ = 0;         // of them
-  std::optional<NumberRanges> aside_;  // until the heal ends: those that are given to nobody
-  std::optional<Int128> end_;          // the number after the last that the store gave
-  std::optional<Int128> usable_end_;   // the same, without numbers beyond max
-  std::optional<Int128> run_first_;    // the first of the numbers in a row that end with end_
-  std::optional<Int128> before_run_;   // end_ before that one
-  Int128 valid_from_ = 0;              // numbers before it are from before a heal; set with end_
-  Int128 aside_valid_from_ = 0;        // valid_from_ at set_aside()
-  std::vector<Range> lost_;            // until take_lost()
+  HeldNumbers held_;
 
   State state_ = State::idle;
   CounterJob job_{};      // of State::asking

@@ -45,7 +45,7 @@ enum class Lane : std::uint8_t {
   reservations,
   sweeps,
   inspector,
-  scans,
+  scans
 };
 /// How many tasks of each Lane may run at the same time.
 using LaneLimits = std::array<std::size_t, 7>;

@@ -22,9 +22,9 @@ bool contains(const std::vector<Item>& items, const Item& item) {
 }  // namespace
 
 /// Of one range, to a request.
-class RangeSet::Answer final : public Waiter {
+class RangeSet::RangeAnswer final : public Waiter {
  public:
-  Answer(std::weak_ptr<RangeSet> from, std::uint64_t request, Cache asked, std::uint64_t count)
+  RangeAnswer(std::weak_ptr<RangeSet> from, std::uint64_t request, Cache asked, std::uint64_t count)
       : set(std::move(from)), id(request), cache(std::move(asked)), n(count) {}
 
   void answered(Result<Grant> grant) override {
@@ -54,7 +54,7 @@ void RangeSet::handle(const Event& event) {
     event(after);
   }
   after.run(wake_);
-  for (std::unique_ptr<Answer>& answer : after.asks) {
+  for (std::unique_ptr<RangeAnswer>& answer : after.asks) {
     const std::uint64_t id = answer->id;
     const Cache cache = answer->cache;
     const std::uint64_t n = answer->n;
@@ -95,7 +95,7 @@ Ticket RangeSet::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
   handle([&](Effects& after) {
     id = waiting_.add(n, std::move(waiter), after);
     if (id == 0) return;
-    requests_.emplace(id, Request{.n = n});
+    requests_.emplace(id, RangeRequest{.n = n});
     if (is_known_) go_on(id, std::nullopt, after);
   });
   return {weak_from_this(), id};
@@ -192,7 +192,7 @@ void RangeSet::refuse(const Error& error) {
 
 void RangeSet::reopen() {
   const auto lock = locked(mutex_);
-  for (Known& known : ranges_) {
+  for (KnownRange& known : ranges_) {
     if (known.cache) known.cache = open_(known.state);
   }
 }
@@ -201,7 +201,7 @@ RangeStatistics RangeSet::statistics() const {
   const auto lock = locked(mutex_);
   RangeStatistics result{
       .refusal = refusal_, .at_end = at_end_, .all = ranges_.size(), .waiting = waiting_.size()};
-  for (const Known& known : ranges_) {
+  for (const KnownRange& known : ranges_) {
     result.live += known.live ? 1 : 0;
     result.total += count_between(known.state.first, known.state.last);
     std::uint64_t left = count_between(known.state.next, known.state.last);
@@ -213,13 +213,13 @@ RangeStatistics RangeSet::statistics() const {
     result.left += left;
   }
   if (slots_.empty()) return result;
-  const Known& next = ranges_[slots_[turn_ % slots_.size()]];
+  const KnownRange& next = ranges_[slots_[turn_ % slots_.size()]];
   result.next = next.cache->statistics().next.value_or(next.state.next);
   return result;
 }
 
 /// Numbers that the request does not need return to their range.
-void RangeSet::answered(const Answer& answer, Result<Grant> grant) {
+void RangeSet::answered(const RangeAnswer& answer, Result<Grant> grant) {
   handle([&](Effects& after) {
     const auto found = requests_.find(answer.id);
     const bool filled = answer.id == filling_;
@@ -272,7 +272,7 @@ bool RangeSet::take_from_slot(std::uint64_t n, std::vector<Range>& out, Effects&
 
 /// Serves the request from what is held, or has it ask a range. `failure`: of the one it has asked.
 void RangeSet::go_on(std::uint64_t id, const std::optional<Error>& failure, Effects& after) {
-  Request& request = requests_.at(id);
+  RangeRequest& request = requests_.at(id);
   if (!refusal_ || at_end_) gather(request);
   if (request.missing == 0) return finish(id, std::nullopt, after);
   if (!refusal_ && !failure && !fill_slots()) end(after);
@@ -285,7 +285,7 @@ void RangeSet::go_on(std::uint64_t id, const std::optional<Error>& failure, Effe
 }
 
 /// Takes what the ranges hold, first of those that are not active.
-void RangeSet::gather(Request& request) {
+void RangeSet::gather(RangeRequest& request) {
   const auto take_from = [&](std::size_t index) {
     BlockCache& cache = *ranges_[index].cache;
     const std::uint64_t part = std::min(request.missing, cache.held());
@@ -318,7 +318,7 @@ void RangeSet::ask_range(std::uint64_t id, std::size_t slot, Effects& after) {
   if (is_random()) filling_ = id;
   if (wanted > missing) {  // these stay in the cache
     filling_ = waiting_.new_ticket();
-    requests_.emplace(filling_, Request{});
+    requests_.emplace(filling_, RangeRequest{});
     ask_cache(filling_, cache, wanted - missing, after);
   }
   if (id != 0) ask_cache(id, cache, missing, after);
@@ -326,18 +326,18 @@ void RangeSet::ask_range(std::uint64_t id, std::size_t slot, Effects& after) {
 
 void RangeSet::ask_cache(std::uint64_t id, const Cache& cache, std::uint64_t n, Effects& after) {
   requests_.at(id).cache = cache;
-  after.asks.push_back(std::make_unique<Answer>(weak_from_this(), id, cache, n));
+  after.asks.push_back(std::make_unique<RangeAnswer>(weak_from_this(), id, cache, n));
 }
 
 /// It waits no longer, and returns what it has taken.
-void RangeSet::drop(Request request, Effects& after) {
+void RangeSet::drop(RangeRequest request, Effects& after) {
   after.gone.emplace_back(Grant(shared_from_this(), std::move(request.taken)),
                           std::move(request.asked));
 }
 
 /// Answers the request: with all its numbers, or the error.
 void RangeSet::finish(std::uint64_t id, const std::optional<Error>& error, Effects& after) {
-  Request request = std::move(requests_.extract(id).mapped());
+  RangeRequest request = std::move(requests_.extract(id).mapped());
   if (auto waiter = waiting_.remove(id)) {
     error ? after.answer(std::move(waiter), *error)
           : after.answer(std::move(waiter),
@@ -358,7 +358,7 @@ std::uint64_t RangeSet::block() {
 /// A range has refused a request. A reason that the next range gives, too, is not the range's own.
 void RangeSet::refused(const Cache& cache, const Error& error, Effects& after) {
   if (error.code == Errc::unavailable) return;
-  const auto known = std::ranges::find(ranges_, cache, &Known::cache);
+  const auto known = std::ranges::find(ranges_, cache, &KnownRange::cache);
   if (known == ranges_.end() || !known->live) return;  // others have asked it, too
   const bool is_at_its_end = error.reason == handed_out_up_to(known->state.last);
   const bool is_general = !is_at_its_end && error.reason == last_refusal_;
@@ -398,14 +398,14 @@ std::optional<std::size_t> RangeSet::pick() {
   const std::size_t index = free_.back();
   free_.pop_back();
   std::erase(rest_, index);
-  Known& known = ranges_[index];
+  KnownRange& known = ranges_[index];
   if (!known.cache) known.cache = open_(known.state);
   known.cache->ask_again();  // it may have been at its end when it was used before
   return index;
 }
 
 void RangeSet::retire(std::size_t index) {
-  Known& known = ranges_[index];
+  KnownRange& known = ranges_[index];
   known.live = false;
   known.state.next = known.state.last + 1;
   std::erase(free_, index);
@@ -414,7 +414,7 @@ void RangeSet::retire(std::size_t index) {
 
 /// The range is not active any more.
 void RangeSet::close(std::size_t index) {
-  Known& known = ranges_[index];
+  KnownRange& known = ranges_[index];
   if (const auto next = known.cache->statistics().next) {
     known.state.next = std::max(known.state.next, *next);
   }
@@ -427,14 +427,14 @@ void RangeSet::close(std::size_t index) {
 
 /// The first range of all may begin where it stands now.
 bool RangeSet::is_same(std::span<const RangeState> ranges) const {
-  return std::ranges::equal(ranges, ranges_, [](const RangeState& range, const Known& known) {
+  return std::ranges::equal(ranges, ranges_, [](const RangeState& range, const KnownRange& known) {
     return range.number == known.state.number && range.last == known.state.last;
   });
 }
 
 void RangeSet::update(std::span<const RangeState> ranges) {
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    Known& known = ranges_[i];
+    KnownRange& known = ranges_[i];
     known.state.next = ranges[i].next;
     // An active range finds out by itself that it is at its end.
     known.live = ranges[i].has_numbers() || contains(slots_, i);
@@ -449,20 +449,20 @@ void RangeSet::replace(std::span<const RangeState> ranges, Effects& after) {
   rest_.clear();
   collided_.clear();
   for (auto& [id, request] : std::exchange(requests_, {})) {
-    if (request.n > 0) requests_.emplace(id, Request{.n = request.n});
+    if (request.n > 0) requests_.emplace(id, RangeRequest{.n = request.n});
     drop(std::move(request), after);
   }
 }
 
 std::optional<std::size_t> RangeSet::index_of(std::int64_t number) const {
-  const auto range = std::ranges::lower_bound(ranges_, number, {},
-                                              [](const Known& known) { return known.state.last; });
+  const auto range = std::ranges::lower_bound(
+      ranges_, number, {}, [](const KnownRange& known) { return known.state.last; });
   if (range == ranges_.end()) return std::nullopt;
   return static_cast<std::size_t>(range - ranges_.begin());
 }
 
 RangeSet::Cache RangeSet::cache_of(std::size_t index) const {
-  const Known& known = ranges_[index];
+  const KnownRange& known = ranges_[index];
   return known.cache ? known.cache : open_(known.state);
 }
 

@@ -91,38 +91,38 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
 
  private:
   using Cache = std::shared_ptr<BlockCache>;
-  struct Known {
+  struct KnownRange {
     RangeState state;
     bool live;      // not retired
     Cache cache{};  // if it is in slots_ or rest_
   };
   /// Has taken what the ranges hold, and asks one of them for what is missing.
-  struct Request {
+  struct RangeRequest {
     std::uint64_t n = 0;  // 0: nobody waits, it only fills a range
     std::uint64_t missing = n;
     std::vector<Range> taken{};
     Cache cache{};                // the one asked last
     std::vector<Ticket> asked{};  // places in the queues of caches, also those that have answered
   };
-  class Answer;
+  class RangeAnswer;
   /// Effects that are deferred until the lock is released.
   struct Effects : After {
-    std::vector<std::unique_ptr<Answer>> asks{};
+    std::vector<std::unique_ptr<RangeAnswer>> asks{};
     std::vector<std::pair<Grant, std::vector<Ticket>>> gone{};  // to be destroyed
   };
 
   /// Calls event(after) under the lock, and carries out `after` without it.
   template <class Event>
   void handle(const Event& event);
-  void answered(const Answer& answer, Result<Grant> grant);
+  void answered(const RangeAnswer& answer, Result<Grant> grant);
 
   // Under the lock.
   [[nodiscard]] bool take_from_slot(std::uint64_t n, std::vector<Range>& out, Effects& after);
   void go_on(std::uint64_t id, const std::optional<Error>& failure, Effects& after);
-  void gather(Request& request);
+  void gather(RangeRequest& request);
   void ask_range(std::uint64_t id, std::size_t slot, Effects& after);
   void ask_cache(std::uint64_t id, const Cache& cache, std::uint64_t n, Effects& after);
-  void drop(Request request, Effects& after);
+  void drop(RangeRequest request, Effects& after);
   void finish(std::uint64_t id, const std::optional<Error>& error, Effects& after);
   [[nodiscard]] std::uint64_t block();
   void refused(const Cache& cache, const Error& error, Effects& after);
@@ -148,14 +148,14 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   bool is_known_ = false;           // found() or refuse() was called
   std::optional<Error> refusal_;    // of all requests
   bool at_end_ = false;             // refusal_ says that no range has numbers left
-  std::vector<Known> ranges_;       // ascending; an index is a position here
+  std::vector<KnownRange> ranges_;  // ascending; an index is a position here
   std::vector<std::size_t> slots_;  // the active ranges
   std::vector<std::size_t> rest_;   // others that hold numbers, which are used up first
   std::vector<std::size_t> free_;   // live ranges that are not active
   std::vector<std::size_t> collided_;
   std::size_t turn_ = 0;  // the slot that the next request asks
   WaitList waiting_;
-  std::map<std::uint64_t, Request> requests_;  // by their tickets in waiting_
+  std::map<std::uint64_t, RangeRequest> requests_;  // by their tickets in waiting_
   std::uint64_t filling_ = 0;  // the last request that filled a range for others, too
   std::string last_refusal_;   // of the range asked last; empty: it had numbers, or was at its end
   RefillPace pace_;            // random: of all ranges together

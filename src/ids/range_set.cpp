@@ -1,7 +1,6 @@
 #include "idproxy/ids/range_set.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "idproxy/ids/wait_list.hpp"
@@ -21,20 +20,24 @@ bool contains(const std::vector<Item>& items, const Item& item) {
 
 }  // namespace
 
-/// Of one range, to a request.
-class RangeSet::RangeAnswer final : public Waiter {
+/// Leaves the numbers that arrive in their cache, where every request of the set finds them.
+class RangeSet::FetchWaiter final : public Waiter {
  public:
-  RangeAnswer(std::weak_ptr<RangeSet> from, std::uint64_t request, Cache asked, std::uint64_t count)
-      : set(std::move(from)), id(request), cache(std::move(asked)), n(count) {}
+  FetchWaiter(std::weak_ptr<RangeSet> set, std::uint64_t id) : set_(std::move(set)), id_(id) {}
 
   void answered(Result<Grant> grant) override {
-    if (const auto its = set.lock()) its->answered(*this, std::move(grant));
+    std::optional<Error> error;
+    if (grant) {
+      const Grant put_back = *std::move(grant);
+    } else {
+      error = grant.error();
+    }
+    if (const auto set = set_.lock()) set->fetched(id_, error);
   }
 
-  const std::weak_ptr<RangeSet> set;
-  const std::uint64_t id;
-  const Cache cache;
-  const std::uint64_t n;
+ private:
+  const std::weak_ptr<RangeSet> set_;
+  const std::uint64_t id_;
 };
 
 RangeSet::RangeSet(RangesSpec spec, const Clock& clock, RandomSource& random, Open open,
@@ -46,39 +49,28 @@ RangeSet::RangeSet(RangesSpec spec, const Clock& clock, RandomSource& random, Op
       wake_(std::move(wake)),
       pace_(spec_.counter.block) {}
 
+/// Then plans what to fetch.
 template <class Event>
 void RangeSet::handle(const Event& event) {
   Effects after;
   {
     const auto lock = locked(mutex_);
     event(after);
+    plan(after);
   }
+  for (auto& [cache, ranges] : after.returns) cache->take_back(ranges);
   after.run(wake_);
-  for (std::unique_ptr<RangeAnswer>& answer : after.asks) {
-    const std::uint64_t id = answer->id;
-    const Cache cache = answer->cache;
-    const std::uint64_t n = answer->n;
-    Ticket ticket = cache->ask(n, std::move(answer));
-    const auto lock = locked(mutex_);
-    const auto request = requests_.find(id);
-    if (request != requests_.end()) request->second.asked.push_back(std::move(ticket));
-  }
+  if (after.fetch) start(*after.fetch);
 }
 
 // ---- for strategies ----------------------------------------------------------------------------
 
-/// From one range. If numbers of several are needed, ask() has them at once.
 Draw RangeSet::take(std::uint64_t n, std::vector<Range>& out) {
   Draw result;
   if (n == 0) return result;
   handle([&](Effects& after) {
-    if (refusal_ && (!at_end_ || rest_.empty())) {
-      result = *refusal_;
-    } else if (rest_.empty() && take_from_slot(n, out, after)) {
-      used_ += n;
-    } else {
-      result = Draw::need();
-    }
+    const bool drawn = waiting_.empty() && draw(n, out, after);
+    if (!drawn) result = refusal_ ? Draw(*refusal_) : Draw::need();
   });
   return result;
 }
@@ -91,54 +83,52 @@ bool RangeSet::holds(std::uint64_t n) const {
 }
 
 Ticket RangeSet::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
-  std::uint64_t id = 0;
+  std::uint64_t ticket = 0;
   handle([&](Effects& after) {
-    id = waiting_.add(n, std::move(waiter), after);
-    if (id == 0) return;
-    requests_.emplace(id, RangeRequest{.n = n});
-    if (is_known_) go_on(id, std::nullopt, after);
+    std::vector<Range> ranges;
+    if (waiting_.empty() && draw(n, ranges, after)) {
+      after.answer(std::move(waiter), Grant(shared_from_this(), std::move(ranges)));
+    } else if (refusal_) {
+      after.answer(std::move(waiter), *refusal_);
+    } else {
+      ticket = waiting_.add(n, std::move(waiter), after);
+    }
   });
-  return {weak_from_this(), id};
+  return {weak_from_this(), ticket};
 }
 
 void RangeSet::cancel(std::uint64_t ticket) {
   std::unique_ptr<Waiter> gone;  // destroyed without the lock
   handle([&](Effects& after) {
     gone = waiting_.remove(ticket);
-    if (gone) drop(std::move(requests_.extract(ticket).mapped()), after);
+    if (gone) serve(after);  // the requests behind it may need fewer numbers
   });
 }
 
-/// A piece of adjacent numbers may reach over the end of a range. A range that is not active is
-/// used first now.
 void RangeSet::take_back(const std::vector<Range>& ranges) {
-  std::vector<std::pair<Cache, Range>> parts;
+  std::map<std::size_t, RangePart> parts;
+  std::uint64_t generation = 0;
   {
     const auto lock = locked(mutex_);
-    for (Range piece : ranges) {
-      used_ -= std::min(used_, piece.count);
-      for (auto index = index_of(piece.first); index && piece.count > 0; ++*index) {
-        if (*index == ranges_.size()) break;
-        const std::int64_t last = ranges_[*index].state.last;
-        const std::uint64_t count = std::min(piece.count, count_between(piece.first, last));
-        parts.emplace_back(cache_of(*index), Range{piece.first, count});
-        piece.count -= count;
-        piece.first = last + 1;
-      }
+    generation = generation_;
+    parts = split(ranges);
+    for (const Range& range : ranges) used_ -= std::min(used_, range.count);
+  }
+  for (const auto& [index, part] : parts) part.cache->take_back(part.ranges);
+  handle([&](Effects& after) {
+    for (auto& [index, part] : parts) {
+      // A range that is not active is used first now.
+      const bool is_listed = contains(slots_, index) || contains(rest_, index);
+      if (generation != generation_ || is_listed) continue;
+      ranges_[index].cache = std::move(part.cache);
+      rest_.push_back(index);
     }
-  }
-  for (const auto& [cache, range] : parts) cache->take_back({range});
-  const auto lock = locked(mutex_);
-  for (const auto& [cache, range] : parts) {
-    const auto index = index_of(range.first);
-    if (!index || contains(slots_, *index) || contains(rest_, *index)) continue;
-    ranges_[*index].cache = cache_of(*index);
-    rest_.push_back(*index);
-  }
+    serve(after);
+  });
 }
 
 void RangeSet::collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) {
-  std::map<std::size_t, std::pair<Cache, std::vector<std::int64_t>>> parts;
+  std::map<std::size_t, std::pair<std::shared_ptr<BlockCache>, std::vector<std::int64_t>>> parts;
   {
     const auto lock = locked(mutex_);
     for (const std::int64_t number : numbers) {
@@ -162,21 +152,18 @@ void RangeSet::went_well() {
 
 void RangeSet::found(std::span<const RangeState> ranges) {
   handle([&](Effects& after) {
-    const bool is_news = !std::exchange(is_known_, true) || !is_same(ranges);
+    is_known_ = true;
     refusal_.reset();
     at_end_ = false;
     last_refusal_.clear();
-    is_news ? replace(ranges, after) : update(ranges);
+    is_same(ranges) ? update(ranges) : replace(ranges, after);
     free_.clear();
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
       if (ranges_[i].live && !contains(slots_, i)) free_.push_back(i);
     }
     if (!fill_slots()) end(after);
-    std::vector<std::uint64_t> ids;
-    for (const auto& [id, request] : requests_) ids.push_back(id);
-    for (const std::uint64_t id : ids) {
-      if (is_news) go_on(id, std::nullopt, after);
-    }
+    serve(after);
+    plan(after);
     after.wake = false;  // the store knows
   });
 }
@@ -186,7 +173,7 @@ void RangeSet::refuse(const Error& error) {
     is_known_ = true;
     at_end_ = false;
     refusal_ = error;
-    while (!requests_.empty()) finish(requests_.begin()->first, error, after);
+    refuse_waiting(error, after);
   });
 }
 
@@ -218,92 +205,146 @@ RangeStatistics RangeSet::statistics() const {
   return result;
 }
 
-/// Numbers that the request does not need return to their range.
-void RangeSet::answered(const RangeAnswer& answer, Result<Grant> grant) {
+// ---- without the lock --------------------------------------------------------------------------
+
+void RangeSet::start(const Fetch& fetch) {
+  Ticket ticket =
+      fetch.cache->ask(fetch.n, std::make_unique<FetchWaiter>(weak_from_this(), fetch.id));
+  const auto lock = locked(mutex_);
+  // Otherwise the answer has come already, and another fetch may be under way.
+  if (fetch_ && fetch_->id == fetch.id) std::swap(fetch_ticket_, ticket);
+}
+
+void RangeSet::fetched(std::uint64_t id, const std::optional<Error>& error) {
   handle([&](Effects& after) {
-    const auto found = requests_.find(answer.id);
-    const bool filled = answer.id == filling_;
-    if (filled) filling_ = 0;
-    std::optional<Error> failure;
-    if (!grant) {
-      refused(answer.cache, grant.error(), after);
-      if (grant.error().code == Errc::unavailable) failure = grant.error();
+    if (!fetch_ || fetch_->id != id) return;
+    const std::size_t index = fetch_->index;
+    fetch_.reset();
+    if (error) {
+      give_up(index, *error, after);
     } else {
       last_refusal_.clear();
-      if (is_random() && filled) pace_.succeeded(clock_.monotonic(), pace_.size());
-      std::vector<Range> ranges = grant->take();
-      used_ += answer.n;
-      if (found == requests_.end() || found->second.missing < answer.n) {
-        after.gone.emplace_back(Grant(shared_from_this(), std::move(ranges)),
-                                std::vector<Ticket>());
-      } else {
-        auto& taken = found->second.taken;
-        taken.insert(taken.end(), ranges.begin(), ranges.end());
-        found->second.missing -= answer.n;
-      }
+      if (is_random()) pace_.succeeded(clock_.monotonic(), pace_.size());
     }
-    if (found != requests_.end()) go_on(answer.id, failure, after);
+    serve(after);
   });
 }
 
-// ---- under the lock: requests ------------------------------------------------------------------
+// ---- under the lock: numbers -------------------------------------------------------------------
 
-/// From the first active range, in turn, that holds enough. One before it that has none is filled.
-bool RangeSet::take_from_slot(std::uint64_t n, std::vector<Range>& out, Effects& after) {
-  constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
-  std::size_t empty = kNone;
+bool RangeSet::draw(std::uint64_t n, std::vector<Range>& out, Effects& after) {
+  if (refusal_ && !at_end_) return false;
+  const bool drawn = (rest_.empty() && take_from_slot(n, out)) || gather(n, out, after);
+  if (drawn) used_ += n;
+  return drawn;
+}
+
+/// From the first active range, in turn, that holds enough.
+bool RangeSet::take_from_slot(std::uint64_t n, std::vector<Range>& out) {
+  std::optional<std::size_t> empty;
   for (std::size_t left = slots_.size(); left > 0 && !slots_.empty(); --left) {
     const std::size_t slot = turn_++ % slots_.size();
     const std::size_t index = slots_[slot];
     const Draw taken = ranges_[index].cache->take(n, out);
     if (taken) {
-      if (empty != kNone && !requests_.contains(filling_)) ask_range(0, empty, after);
+      if (empty) empty_slot_ = empty;
       return true;
     }
     if (taken.needs_store() || taken.error().code != Errc::exhausted) {
       empty = slot;
     } else {
       retire(index);
-      empty = kNone;  // it may be another one's place now
+      empty.reset();  // it may be another one's place now
     }
   }
   return false;
 }
 
-/// Serves the request from what is held, or has it ask a range. `failure`: of the one it has asked.
-void RangeSet::go_on(std::uint64_t id, const std::optional<Error>& failure, Effects& after) {
-  RangeRequest& request = requests_.at(id);
-  if (!refusal_ || at_end_) gather(request);
-  if (request.missing == 0) return finish(id, std::nullopt, after);
-  if (!refusal_ && !failure && !fill_slots()) end(after);
-  if (refusal_ || failure) return finish(id, refusal_ ? refusal_ : failure, after);
-  const auto filled = requests_.find(filling_);
-  if (is_random() && filled != requests_.end()) {
-    return ask_cache(id, filled->second.cache, request.missing, after);
-  }
-  ask_range(id, turn_++ % slots_.size(), after);
-}
-
-/// Takes what the ranges hold, first of those that are not active.
-void RangeSet::gather(RangeRequest& request) {
+/// From several ranges, if they hold enough together.
+bool RangeSet::gather(std::uint64_t n, std::vector<Range>& out, Effects& after) {
+  if (held() < n) return false;
+  std::vector<Range> taken;
+  std::uint64_t missing = n;
   const auto take_from = [&](std::size_t index) {
     BlockCache& cache = *ranges_[index].cache;
-    const std::uint64_t part = std::min(request.missing, cache.held());
-    if (part == 0 || !cache.take(part, request.taken)) return;
-    request.missing -= part;
-    used_ += part;
+    const std::uint64_t part = std::min(missing, cache.held());
+    if (part > 0 && cache.take(part, taken)) missing -= part;
   };
   std::ranges::for_each(rest_, take_from);
   for (std::size_t i = 0; i < slots_.size(); ++i) take_from(slots_[(turn_ + i) % slots_.size()]);
+  ++turn_;
   std::erase_if(rest_, [this](std::size_t index) {
     const bool is_used_up = ranges_[index].cache->held() == 0;
     if (is_used_up) ranges_[index].cache.reset();
     return is_used_up;
   });
+  if (missing == 0) {
+    out.insert(out.end(), taken.begin(), taken.end());
+    return true;
+  }
+  // Meanwhile a cache has given numbers back to the store.
+  for (auto& [index, part] : split(taken)) {
+    after.returns.emplace_back(std::move(part.cache), std::move(part.ranges));
+  }
+  return false;
 }
 
-/// The request asks the range in the slot for what it lacks; 0: nobody waits for the numbers.
-void RangeSet::ask_range(std::uint64_t id, std::size_t slot, Effects& after) {
+std::uint64_t RangeSet::held() const {
+  std::uint64_t sum = 0;
+  for (const auto* indexes : {&rest_, &slots_}) {
+    for (const std::size_t index : *indexes) sum += ranges_[index].cache->held();
+  }
+  return sum;
+}
+
+/// By range. A piece of adjacent numbers may reach over the end of a range.
+std::map<std::size_t, RangeSet::RangePart> RangeSet::split(const std::vector<Range>& pieces) const {
+  std::map<std::size_t, RangePart> parts;
+  for (Range piece : pieces) {
+    while (piece.count > 0) {
+      const auto index = index_of(piece.first);
+      if (!index) break;
+      const std::int64_t last = ranges_[*index].state.last;
+      const std::uint64_t count = std::min(piece.count, count_between(piece.first, last));
+      RangePart& part = parts[*index];
+      if (!part.cache) part.cache = cache_of(*index);
+      part.ranges.push_back({piece.first, count});
+      piece.count -= count;
+      if (piece.count > 0) piece.first = last + 1;
+    }
+  }
+  return parts;
+}
+
+// ---- under the lock: requests ------------------------------------------------------------------
+
+void RangeSet::serve(Effects& after) {
+  while (!waiting_.empty()) {
+    std::vector<Range> ranges;
+    const bool drawn = draw(waiting_.first(), ranges, after);
+    empty_slot_.reset();  // a request that had to wait shows no need to fetch ahead
+    if (!drawn) return;
+    waiting_.answer_first(Grant(shared_from_this(), std::move(ranges)), after);
+  }
+}
+
+/// Answers every waiting request: those that find enough numbers get them.
+void RangeSet::refuse_waiting(const Error& error, Effects& after) {
+  const auto answer = [&](std::uint64_t n) {
+    std::vector<Range> ranges;
+    const bool drawn = draw(n, ranges, after);
+    return drawn ? Result<Grant>(Grant(shared_from_this(), std::move(ranges)))
+                 : Result<Grant>(error);
+  };
+  waiting_.answer_all(answer, after);
+}
+
+/// Fetches numbers if requests wait after serve(), or if a slot has none and others had to do.
+void RangeSet::plan(Effects& after) {
+  const std::optional<std::size_t> empty = std::exchange(empty_slot_, std::nullopt);
+  if (fetch_ || refusal_ || !is_known_ || (waiting_.empty() && !empty)) return;
+  if (!fill_slots()) return end(after);
+  const std::size_t slot = empty.value_or(turn_++) % slots_.size();
   if (is_random()) {
     // Another range takes the place of one whose block is used up, if there is another one.
     if (const auto next = pick()) {
@@ -312,38 +353,15 @@ void RangeSet::ask_range(std::uint64_t id, std::size_t slot, Effects& after) {
       close(before);
     }
   }
-  const Cache cache = ranges_[slots_[slot]].cache;
-  const std::uint64_t missing = id == 0 ? 0 : requests_.at(id).missing;
-  const std::uint64_t wanted = is_random() ? block() : 1;
-  if (is_random()) filling_ = id;
-  if (wanted > missing) {  // these stay in the cache
-    filling_ = waiting_.new_ticket();
-    requests_.emplace(filling_, RangeRequest{});
-    ask_cache(filling_, cache, wanted - missing, after);
-  }
-  if (id != 0) ask_cache(id, cache, missing, after);
-}
-
-void RangeSet::ask_cache(std::uint64_t id, const Cache& cache, std::uint64_t n, Effects& after) {
-  requests_.at(id).cache = cache;
-  after.asks.push_back(std::make_unique<RangeAnswer>(weak_from_this(), id, cache, n));
-}
-
-/// It waits no longer, and returns what it has taken.
-void RangeSet::drop(RangeRequest request, Effects& after) {
-  after.gone.emplace_back(Grant(shared_from_this(), std::move(request.taken)),
-                          std::move(request.asked));
-}
-
-/// Answers the request: with all its numbers, or the error.
-void RangeSet::finish(std::uint64_t id, const std::optional<Error>& error, Effects& after) {
-  RangeRequest request = std::move(requests_.extract(id).mapped());
-  if (auto waiter = waiting_.remove(id)) {
-    error ? after.answer(std::move(waiter), *error)
-          : after.answer(std::move(waiter),
-                         Grant(shared_from_this(), std::exchange(request.taken, {})));
-  }
-  drop(std::move(request), after);
+  const std::uint64_t held_now = held();
+  const std::uint64_t needed = waiting_.needed();
+  const std::uint64_t missing = needed > held_now ? needed - held_now : 1;
+  const std::size_t index = slots_[slot];
+  const auto& cache = ranges_[index].cache;
+  // The cache asks the store for what it does not hold.
+  const std::uint64_t n = cache->held() + (is_random() ? std::max(missing, block()) : missing);
+  fetch_ = Fetch{++fetches_, index, cache, n};
+  after.fetch = fetch_;
 }
 
 /// Numbers in a block, of which each active range has one.
@@ -355,18 +373,17 @@ std::uint64_t RangeSet::block() {
   return (pace_.size() + slots_.size() - 1) / slots_.size();
 }
 
-/// A range has refused a request. A reason that the next range gives, too, is not the range's own.
-void RangeSet::refused(const Cache& cache, const Error& error, Effects& after) {
-  if (error.code == Errc::unavailable) return;
-  const auto known = std::ranges::find(ranges_, cache, &KnownRange::cache);
-  if (known == ranges_.end() || !known->live) return;  // others have asked it, too
-  const bool is_at_its_end = error.reason == handed_out_up_to(known->state.last);
+/// A range has refused a fetch. A reason that the next range gives, too, is not the range's own.
+void RangeSet::give_up(std::size_t index, const Error& error, Effects& after) {
+  if (error.code == Errc::unavailable) return refuse_waiting(error, after);
+  const bool is_at_its_end = error.reason == handed_out_up_to(ranges_[index].state.last);
   const bool is_general = !is_at_its_end && error.reason == last_refusal_;
   last_refusal_ = is_at_its_end ? std::string() : error.reason;
-  retire(static_cast<std::size_t>(known - ranges_.begin()));
+  retire(index);
   if (!is_general) return;
   refusal_ = error;
   after.wake = true;
+  refuse_waiting(error, after);
 }
 
 void RangeSet::end(Effects& after) {
@@ -377,6 +394,7 @@ void RangeSet::end(Effects& after) {
                        ? "all numbers of the " + count + " ranges have been handed out"
                        : "none of the " + count + " ranges gives numbers: " + last_refusal_};
   after.wake = true;
+  refuse_waiting(*refusal_, after);
 }
 
 // ---- under the lock: which ranges --------------------------------------------------------------
@@ -441,17 +459,16 @@ void RangeSet::update(std::span<const RangeState> ranges) {
   }
 }
 
-/// Requests begin anew.
 void RangeSet::replace(std::span<const RangeState> ranges, Effects& after) {
   ranges_.clear();
   for (const RangeState& range : ranges) ranges_.push_back({range, range.has_numbers()});
+  ++generation_;
   slots_.clear();
   rest_.clear();
   collided_.clear();
-  for (auto& [id, request] : std::exchange(requests_, {})) {
-    if (request.n > 0) requests_.emplace(id, RangeRequest{.n = request.n});
-    drop(std::move(request), after);
-  }
+  empty_slot_.reset();
+  fetch_.reset();
+  after.stale = std::move(fetch_ticket_);
 }
 
 std::optional<std::size_t> RangeSet::index_of(std::int64_t number) const {
@@ -461,7 +478,7 @@ std::optional<std::size_t> RangeSet::index_of(std::int64_t number) const {
   return static_cast<std::size_t>(range - ranges_.begin());
 }
 
-RangeSet::Cache RangeSet::cache_of(std::size_t index) const {
+std::shared_ptr<BlockCache> RangeSet::cache_of(std::size_t index) const {
   const KnownRange& known = ranges_[index];
   return known.cache ? known.cache : open_(known.state);
 }

@@ -37,16 +37,15 @@ struct RangeStatistics {
   std::size_t waiting = 0;             ///< requests that wait for numbers
 };
 
-/// The ranges of one rule. Each range is a counter with a BlockCache of its own, which has its
-/// numbers, fetches them, gives them back and heals it, and in whose queue requests wait. This
-/// object decides which range a request asks:
+/// The ranges of one rule, and the queue of requests that wait for their numbers. Each range is a
+/// counter with a BlockCache of its own, which has its numbers, fetches them, gives them back and
+/// heals it. This object decides from which ranges a request takes its numbers:
 ///
-/// - Requests take turns at `active` ranges. If none of them holds enough, a request takes what
-///   they hold, and asks one of them for the rest. If that range has no more, it asks the next.
+/// - Requests take turns at `active` ranges. If none of them holds enough, it takes from several.
 /// - sticky: a range stays until it has no number left; then another takes its place. It fetches
 ///   ahead as any counter.
 /// - random: a range stays for one block; then another takes its place. While the next block is
-///   being fetched, requests take from the other active ranges, or wait for that block.
+///   being fetched, requests take from the other active ranges.
 /// - A range that gives no numbers is retired until found() shows that it has some again.
 ///
 /// The next range is chosen at random, so that proxies rarely meet. Thread-safe; calls the caches'
@@ -90,42 +89,48 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   [[nodiscard]] RangeStatistics statistics() const;
 
  private:
-  using Cache = std::shared_ptr<BlockCache>;
   struct KnownRange {
     RangeState state;
-    bool live;      // not retired
-    Cache cache{};  // if it is in slots_ or rest_
+    bool live;                            // not retired
+    std::shared_ptr<BlockCache> cache{};  // if it is in slots_ or rest_
   };
-  /// Has taken what the ranges hold, and asks one of them for what is missing.
-  struct RangeRequest {
-    std::uint64_t n = 0;  // 0: nobody waits, it only fills a range
-    std::uint64_t missing = n;
-    std::vector<Range> taken{};
-    Cache cache{};                // the one asked last
-    std::vector<Ticket> asked{};  // places in the queues of caches, also those that have answered
+  /// Numbers on their way from the store to a range's cache.
+  struct Fetch {
+    std::uint64_t id;
+    std::size_t index;
+    std::shared_ptr<BlockCache> cache;
+    std::uint64_t n;
   };
-  class RangeAnswer;
+  /// Numbers of one range.
+  struct RangePart {
+    std::shared_ptr<BlockCache> cache;
+    std::vector<Range> ranges;
+  };
   /// Effects that are deferred until the lock is released.
   struct Effects : After {
-    std::vector<std::unique_ptr<RangeAnswer>> asks{};
-    std::vector<std::pair<Grant, std::vector<Ticket>>> gone{};  // to be destroyed
+    std::optional<Fetch> fetch{};
+    Ticket stale{};  // to be destroyed
+    std::vector<std::pair<std::shared_ptr<BlockCache>, std::vector<Range>>> returns{};
   };
+  class FetchWaiter;
 
   /// Calls event(after) under the lock, and carries out `after` without it.
   template <class Event>
   void handle(const Event& event);
-  void answered(const RangeAnswer& answer, Result<Grant> grant);
+  void start(const Fetch& fetch);
+  void fetched(std::uint64_t id, const std::optional<Error>& error);
 
   // Under the lock.
-  [[nodiscard]] bool take_from_slot(std::uint64_t n, std::vector<Range>& out, Effects& after);
-  void go_on(std::uint64_t id, const std::optional<Error>& failure, Effects& after);
-  void gather(RangeRequest& request);
-  void ask_range(std::uint64_t id, std::size_t slot, Effects& after);
-  void ask_cache(std::uint64_t id, const Cache& cache, std::uint64_t n, Effects& after);
-  void drop(RangeRequest request, Effects& after);
-  void finish(std::uint64_t id, const std::optional<Error>& error, Effects& after);
+  [[nodiscard]] bool draw(std::uint64_t n, std::vector<Range>& out, Effects& after);
+  [[nodiscard]] bool take_from_slot(std::uint64_t n, std::vector<Range>& out);
+  [[nodiscard]] bool gather(std::uint64_t n, std::vector<Range>& out, Effects& after);
+  [[nodiscard]] std::uint64_t held() const;
+  [[nodiscard]] std::map<std::size_t, RangePart> split(const std::vector<Range>& pieces) const;
+  void serve(Effects& after);
+  void refuse_waiting(const Error& error, Effects& after);
+  void plan(Effects& after);
   [[nodiscard]] std::uint64_t block();
-  void refused(const Cache& cache, const Error& error, Effects& after);
+  void give_up(std::size_t index, const Error& error, Effects& after);
   void end(Effects& after);
   [[nodiscard]] bool fill_slots();
   [[nodiscard]] std::optional<std::size_t> pick();
@@ -135,7 +140,7 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   void update(std::span<const RangeState> ranges);
   void replace(std::span<const RangeState> ranges, Effects& after);
   [[nodiscard]] std::optional<std::size_t> index_of(std::int64_t number) const;
-  [[nodiscard]] Cache cache_of(std::size_t index) const;
+  [[nodiscard]] std::shared_ptr<BlockCache> cache_of(std::size_t index) const;
   [[nodiscard]] bool is_random() const { return spec_.pick == RangesSpec::Pick::random; }
 
   const RangesSpec spec_;
@@ -149,17 +154,20 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   std::optional<Error> refusal_;    // of all requests
   bool at_end_ = false;             // refusal_ says that no range has numbers left
   std::vector<KnownRange> ranges_;  // ascending; an index is a position here
+  std::uint64_t generation_ = 0;    // of the indexes
   std::vector<std::size_t> slots_;  // the active ranges
   std::vector<std::size_t> rest_;   // others that hold numbers, which are used up first
   std::vector<std::size_t> free_;   // live ranges that are not active
   std::vector<std::size_t> collided_;
-  std::size_t turn_ = 0;  // the slot that the next request asks
+  std::size_t turn_ = 0;                   // the slot from which the next request takes
+  std::optional<std::size_t> empty_slot_;  // it had no numbers when a request took from others
   WaitList waiting_;
-  std::map<std::uint64_t, RangeRequest> requests_;  // by their tickets in waiting_
-  std::uint64_t filling_ = 0;  // the last request that filled a range for others, too
-  std::string last_refusal_;   // of the range asked last; empty: it had numbers, or was at its end
-  RefillPace pace_;            // random: of all ranges together
-  std::uint64_t used_ = 0;     // numbers handed out that did not return
+  std::optional<Fetch> fetch_;  // the one under way
+  Ticket fetch_ticket_;         // its place in the cache's queue
+  std::uint64_t fetches_ = 0;
+  std::string last_refusal_;  // of the range asked last; empty: it had numbers, or was at its end
+  RefillPace pace_;           // random: of all ranges together
+  std::uint64_t used_ = 0;    // numbers handed out that did not return
 };
 
 }  // namespace idproxy::ids

@@ -372,18 +372,6 @@ TEST(RangeSet, RequestsAreServedInOrder) {
   EXPECT_EQ(RangeStore::numbers_of(second.answer->numbers()).size(), 1U);
 }
 
-TEST(RangeSet, RequestsAskTheActiveRangesSideBySide) {
-  RangeStore store(set_spec(10, 100, 2));
-  store.look();
-  const Waiting first = store.ask(3);
-  const Waiting second = store.ask(3);
-  EXPECT_EQ(store.set->statistics().waiting, 2U);
-  store.work();
-  EXPECT_NE(store.range_of(RangeStore::numbers_of(first.answer->numbers()).at(0)),
-            store.range_of(RangeStore::numbers_of(second.answer->numbers()).at(0)));
-  EXPECT_EQ(store.set->statistics().waiting, 0U);
-}
-
 TEST(RangeSet, RandomRequestsWaitForOneBlock) {
   RangesSpec spec = set_spec(100, 1000, 4, 100);
   spec.pick = Pick::random;

@@ -26,9 +26,7 @@ void HeldNumbers::add(Range block) {
     run_first_ = block.first;
   }
   end_ = steps_.end(block);
-  block = up_to_max(block);
-  usable_end_ = steps_.end(block);
-  if (block.count > 0) usable().put({block});
+  put_last(block);
 }
 
 void HeldNumbers::set_aside() {
@@ -65,18 +63,21 @@ std::optional<Range> HeldNumbers::unused_end() const {
 
 std::optional<Range> HeldNumbers::take_unused_end() {
   const auto unused = unused_end();
-  if (unused) free_.drop_last();
+  if (unused) {
+    free_.drop_last();
+    usable_end_ = end_;  // numbers beyond max are on their way, too
+  }
   lose_all();
   return unused;
 }
 
 void HeldNumbers::keep(Range unused) {
-  unused = up_to_max(unused);
-  if (unused.count > 0) usable().put({unused});
+  put_last(unused);
 }
 
 void HeldNumbers::lose(Range unused) {
   unused = up_to_max(unused);
+  usable_end_ = steps_.end(unused);
   if (unused.count > 0) lost_.push_back(unused);
 }
 
@@ -103,6 +104,13 @@ void HeldNumbers::lose_older() {
   free_.put({*last});
 }
 
+/// The range ends with end_.
+void HeldNumbers::put_last(Range range) {
+  range = up_to_max(range);
+  usable_end_ = steps_.end(range);
+  if (range.count > 0) usable().put({range});
+}
+
 /// The part of a range that is not beyond max.
 Range HeldNumbers::up_to_max(Range range) const {
   return {range.first, std::min(range.count, steps_.count(range.first, max_))};
@@ -127,10 +135,7 @@ void HeldNumbers::change_max(std::int64_t max) {
   if (!end_ || !steps_.before(*usable_end_, *end_)) return;
   const auto first = static_cast<std::int64_t>(*usable_end_);
   const auto ours = static_cast<std::uint64_t>((*end_ - first) / steps_.step());
-  const Range beyond = up_to_max({first, ours});
-  if (beyond.count == 0) return;
-  usable().put({beyond});
-  usable_end_ = steps_.end(beyond);
+  put_last({first, ours});
 }
 
 bool HeldNumbers::check() const {

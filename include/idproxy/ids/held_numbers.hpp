@@ -91,6 +91,7 @@ class HeldNumbers {
 
  private:
   [[nodiscard]] NumberRanges& usable() { return aside_ ? *aside_ : free_; }
+  void put_last(Range range);
   [[nodiscard]] Range up_to_max(Range range) const;
   void clip(NumberRanges& numbers);
   [[nodiscard]] bool check(const NumberRanges& numbers, Int128 from) const;
@@ -102,7 +103,7 @@ class HeldNumbers {
   std::uint64_t put_back_ = 0;         // of them
   std::optional<NumberRanges> aside_;  // until the heal ends: those that are given to nobody
   std::optional<Int128> end_;
-  std::optional<Int128> usable_end_;  // the same, without numbers beyond max
+  std::optional<Int128> usable_end_;  // numbers from here to end_ are beyond max, but held
   std::optional<Int128> run_first_;   // the first of the numbers in a row that end with end_
   std::optional<Int128> before_run_;  // end_ before that one
   Int128 valid_from_ = 0;             // numbers before it are from before a heal; set with end_

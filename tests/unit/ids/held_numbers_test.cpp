@@ -186,6 +186,54 @@ TEST(HeldNumbers, BeyondMaxNothingIsHandedOut) {
   EXPECT_EQ(counter.take_all(), (Ranges{{2, 9}}));
 }
 
+/// Those that are on their way back reach beyond the old max.
+struct OnTheirWay : Some {
+  OnTheirWay() {
+    change_max(5);
+    cache->let_go();
+    const auto job = cache->begin();
+    EXPECT_TRUE(job && job->kind == Job::give_back);
+    EXPECT_EQ(job->unused.first, 4);
+    EXPECT_EQ(job->unused.count, 7U);
+    change_max(kMax);
+    EXPECT_EQ(take(5), Ranges());
+  }
+};
+
+TEST(HeldNumbers, BeyondMaxNothingIsHandedOutThatIsGivenBack) {
+  OnTheirWay counter;
+  counter.cache->finish({Reply::given_back});
+  EXPECT_EQ(counter.take_all(), Ranges());
+  counter.fetch({4, 7});
+  EXPECT_EQ(counter.take_all(), (Ranges{{4, 7}}));
+}
+
+TEST(HeldNumbers, BeyondMaxAllIsHandedOutThatIsNotGivenBack) {
+  OnTheirWay counter;
+  counter.cache->finish({Reply::not_sent});
+  counter.change_max(kMax);
+  EXPECT_EQ(counter.take_all(), (Ranges{{4, 7}}));
+}
+
+TEST(HeldNumbers, BeyondMaxWhatIsLostIsHandedOutNoMore) {
+  OnTheirWay counter;
+  counter.cache->finish({Reply::passed});
+  EXPECT_EQ(counter.cache->take_lost(), (Ranges{{4, 7}}));
+  counter.change_max(kMax);
+  EXPECT_EQ(counter.take_all(), Ranges());
+}
+
+TEST(HeldNumbers, BeyondALowerMaxAllIsKeptThatIsNotGivenBack) {
+  Some counter;
+  counter.cache->let_go();
+  ASSERT_TRUE(counter.cache->begin());
+  counter.change_max(5);
+  counter.cache->finish({Reply::not_sent});
+  EXPECT_EQ(counter.cache->held(), 2U);
+  counter.change_max(kMax);
+  EXPECT_EQ(counter.take_all(), (Ranges{{4, 7}}));
+}
+
 TEST(HeldNumbers, BeyondMaxDuringAHealAllIsSetAside) {
   Some counter(6);
   counter.cache->collided({1}, true);

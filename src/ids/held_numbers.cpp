@@ -15,7 +15,7 @@ void HeldNumbers::put_back(std::vector<Range> sorted) {
   NumberRanges& numbers = usable();
   const std::uint64_t before = numbers.count();
   numbers.put(sorted);
-  put_back_ += numbers.count() - before;
+  put_back_ = std::min(taken_, put_back_ + numbers.count() - before);
   clip(numbers);  // max may have been lowered since these numbers were handed out
 }
 
@@ -46,6 +46,7 @@ void HeldNumbers::restore(const std::vector<Range>& taken) {
 void HeldNumbers::drop() {
   free_.clear();
   aside_.reset();
+  usable_end_ = end_;
   if (end_) valid_from_ = *end_;
 }
 
@@ -82,13 +83,18 @@ void HeldNumbers::lose(Range unused) {
 }
 
 void HeldNumbers::cut(std::int64_t first) {
+  const Int128 before = *end_;
   end_ = first;
-  if (end_ == run_first_) {
+  if (run_first_ && !steps_.before(*run_first_, first)) {
     end_ = std::exchange(before_run_, std::nullopt);
     run_first_.reset();
   }
   usable_end_ = end_;
   if (end_ && steps_.before(*end_, valid_from_)) valid_from_ = *end_;
+  // Some may have returned meanwhile, to another cache than had handed them out.
+  if (!end_) return usable().clear();
+  const auto count = static_cast<std::uint64_t>((before - *end_) / steps_.step());
+  usable().remove({{static_cast<std::int64_t>(*end_), count}});
 }
 
 void HeldNumbers::lose_all() {

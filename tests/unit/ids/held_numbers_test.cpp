@@ -166,6 +166,40 @@ TEST(HeldNumbers, WithNothingLeftItIsNewAgain) {
   EXPECT_EQ(waiting.answer->numbers(), (Ranges{{5, 2}}));
 }
 
+/// Numbers of a cache that was forgotten, and whose counter was set back later, return to the cache
+/// that has taken its place.
+TEST(HeldNumbers, ThoseOfACacheBeforeThisOneMayReturnAtAnyTime) {
+  Some counter;
+  counter.fetch({21, 10});
+  counter.cache->let_go();
+  ASSERT_TRUE(counter.cache->begin());
+  counter.cache->take_back({{9, 1}, {15, 1}, {25, 1}});
+  counter.cache->finish({Reply::given_back});
+  EXPECT_EQ(counter.take_all(), (Ranges{{9, 1}}));
+  counter.fetch({31, 10});
+  counter.cache->take_back({{4, 27}});
+  EXPECT_EQ(counter.cache->held(), 37U);
+  counter.cache->let_go();
+  ASSERT_TRUE(counter.cache->begin());
+  counter.cache->finish({Reply::given_back});
+  EXPECT_EQ(counter.cache->held(), 0U);
+}
+
+TEST(HeldNumbers, BeyondMaxNothingIsLeftOfACounterThatWentBack) {
+  CounterSpec spec = spec_of(6);
+  spec.heal.mode = CounterSpec::Heal::Mode::off;
+  BlockCaches counter(spec);
+  const Waiting waiting = counter.ask(3);
+  ASSERT_TRUE(counter.work());
+  counter.cache->change(spec);  // it asks again
+  const Waiting more = counter.ask(4);
+  ASSERT_TRUE(counter.cache->begin());
+  EXPECT_EQ(counter.cache->finish({Reply::allocated, {5, 10}}), BlockOutcome::went_back);
+  spec.max = kMax;
+  counter.cache->change(spec);
+  EXPECT_EQ(counter.take(1), Ranges());
+}
+
 TEST(HeldNumbers, AreLostIfTheProcessEndsWithoutTheStore) {
   Some counter;
   counter.fetch({21, 10});

@@ -182,11 +182,9 @@ bool Counters::renew(const Shared& counter, const ids::CounterSpec& spec) {
 }
 
 void Counters::add_to(StoreStatistics& statistics) const {
-  {
-    const std::scoped_lock lock(counters_.mutex);
-    statistics.up = !looking_;
-    statistics.down_reason = down_why_;
-  }
+  const std::scoped_lock lock(counters_.mutex);
+  statistics.up = !looking_;
+  statistics.down_reason = down_why_;
   for (const Shared& counter : counters_.all()) {
     if (counter->spec.place.is_family()) continue;
     const ids::CounterStatistics cache = counter->cache->statistics();
@@ -307,7 +305,7 @@ std::optional<Counters::Time> Counters::watch() {
 
 std::optional<Counters::Time> Counters::run(Counter& counter) {
   std::unique_lock lock(counters_.mutex);
-  if (giving_up_) return std::nullopt;
+  if (giving_up_ || (counters_.is_stopping() && looking_)) return std::nullopt;
   const std::vector<ids::CounterField> fields = counter.fields;
   if (std::exchange(counter.renew_document, false)) {
     counter.document.emplace(counter.spec, metrics_, scans_);
@@ -467,7 +465,6 @@ void Counters::note_reached(Counter& counter) {
   const std::string& why = counter.document->unreached();
   {
     const std::scoped_lock lock(counters_.mutex);
-    if (counters_.is_stopping() && !reached) giving_up_ = true;
     if (&counter == looking_.get()) look_at_ = clock_.monotonic() + kLookAfter;
     down_why_ = why;
     if (!looking_ == reached) return;
@@ -484,18 +481,12 @@ void Counters::note_reached(Counter& counter) {
 }
 
 void Counters::stop() {
-  {
-    const std::scoped_lock lock(counters_.mutex);
-    giving_up_ = looking_ != nullptr;
-  }
   counters_.stop([this](const Shared& counter) { wake(counter); });
 }
 
 void Counters::lose_rest() {
-  {
-    const std::scoped_lock lock(counters_.mutex);
-    giving_up_ = true;
-  }
+  const std::scoped_lock lock(counters_.mutex);
+  giving_up_ = true;
   for (const Shared& counter : counters_.all()) {
     const std::vector<ids::Range> lost = counter->cache->lose_all();
     if (!lost.empty()) CounterEvents(counter->spec).numbers_lost(lost);

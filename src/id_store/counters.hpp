@@ -155,7 +155,7 @@ class Counters {
   std::map<std::string, std::string> refused_ranges_;  // why_ranges_refused()
   std::uint64_t newest_watch_ = 0;
   bool is_watching_ = false;  // watch_ is due
-  bool giving_up_ = false;    // no server or no time: do not give back the rest
+  bool giving_up_ = false;    // no time: do not give back the rest
   Shared looking_;            // the store is down: the counter that checks whether it is back
   std::string down_why_;      // why the store is down
   Time look_at_{};            // the next check

@@ -102,6 +102,7 @@ std::vector<NotReadyReport> StoredReservations::not_ready() const {
 }
 
 std::size_t StoredReservations::waiting() const {
+  const std::scoped_lock lock(collections_.mutex);
   std::size_t waiting = 0;
   for (const Shared& collection : collections_.all()) waiting += collection->queue->waiting();
   return waiting;

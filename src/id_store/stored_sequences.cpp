@@ -105,6 +105,7 @@ std::vector<InUse> StoredSequences::in_use() const {
 }
 
 std::size_t StoredSequences::waiting() const {
+  const std::scoped_lock lock(sequences_.mutex);
   std::size_t waiting = 0;
   for (const Shared& sequence : sequences_.all()) waiting += sequence->queue->statistics().waiting;
   return waiting;

@@ -73,9 +73,7 @@ class Things {
 
   /// By name; not those that have retired.
   [[nodiscard]] const std::map<std::string, Shared>& in_force() const { return things_; }
-  /// Takes the lock.
   [[nodiscard]] std::vector<Shared> all() const {
-    const std::scoped_lock lock(mutex);
     std::vector<Shared> all = retired_;
     for (const auto& [name, thing] : things_) all.push_back(thing);
     return all;
@@ -125,11 +123,13 @@ class Things {
   /// what is left. Takes the lock, but not for these calls.
   template <class Wake>
   void stop(const Wake& wake) {
+    std::vector<Shared> things;
     {
       const std::scoped_lock lock(mutex);
       stopping_ = true;
+      things = all();
     }
-    for (const Shared& thing : all()) {
+    for (const Shared& thing : things) {
       ((*thing).*kServed)->stop();
       wake(thing);
     }

@@ -76,21 +76,21 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
 }
 
 void Inspector::make_tasks(const std::vector<WatchedRule>& rules) {
-  const auto make = [this](std::size_t at_once, Asks its, const mongo::Pool& pool) {
+  const auto make = [this](Lane lane, std::size_t at_once, Asks its, const mongo::Pool& pool) {
     tasks_.push_back(std::make_shared<Scheduler::Task>(
-        Lane::inspector, [this, its, &pool] { return run(its, pool); }, at_once));
+        lane, [this, its, &pool] { return run(its, pool); }, at_once));
   };
   if (rules.empty()) return;
   if (tasks_.empty()) {
-    make(1, Asks::looks, pool_);
-    make(kAwaitedThreads, Asks::awaited, pool_);
+    make(Lane::inspector, 1, Asks::looks, pool_);
+    make(Lane::inspector, kAwaitedThreads, Asks::awaited, pool_);
   }
   const bool creates = std::ranges::any_of(rules, [](const WatchedRule& rule) {
     return rule.unique_index == ids::UniqueIndex::create && rule.field != "_id";
   });
   if (!creates || patient_) return;
   patient_ = std::make_unique<mongo::Pool>(uri_, kPatience);
-  make(kIndexThreads, Asks::make_index, *patient_);
+  make(Lane::indexes, kIndexThreads, Asks::make_index, *patient_);
 }
 
 Scheduler* Inspector::threads() {

@@ -70,7 +70,9 @@ class Inspector {
   /// Sends no more requests.
   void stop();
   /// As Scheduler::starves().
-  [[nodiscard]] bool starves() { return scheduler_.starves(Lane::inspector); }
+  [[nodiscard]] bool starves() {
+    return scheduler_.starves(Lane::inspector) || scheduler_.starves(Lane::indexes);
+  }
 
  private:
   using Asks = Collections::Asks;

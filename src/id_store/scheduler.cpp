@@ -9,7 +9,10 @@
 namespace idproxy::id_store {
 
 Scheduler::Scheduler(const Clock& clock, const LaneLimits& limits) : clock_(clock) {
-  for (std::size_t i = 0; i < limits.size(); ++i) lanes_[i].most = limits[i];
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    lanes_[i].most = limits[i];
+    lanes_[i].is_long = i >= static_cast<std::size_t>(Lane::sweeps);
+  }
   threads_.reserve(1 + std::accumulate(limits.begin(), limits.end(), std::size_t{0}));
 }
 
@@ -39,6 +42,7 @@ void Scheduler::forget(const Shared& task) {
 
 bool Scheduler::starves(Lane lane) {
   const Lock lock(mutex_);
+  enqueue_due();  // perhaps no thread is free to do it
   if (refused_) start_thread();
   const LaneState& its = lanes_[static_cast<std::size_t>(lane)];
   const bool waits = threads_.empty() || (its.waiting() > 0 && its.running == 0);
@@ -85,18 +89,24 @@ bool Scheduler::stop(std::chrono::milliseconds limit) {
 
 // ---- under the lock ----------------------------------------------------------------------------
 
-/// Starts one more if those that wait for work do not suffice: one for each task that may run, and
-/// one that sees when another task is due.
+/// Starts more if those that wait for work do not suffice: one for each task that may run, and one
+/// that sees when another task is due, or stays free beside those that may take hours.
 void Scheduler::start_thread() {
-  std::size_t wanted = due_.empty() ? 0 : 1;
-  for (const LaneState& lane : lanes_) wanted += lane.runnable();
+  std::size_t wanted = 0;
+  bool one_more = !due_.empty();
+  for (const LaneState& lane : lanes_) {
+    wanted += lane.runnable();
+    one_more = one_more || (lane.is_long && lane.runnable() > 0);
+  }
+  wanted += one_more ? 1 : 0;
   refused_ = false;
-  if (stopping_ || wanted <= alive_ - busy_) return;
-  std::thread thread;
-  refused_ = !threads::start(thread, [this] { run(); });  // which waits for the lock
-  if (refused_) return;
-  threads_.push_back(std::move(thread));
-  ++alive_;
+  while (!stopping_ && wanted > alive_ - busy_) {
+    std::thread thread;
+    refused_ = !threads::start(thread, [this] { run(); });  // which waits for the lock
+    if (refused_) return;
+    threads_.push_back(std::move(thread));
+    ++alive_;
+  }
 }
 
 void Scheduler::enqueue(const Shared& task, Order order) {
@@ -158,7 +168,8 @@ Scheduler::Shared Scheduler::next(Lock& lock) {
 Scheduler::Shared Scheduler::take() {
   for (std::size_t left = lanes_.size(); left > 0; --left) {
     LaneState& lane = lanes_[turn_++ % lanes_.size()];
-    if (lane.runnable() == 0) continue;
+    const bool is_last_thread = alive_ - busy_ == 1 && !stopping_;
+    if (lane.runnable() == 0 || (lane.is_long && is_last_thread)) continue;
     auto& queue =
         *std::ranges::find_if(lane.queues, [](const auto& each) { return !each.empty(); });
     Shared task = std::move(queue.front());
@@ -180,26 +191,32 @@ void Scheduler::run() {
     lock.unlock();
     const auto due = task->run_();
     lock.lock();
-    ran(task, due);
-    lock.unlock();
-    task.reset();  // perhaps the last pointer to its owner
-    lock.lock();
+    const bool again = ran(task, due);
+    LaneState& lane = lane_of(*task);
+    if (!again) {
+      lock.unlock();
+      task.reset();  // perhaps the last pointer to its owner, which is destroyed as part of the run
+      lock.lock();
+    }
+    --lane.running;
+    --busy_;
+    if (again) enqueue(task);
   }
   --alive_;
   done_.notify_all();
 }
 
-/// `due`: the run's result. A time that was asked for meanwhile is kept, too, if it is earlier.
-void Scheduler::ran(const Shared& task, std::optional<Time> due) {
+/// True if it must run again. `due`: the run's result. A time that was asked for meanwhile is kept,
+/// too, if it is earlier.
+bool Scheduler::ran(const Shared& task, std::optional<Time> due) {
   --task->running_;
-  --lane_of(*task).running;
-  --busy_;
   ++task->runs_;
   if (due && task->due_) due = std::min(*due, *task->due_);
   if (due) set_due(task, due);
-  if (std::exchange(task->woken_, false)) enqueue(task);
-  if (task->running_ == 0 && !task->queued_) active_.erase(task);
+  const bool again = std::exchange(task->woken_, false);
+  if (task->running_ == 0 && !task->queued_ && !again) active_.erase(task);
   done_.notify_all();
+  return again;
 }
 
 }  // namespace idproxy::id_store

@@ -37,18 +37,20 @@ class TimeLeft {
   Clock::time_point end_;
 };
 
-/// Kinds of tasks, which do not take each other's threads.
+/// Kinds of tasks, which do not take each other's threads. From `sweeps` on, one run may take
+/// hours: such a task begins only if another thread stays free for the rest.
 enum class Lane : std::uint8_t {
   counters,
   ranges,
   sequences,
   reservations,
-  sweeps,
   inspector,
+  sweeps,
+  indexes,
   scans
 };
 /// How many tasks of each Lane may run at the same time.
-using LaneLimits = std::array<std::size_t, 7>;
+using LaneLimits = std::array<std::size_t, 8>;
 
 /// Threads that run tasks: each one when it is woken and when it is due. Starts a thread when a
 /// task of a lane that has room finds none idle; if the system refuses it, the task waits for one.
@@ -64,8 +66,9 @@ class Scheduler {
       1,
       32,  // a look mostly waits for the servers' majority, and an insert can need many sequences
       4,
-      1,  // apart from the reservations, since a pass can take hours
-      6,  // looks 1, what writes wait for 3, indexes 2
+      4,  // looks 1, what writes wait for 3
+      1,
+      2,
       2,
   };
 
@@ -133,6 +136,7 @@ class Scheduler {
   struct LaneState {
     std::size_t most = 0;
     std::size_t running = 0;
+    bool is_long = false;
     std::array<std::deque<Shared>, 3> queues{};  // tasks that have been woken, by Order
     [[nodiscard]] std::size_t waiting() const {
       return queues[0].size() + queues[1].size() + queues[2].size();
@@ -152,7 +156,7 @@ class Scheduler {
   void enqueue(const Shared& task, Order order = Order::first);
   void enqueue_due();
   void set_due(const Shared& task, std::optional<Time> due);
-  void ran(const Shared& task, std::optional<Time> due);
+  [[nodiscard]] bool ran(const Shared& task, std::optional<Time> due);
 
   const Clock& clock_;
 

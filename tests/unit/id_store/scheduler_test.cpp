@@ -247,22 +247,30 @@ TEST_F(SchedulerTest, AfterStopTasksThatAreWokenRunButNoneThatIsDue) {
 }
 
 TEST_F(SchedulerTest, TheLastPointerToATaskGoesWithoutTheLock) {
-  Scheduler scheduler(clock, {1});
+  Scheduler scheduler(clock, {1, 1});
   std::promise<void> woken;
-  const auto other = task_of([&]() -> std::optional<Time> {
+  std::promise<void> gone;
+  const auto other = std::make_shared<Task>(Lane::ranges, [&]() -> std::optional<Time> {
     woken.set_value();
     return std::nullopt;
   });
   struct Owner {
     Scheduler& scheduler;
     Scheduler::Shared other;
+    std::promise<void>& woken;
+    std::promise<void>& gone;
     Task task{Lane::counters, [] { return std::nullopt; }};
-    ~Owner() { scheduler.wake(other); }
+    ~Owner() {
+      scheduler.wake(other);
+      const auto ran = woken.get_future().wait_for(kLong);
+      EXPECT_EQ(ran, std::future_status::ready) << "this thread is not free for it";
+      gone.set_value();
+    }
   };
-  auto owner = std::shared_ptr<Owner>(new Owner{scheduler, other});
+  auto owner = std::shared_ptr<Owner>(new Owner{scheduler, other, woken, gone});
   Task& task = owner->task;
   scheduler.wake({std::move(owner), &task});
-  woken.get_future().wait();
+  gone.get_future().wait();
   EXPECT_TRUE(scheduler.stop(kLong));
 }
 
@@ -335,7 +343,7 @@ TEST_F(SchedulerTest, ALaneStarvesWhileAnotherOneHasTheOnlyThread) {
   std::atomic<int> runs = 0;
   {
     const NoThreads refused;
-    scheduler.wake(std::make_shared<Task>(Lane::ranges, counting(runs)));
+    scheduler.wake_at(std::make_shared<Task>(Lane::ranges, counting(runs)), clock.monotonic());
     EXPECT_TRUE(scheduler.starves(Lane::ranges));
     EXPECT_FALSE(scheduler.starves(Lane::counters));
     go_on.count_down();
@@ -343,6 +351,49 @@ TEST_F(SchedulerTest, ALaneStarvesWhileAnotherOneHasTheOnlyThread) {
     EXPECT_EQ(runs, 1) << "in the thread that is there";
     EXPECT_FALSE(scheduler.starves(Lane::ranges));
   }
+}
+
+TEST_F(SchedulerTest, WhatMayTakeHoursLeavesTheOthersAThread) {
+  Scheduler scheduler(clock, Scheduler::kLimits);
+  std::atomic<int> runs = 0;
+  const auto task = task_of(counting(runs));
+  scheduler.wake(task);
+  scheduler.await_woken({Lane::counters}, kLong);
+  std::latch go_on(1);
+  std::atomic<int> long_runs = 0;
+  std::promise<void> begun;
+  const auto sweep = std::make_shared<Task>(Lane::sweeps, [&]() -> std::optional<Time> {
+    ++long_runs;
+    begun.set_value();
+    go_on.wait();
+    return std::nullopt;
+  });
+  const auto scan = std::make_shared<Task>(Lane::scans, counting(long_runs));
+  const auto expect_served = [&] {
+    const int before = runs;
+    scheduler.wake(task);
+    scheduler.await_woken({Lane::counters}, kLong);
+    EXPECT_EQ(runs, before + 1);
+  };
+  {
+    const NoThreads refused;
+    scheduler.wake(sweep);
+    EXPECT_TRUE(scheduler.starves(Lane::sweeps));
+    expect_served();
+    EXPECT_EQ(long_runs, 0);
+  }
+  EXPECT_FALSE(scheduler.starves(Lane::sweeps));  // which has tried again
+  begun.get_future().wait();
+  {
+    const NoThreads refused;
+    scheduler.wake(scan);
+    EXPECT_TRUE(scheduler.starves(Lane::scans));
+    expect_served();
+    EXPECT_EQ(long_runs, 1);
+  }
+  go_on.count_down();
+  EXPECT_TRUE(scheduler.stop(kLong));
+  EXPECT_EQ(long_runs, 2);
 }
 
 TEST_F(SchedulerTest, ManyThreadsWakeManyTasksAndNoRunIsLost) {

@@ -3,12 +3,15 @@ threads again."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 
 import pytest
 
 from support import wire
 from support.admin import LISTEN, Admin
+from support.backfill import failing
 from support.mongod import Mongod
 from support.own_user import of_own_user, permit_threads, refuse_threads
 from support.process import eventually
@@ -16,16 +19,20 @@ from support.proxy import ProxyFailure, configuration
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
-RULES = [{"ns": f"threads.{each}*", "field": "n", "unique_index": "create", "strategy": each}
-         for each in ("counter", "gapless", "counter-ranges")]
+STRATEGIES = {"counter": "counter", "gapless": "gapless", "ranges": "counter-ranges"}
+RULES = [{"ns": f"threads.{each}*", "field": "n", "unique_index": "create", "strategy": strategy}
+         for each, strategy in STRATEGIES.items()]
+
+
+def insert_of(collection: str) -> dict:
+    return {"insert": collection, "documents": [{"_id": os.urandom(8)}], "$db": "threads"}
 
 
 def insert(client: wire.WireClient, collection: str) -> dict:
-    return client.call({"insert": collection, "documents": [{"_id": os.urandom(8)}],
-                        "$db": "threads"})
+    return client.call(insert_of(collection))
 
 
-@pytest.mark.parametrize("collection", ["counter", "gapless", "counter-ranges"])
+@pytest.mark.parametrize("collection", STRATEGIES)
 def test_a_store_without_more_threads(replica_set: Mongod, collection: str):
     """What it does for the first insert takes turns with the rest: wildcards make nothing before."""
     by_name = replica_set.address.replace("127.0.0.1", "localhost")  # so that it is looked up
@@ -46,6 +53,37 @@ def test_a_store_without_more_threads(replica_set: Mongod, collection: str):
         eventually(lambda: insert(client, collection).get("n") == 1, 20)
         eventually(lambda: "gives no values" not in admin.get("/readyz").text, 20)
         eventually(lambda: "id store: answers" in admin.get("/readyz").text, 20)
+
+
+@pytest.mark.parametrize("collection", STRATEGIES)
+def test_a_store_whose_threads_are_busy(replica_set: Mongod, collection: str):
+    """Other sequences wait for a server in all threads that there are."""
+    blocked = {"blockConnection": True, "blockTimeMS": 6_000}
+    with of_own_user(configuration(replica_set, RULES, admin=LISTEN)) as proxy:
+        proxy.await_server()
+        admin = Admin(proxy)
+        eventually(lambda: "id store: answers" in admin.get("/readyz").text, 20)
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(wire.WireClient(proxy.address)) for _ in range(13)]
+            refuse_threads(proxy)
+            commands = ["aggregate", "createIndexes", "find", "findAndModify", "insert",
+                        "listCollections", "listIndexes", "update"]
+            with failing(replica_set, commands, "alwaysOn", **blocked):
+                for n, each in enumerate(clients[1:]):
+                    each.send(wire.command(insert_of(f"gapless-{n}")))
+                begin = time.monotonic()
+                refused = insert(clients[0], collection)
+                assert refused["ok"] == 0 and refused["code"], refused
+                assert time.monotonic() - begin < 5
+                proxy.wait_event("thread_refused")
+                eventually(lambda: "id store: cannot start a thread" in admin.get("/readyz").text, 5)
+                said = admin.get("/readyz").text
+                assert f"(threads.{collection}*, n, {STRATEGIES[collection]}): gives no values in" in said
+            eventually(lambda: insert(clients[0], collection).get("n") == 1, 20)
+
+            permit_threads(proxy)
+            eventually(lambda: "gives no values" not in admin.get("/readyz").text, 20)
+            eventually(lambda: "id store: answers" in admin.get("/readyz").text, 20)
 
 
 @pytest.mark.parametrize("threads", [4, 6, 7, 8])

@@ -45,12 +45,7 @@ class Operation {
   /// Borrows its arguments. `given`: what scan() has recorded, with the values so far. `refused`:
   /// documents that were replaced by refused_document(); they ascend by index.
   Operation(const WriteRequest& write, const GivenValues& given,
-            std::vector<RefusedDocument> refused)
-      : write_(write),
-        given_(given),
-        ns_(write.ns()),
-        refused_(std::move(refused)),
-        replies_(write.all_results) {}
+            std::vector<RefusedDocument> refused);
 
   /// The client's.
   [[nodiscard]] const wire::OpMsgView& message() const { return write_.message; }

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "id_store/catalog_requests.hpp"
+#include "id_store/inspection_requests.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
@@ -18,17 +18,17 @@ constexpr std::size_t kAwaitedThreads = 3;
 constexpr std::size_t kIndexThreads = 2;
 
 void write(const LogEvent& event) {
-  const auto& [first, second, third] = event.fields;
-  if (first.value.empty()) return log::event(event.level, event.event, event.message);
-  if (second.value.empty()) {
-    return log::event(event.level, event.event, event.message, {{first.name, first.value}});
+  std::vector<log::Field> fields;
+  for (const auto& [name, value] : event.fields) {
+    if (!value.empty()) fields.emplace_back(name, value);
   }
-  if (third.value.empty()) {
-    return log::event(event.level, event.event, event.message,
-                      {{first.name, first.value}, {second.name, second.value}});
-  }
-  log::event(event.level, event.event, event.message,
-             {{first.name, first.value}, {second.name, second.value}, {third.name, third.value}});
+  const auto say = [&](std::initializer_list<log::Field> all) {
+    log::event(event.level, event.event, event.message, all);
+  };
+  if (fields.empty()) return say({});
+  if (fields.size() == 1) return say({fields[0]});
+  if (fields.size() == 2) return say({fields[0], fields[1]});
+  say({fields[0], fields[1], fields[2]});
 }
 
 }  // namespace
@@ -56,9 +56,8 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
   if (before && before->collections_.rules() == rules) return before;
   make_tasks(rules);
   const auto now = clock_.monotonic();
-  auto added =
-      std::make_shared<Inspection>(before ? Collections(std::move(rules), now, before->collections_)
-                                          : Collections(std::move(rules), now));
+  auto added = std::make_shared<Inspection>(
+      Collections(std::move(rules), now, before ? &before->collections_ : nullptr));
   const auto on = [this, weak = std::weak_ptr(added)](const auto& use) {
     const auto inspection = weak.lock();
     if (!inspection) return;
@@ -81,21 +80,21 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
 }
 
 void Inspector::make_tasks(const std::vector<WatchedRule>& rules) {
-  const auto make = [this](std::size_t at_once, Asks its, const mongo::Pool& pool) {
-    tasks_.push_back(
-        std::make_shared<Scheduler::Task>([this, its, &pool] { return run(its, pool); }, at_once));
+  const auto make = [this](std::size_t at_once, Lane lane, const mongo::Pool& pool) {
+    tasks_.push_back(std::make_shared<Scheduler::Task>(
+        [this, lane, &pool] { return run(lane, pool); }, at_once));
   };
   if (rules.empty()) return;
   if (tasks_.empty()) {
-    make(1, Asks::looks, pool_);
-    make(kAwaitedThreads, Asks::awaited, pool_);
+    make(1, Lane::checks, pool_);
+    make(kAwaitedThreads, Lane::awaited, pool_);
   }
   const bool creates = std::ranges::any_of(rules, [](const WatchedRule& rule) {
     return rule.unique_index == ids::UniqueIndex::create && rule.field != "_id";
   });
   if (!creates || patient_) return;
   patient_ = std::make_unique<mongo::Pool>(uri_, kPatience);
-  make(kIndexThreads, Asks::make_index, *patient_);
+  make(kIndexThreads, Lane::indexes, *patient_);
 }
 
 Scheduler* Inspector::threads() {
@@ -143,71 +142,73 @@ std::vector<std::shared_ptr<Inspection>> Inspector::in_use() const {
 
 void Inspector::await_first_look(const Inspection& inspection, std::chrono::milliseconds limit) {
   Lock lock(mutex_);
-  learned_.wait_for(lock, limit, [&] { return stopping_ || inspection.collections_.looked(); });
+  learned_.wait_for(lock, limit, [&] { return stopping_ || inspection.collections_.is_checked(); });
 }
 
-std::optional<Scheduler::Time> Inspector::run(Asks its, const mongo::Pool& pool) {
+std::optional<Scheduler::Time> Inspector::run(Lane lane, const mongo::Pool& pool) {
   Lock lock(mutex_);
   if (stopping_) return std::nullopt;
-  const auto request = next(its);
-  if (request) {
+  if (const auto request = next(lane)) {
     wake();  // other threads send what else there is meanwhile
-    lock.unlock();
-    const CatalogResponse response = carry_out(*request, pool);
-    lock.lock();
-    learn(*request, response);
+    std::visit([&](const auto& its) { carry_out(its, pool, lock); }, *request);
     learned_.notify_all();
     answer(lock);
     wake();
   }
   tell(lock);
-  const auto at = due(its);
+  const auto at = due(lane);
   return at == Collections::kNever ? std::nullopt : std::optional(at);
 }
 
-/// Nobody takes a field for guarded, by what was seen before, while an index on it is dropped.
-CatalogResponse Inspector::carry_out(const CatalogRequest& request, const mongo::Pool& pool) {
-  const bool drops = request.kind == CatalogRequest::Kind::yield;
-  const auto changes = drops ? change({request.ns.db, request.ns.collection}) : nullptr;
-  return send(pool.client(), request);
+/// Passes the answer to all inspections, no matter which one sent the request.
+template <class Request>
+void Inspector::carry_out(const Request& request, const mongo::Pool& pool, Lock& lock) {
+  const auto send = [&] {
+    std::shared_ptr<void> under_way;
+    // Nobody takes a field for guarded, by what was seen before, while an index on it is dropped.
+    if constexpr (std::is_same_v<Request, YieldIndex>) {
+      under_way = change({request.ns.db, request.ns.collection});
+    }
+    mongo::Client client = pool.client();
+    return ask(client, request);
+  };
+  lock.unlock();
+  const auto answer = send();
+  lock.lock();
+  const auto now = clock_.monotonic();
+  const auto all = in_use();
+  for (const auto& inspection : all) {
+    Collections& known = inspection->collections_;
+    known.learn(request, answer, now);
+    if (inspection != all.front()) known.drop_log_events();
+    if (std::exchange(inspection->version_, known.version()) != known.version()) ++version_;
+  }
 }
 
 /// Only the newest inspection makes indexes: an older one may have rules that are gone.
-std::vector<std::shared_ptr<Inspection>> Inspector::asked_for(Asks its) const {
+std::vector<std::shared_ptr<Inspection>> Inspector::asking(Lane lane) const {
   auto all = in_use();
-  if (its == Asks::make_index && !all.empty()) all.resize(1);
+  if (lane == Lane::indexes && !all.empty()) all.resize(1);
   return all;
 }
 
-std::optional<CatalogRequest> Inspector::next(Asks its) {
+std::optional<InspectionRequest> Inspector::next(Lane lane) {
   const auto now = clock_.monotonic();
-  if (its == Asks::make_index) {
+  if (lane == Lane::indexes) {
     if (auto request = next_room()) return request;
   }
-  for (const auto& inspection : asked_for(its)) {
-    if (auto request = inspection->collections_.next(its, now)) return request;
+  for (const auto& inspection : asking(lane)) {
+    if (auto request = inspection->collections_.next(lane, now)) return request;
   }
   return std::nullopt;
 }
 
-std::optional<CatalogRequest> Inspector::next_room() {
+std::optional<InspectionRequest> Inspector::next_room() {
   const auto speaks = newest();
   if (rooms_.empty() || !speaks) return std::nullopt;
   const auto room = std::move(rooms_.front());
   rooms_.pop_front();
   return speaks->collections_.request_for(room);
-}
-
-/// Passes the response to all inspections, no matter which one sent the request.
-void Inspector::learn(const CatalogRequest& request, const CatalogResponse& response) {
-  const auto now = clock_.monotonic();
-  const auto all = in_use();
-  for (const auto& inspection : all) {
-    Collections& known = inspection->collections_;
-    known.learn(request, response, now);
-    if (inspection != all.front()) known.drop_log_events();
-    if (std::exchange(inspection->version_, known.version()) != known.version()) ++version_;
-  }
 }
 
 /// Without the lock: who is answered may ask again.
@@ -234,14 +235,14 @@ void Inspector::tell(Lock& lock) {
   lock.lock();
 }
 
-Collections::Time Inspector::due(Asks its) const {
-  if (its == Asks::make_index && !rooms_.empty()) return clock_.monotonic();
+Collections::Time Inspector::due(Lane lane) const {
+  if (lane == Lane::indexes && !rooms_.empty()) return clock_.monotonic();
   auto first = Collections::kNever;
-  for (const auto& inspection : asked_for(its)) {
-    first = std::min(first, inspection->collections_.due(its));
+  for (const auto& inspection : asking(lane)) {
+    first = std::min(first, inspection->collections_.due(lane));
   }
   const auto speaks = newest();
-  if (!speaks || its != Asks::looks) return first;
+  if (!speaks || lane != Lane::checks) return first;
   return std::min(first, speaks->collections_.log_events_due());
 }
 

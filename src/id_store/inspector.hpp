@@ -74,13 +74,14 @@ class Inspector {
   [[nodiscard]] bool starves() { return scheduler_.starves(); }
 
  private:
-  using Asks = Collections::Asks;
+  using Lane = Collections::Lane;
   using Lock = std::unique_lock<std::mutex>;
 
-  /// A task: sends one of the requests that are `its`.
-  [[nodiscard]] std::optional<Scheduler::Time> run(Asks its, const mongo::Pool& pool);
-  [[nodiscard]] CatalogResponse carry_out(const CatalogRequest& request, const mongo::Pool& pool);
-  /// The tasks look whether they have something to do.
+  /// A task: sends one of the lane's requests.
+  [[nodiscard]] std::optional<Scheduler::Time> run(Lane lane, const mongo::Pool& pool);
+  template <class Request>
+  void carry_out(const Request& request, const mongo::Pool& pool, Lock& lock);
+  /// The tasks do what there is to do.
   void wake();
 
   // Under the lock.
@@ -88,11 +89,10 @@ class Inspector {
   void answer(Lock& lock);
   [[nodiscard]] std::shared_ptr<Inspection> newest() const;
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> in_use() const;  // the newest first
-  [[nodiscard]] std::vector<std::shared_ptr<Inspection>> asked_for(Asks its) const;
-  [[nodiscard]] std::optional<CatalogRequest> next(Asks its);
-  [[nodiscard]] std::optional<CatalogRequest> next_room();
-  void learn(const CatalogRequest& request, const CatalogResponse& response);
-  [[nodiscard]] Collections::Time due(Asks its) const;
+  [[nodiscard]] std::vector<std::shared_ptr<Inspection>> asking(Lane lane) const;
+  [[nodiscard]] std::optional<InspectionRequest> next(Lane lane);
+  [[nodiscard]] std::optional<InspectionRequest> next_room();
+  [[nodiscard]] Collections::Time due(Lane lane) const;
   void tell(Lock& lock);
 
   const std::string uri_;

@@ -1,5 +1,6 @@
 #include "id_store/inspector_collections.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -10,217 +11,156 @@ namespace {
 
 using namespace std::chrono_literals;
 using ids::Readiness;
-using ids::UniqueIndex;
+using AnswerKind = ServerAnswer::Kind;
 
 // How often to check how full the spaces of random numbers are.
 constexpr auto kFillRound = 5s;
+// The pause after an unreachable server, beside the second that it takes to find that out.
+constexpr auto kRest = 250ms;
+
+/// True if the collections in which the rule demands an index are found by their names.
+bool lists_collections(const WatchedRule& rule) {
+  return has_wildcards(rule.ns) && demands_index(rule);
+}
+
+bool is_in(const WatchedRule& rule, const std::string& db) {
+  return globs_overlap(rule.ns, db + ".*");
+}
 
 }  // namespace
 
-std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules, std::string_view ns,
-                                   std::string_view field) {
-  const auto found = std::ranges::find_if(
-      rules, [&](const WatchedRule& rule) { return rule.field == field && rule.matches(ns); });
-  if (found == rules.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - rules.begin());
-}
-
 // ---- the rules ---------------------------------------------------------------------------------
 
-Collections::Collections(std::vector<WatchedRule> rules, Time now, Collections before)
-    : rules_(std::move(rules)) {
-  take_over(before, now);
-  for (std::size_t rule = 0; rule < rules_.size(); ++rule) pin(rule, now);
-  for (auto& [name, database] : databases_) {
-    database.awaited = !database.looked();
-    schedule(name, database);
-  }
-  for (auto& [ns, collection] : collections_) {
-    collection.awaited = !collection.looked();
-    schedule(collection);
-  }
-  for (const WatchedRule& rule : rules_) {
-    if (std::ranges::find(before.rules_, rule) == before.rules_.end()) list_all(rule);
+Collections::Collections(std::vector<WatchedRule> rules, Time now, const Collections* before) {
+  around_->rules = std::move(rules);
+  if (before != nullptr) take_over(*before, now);
+  for (std::size_t rule = 0; rule < around_->rules.size(); ++rule) pin(rule, now);
+  for (auto& [name, each] : around_->databases) each.is_of_the_first = !each.is_checked();
+  for (auto& [ns, each] : watches_) each.is_of_the_first = !each.is_checked();
+  for (const WatchedRule& rule : around_->rules) {
+    const bool is_new =
+        before == nullptr || std::ranges::find(before->rules(), rule) == before->rules().end();
+    if (is_new) list_all(rule);
   }
 }
 
-void Collections::pin(std::size_t rule, Time now) {
-  const Namespace ns = split_namespace(rules_[rule].ns);
+void Collections::pin(std::size_t index, Time now) {
+  const WatchedRule& rule = around_->rules[index];
+  const Namespace ns = split_namespace(rule.ns);
   if (has_wildcards(ns.db) || ns.collection.empty()) return;
-  database(ns.db).pinned = true;
+  database(ns.db).is_pinned = true;
   if (has_wildcards(ns.collection)) return;
-  Collection& known = collection(ns);
-  known.pinned = true;
-  if (rules_[rule].field == "_id") {
-    look_once(known, now);
+  CollectionWatch& known = watch(ns);
+  known.is_pinned = true;
+  if (rule.field == "_id") {
+    known.list_indexes(now);
   } else {
-    guard(known, rule, now);
+    known.index(index, now);
   }
-  if (rules_[rule].counts_documents) numbers(known, rules_[rule].field, now);
+  if (rule.counts_documents) known.space(rule.field, now);
 }
 
-/// Has all collections of the rule that exist looked at in the background, so that the first write
+/// Has all collections of the rule that exist checked in the background, so that the first write
 /// into each of them rarely waits. Once: later ones come up with their first write.
 void Collections::list_all(const WatchedRule& rule) {
   if (!lists_collections(rule)) return;
   const Namespace ns = split_namespace(rule.ns);
   if (has_wildcards(ns.db) || ns.collection.empty()) {
-    databases_due_ = Time{};
+    all_databases_due_ = Time{};
   } else {
     database(ns.db).lists_all = true;
   }
-  news_ = true;
+  around_->has_news = true;
 }
 
-void Collections::take_over(Collections& before, Time now) {
-  missed_ = std::move(before.missed_);
-  log_events_ = std::move(before.log_events_);
-  down_ = std::move(before.down_);
-  has_user_ = before.has_user_;
-  was_down_ = down_.has_value();
-  not_before_ = before.not_before_;
+void Collections::take_over(const Collections& before, Time now) {
+  static_cast<ServerState&>(*around_) = *before.around_;
+  was_down_ = around_->down.has_value();
   asked_ = before.asked_;
-  changes_ = before.changes_;
   sweep_databases_at_ = before.sweep_databases_at_;
   sweep_collections_at_ = before.sweep_collections_at_;
-  for (auto& [name, known] : before.databases_) {
-    const std::string any = name + ".*";
-    const bool touched = std::ranges::any_of(
-        rules_, [&](const WatchedRule& rule) { return globs_overlap(rule.ns, any); });
-    if (!touched) continue;
-    known.pinned = false;
-    known.listed = kNever;
-    known.look.resume(true, now);
-    databases_.emplace(name, std::move(known));
+  for (const auto& [name, known] : before.around_->databases) {
+    const auto touches = [&](const WatchedRule& rule) { return is_in(rule, name); };
+    if (std::ranges::none_of(around_->rules, touches)) continue;
+    DatabaseWatch& taken = around_->databases.emplace(name, known).first->second;
+    taken.is_pinned = false;
+    plan(name, taken);
   }
-  for (auto& [ns, known] : before.collections_) take_over(std::move(known), before.rules_, now);
-}
-
-/// Of another space of random numbers, draws and duplicates say nothing, but the number of
-/// documents still holds.
-void Collections::take_over(Collection known, const std::vector<WatchedRule>& before, Time now) {
-  const std::string ns = known.ns.text();
-  const auto guards = std::exchange(known.guards, {});
-  const auto all_numbers = std::exchange(known.numbers, {});
-  known.pinned = false;
-  known.listed = known.listed_to_make = kNever;
-  for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
-    const WatchedRule& wanted = rules_[rule];
-    if (rule_of(rules_, ns, wanted.field) != rule) continue;
-    const auto same = std::ranges::find_if(guards, [&](const Guard& guard) {
-      const WatchedRule& was = before[guard.rule];
-      return was.unique_index == wanted.unique_index && was.value_type == wanted.value_type &&
-             unique_field(was) == unique_field(wanted);
-    });
-    if (same != guards.end()) {
-      Guard& taken = known.guards.emplace_back(*same);
-      taken.rule = rule;
-      if (taken.shared) {
-        taken.shared = std::make_shared<ids::Guard>(rule, known.ns.db, known.ns.collection, tell_);
-        publish(known, taken);
-      }
-    } else if (wanted.field != "_id") {
-      guard(known, rule, now);
-    }
-    if (!wanted.counts_documents) continue;
-    const auto found = std::ranges::find(all_numbers, wanted.field, &Numbers::field);
-    const auto was = rule_of(before, ns, wanted.field);
-    if (found != all_numbers.end() && was && before[*was].space == wanted.space) {
-      Numbers& taken = known.numbers.emplace_back(*found);
-      taken.free = free_values(known, taken);
-      fills_due_ = std::min(fills_due_, now);
-    } else {
-      Numbers& added = numbers(known, wanted.field, now);
-      if (found == all_numbers.end()) continue;
-      if (const auto counted = found->fill->seen().documents) added.fill->counted(*counted);
-    }
+  for (const auto& [ns, known] : before.watches_) {
+    CollectionWatch taken(known, *around_, now);
+    if (taken.indexes().empty() && taken.spaces().empty()) continue;
+    watches_.emplace(ns, std::move(taken)).first->second.plan();
   }
-  if (known.guards.empty() && known.numbers.empty()) return;
-  known.indexes.resume(!known.guards.empty(), now);
-  known.documents.resume(!known.numbers.empty(), now);
-  collections_.emplace(ns, std::move(known));
+  around_->collections = watches_.size();
 }
 
 // ---- questions ---------------------------------------------------------------------------------
 
 Readiness Collections::readiness(std::size_t rule_index, std::string_view db, std::string_view name,
                                  Time now) {
-  Database& in = database(db);
+  const DatabaseWatch& in = database(db);
   if (const auto found = in.left_alone.find(name); found != in.left_alone.end()) {
     return {Readiness::Kind::left_alone, {}, found->second == LeftAlone::time_series};
   }
-  Collection& known = collection({std::string(db), std::string(name)});
-  if (rules_[rule_index].field == "_id") {  // whose unique index is always there
-    look_once(known, now);
-    return {.watched = known.lent};
+  CollectionWatch& known = watch({std::string(db), std::string(name)});
+  Readiness readiness;
+  if (around_->rules[rule_index].field == "_id") {  // whose unique index is always there
+    known.list_indexes(now);
+  } else {
+    readiness = known.asked_for(rule_index, now).readiness();
   }
-  Readiness readiness = asked_guard(known, rule_index, now).verdict.readiness();
-  readiness.watched = known.lent;
+  readiness.watched = known.lent();
   return readiness;
 }
 
 std::shared_ptr<ids::Guard> Collections::guard(std::size_t rule_index, std::string_view db,
                                                std::string_view name, Time now) {
-  if (!demands_index(rules_[rule_index])) return nullptr;
-  Collection& known = collection({std::string(db), std::string(name)});
-  return asked_guard(known, rule_index, now).shared;
+  if (!demands_index(around_->rules[rule_index])) return nullptr;
+  return watch({std::string(db), std::string(name)}).asked_for(rule_index, now).shared;
 }
 
 std::shared_ptr<ids::Fill> Collections::fill(std::string_view ns, std::string_view field,
                                              Time now) {
-  return numbers(collection(split_namespace(ns)), field, now).fill;
+  return watch(split_namespace(ns)).space(field, now).fill;
 }
 
 std::shared_ptr<ids::FreeValues> Collections::free_values(std::string_view ns,
                                                           std::string_view field, Time now) {
-  return numbers(collection(split_namespace(ns)), field, now).free;
-}
-
-std::shared_ptr<ids::FreeValues> Collections::free_values(const Collection& collection,
-                                                          const Numbers& numbers) const {
-  return std::make_shared<ids::FreeValues>(collection.ns.db, collection.ns.collection,
-                                           numbers.field, numbers.fill, look_up_);
+  return watch(split_namespace(ns)).space(field, now).free;
 }
 
 void Collections::look_up(std::shared_ptr<ids::FreeValues> values) {
   lookups_.push_back(std::move(values));
-  news_ = true;
+  around_->has_news = true;
 }
 
 std::optional<ids::UniqueIndexes> Collections::unique_indexes(std::string_view ns, Time now) {
-  Collection& known = collection(split_namespace(ns));
-  if (!known.unique_indexes) look_once(known, now);
-  return known.unique_indexes;
-}
-
-/// Of a collection without a guard: has its other indexes looked at, before a duplicate comes that
-/// does not say of which index it is.
-void Collections::look_once(Collection& collection, Time now) {
-  if (collection.indexes.due != kNever || collection.indexes.open) return;
-  collection.indexes.begin(now);
-  schedule(collection);
-  news_ = true;
+  CollectionWatch& known = watch(split_namespace(ns));
+  if (!known.unique_indexes()) known.list_indexes(now);
+  return known.unique_indexes();
 }
 
 std::vector<ids::NotReady> Collections::not_ready(std::size_t most_per_rule) const {
+  const std::vector<WatchedRule>& rules = around_->rules;
   std::vector<ids::NotReady> found;
-  std::vector<std::size_t> counts(rules_.size());
+  std::vector<std::size_t> counts(rules.size());
   const auto add = [&](std::size_t rule, const std::string& ns, Readiness readiness) {
     if (counts[rule]++ < most_per_rule) found.push_back({rule, ns, std::move(readiness)});
   };
-  for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
-    const std::string& ns = rules_[rule].ns;
-    if (is_left_alone(split_namespace(ns))) add(rule, ns, {Readiness::Kind::left_alone, {}});
-  }
-  for (const auto& [ns, collection] : collections_) {
-    if (is_left_alone(collection.ns)) continue;
-    for (const Guard& guard : collection.guards) {
-      if (!guard.verdict.is_ready() && !guard.listed)
-        add(guard.rule, ns, guard.verdict.readiness());
+  for (std::size_t rule = 0; rule < rules.size(); ++rule) {
+    const std::string& ns = rules[rule].ns;
+    if (around_->is_left_alone(split_namespace(ns))) {
+      add(rule, ns, {Readiness::Kind::left_alone, {}});
     }
-    for (const Numbers& numbers : collection.numbers) {
-      const std::string why = why_full(numbers.fill->seen());
-      const auto rule = rule_of(rules_, ns, numbers.field);
+  }
+  for (const auto& [ns, watch] : watches_) {
+    if (around_->is_left_alone(watch.ns())) continue;
+    for (const IndexWatch& each : watch.indexes()) {
+      if (!each.is_ready() && each.is_asked_for) add(each.rule, ns, each.readiness());
+    }
+    for (const SpaceWatch& each : watch.spaces()) {
+      const std::string why = why_full(each.fill->seen());
+      const auto rule = around_->rule_of(ns, each.field);
       if (why.empty() || !rule) continue;
       add(*rule, ns, {Readiness::Kind::not_ready, {ids::Errc::exhausted, why}});
     }
@@ -229,7 +169,7 @@ std::vector<ids::NotReady> Collections::not_ready(std::size_t most_per_rule) con
 }
 
 std::vector<std::size_t> Collections::not_ready_counts() const {
-  std::vector<std::size_t> counts(rules_.size());
+  std::vector<std::size_t> counts(around_->rules.size());
   for (const ids::NotReady& each : not_ready(std::numeric_limits<std::size_t>::max()))
     ++counts[each.rule_index];
   return counts;
@@ -237,310 +177,323 @@ std::vector<std::size_t> Collections::not_ready_counts() const {
 
 std::map<std::size_t, MissingIndex> Collections::lack_index() const {
   std::map<std::size_t, MissingIndex> found;
-  for (const auto& [ns, collection] : collections_) {
-    if (is_left_alone(collection.ns)) continue;
-    for (const Guard& guard : collection.guards) {
-      if (!guard.warned && !guard.lacks) continue;
-      if (const auto first = found.find(guard.rule); first != found.end()) {
-        ++first->second.collections;
-        continue;
-      }
-      found.try_emplace(guard.rule, MissingIndex{collection.ns.text(),
-                                                 command_for(collection, guard), guard.why_not});
+  for (const auto& [ns, watch] : watches_) {
+    if (around_->is_left_alone(watch.ns())) continue;
+    for (const IndexWatch& each : watch.indexes()) {
+      if (!each.lacks) continue;
+      const auto [missing, is_first] =
+          found.try_emplace(each.rule, MissingIndex{ns, watch.command_for(each), each.why_not});
+      if (!is_first) ++missing->second.collections;
     }
   }
   return found;
 }
 
-bool Collections::looked() const {
-  const auto done = [](const auto& item) { return !item.second.awaited || item.second.looked(); };
-  return was_down_ ||
-         (std::ranges::all_of(databases_, done) && std::ranges::all_of(collections_, done));
+std::vector<ids::RuleNumbers> Collections::spaces() const {
+  std::vector<ids::RuleNumbers> found;
+  for (const auto& [ns, watch] : watches_) {
+    if (around_->is_left_alone(watch.ns())) continue;
+    for (const SpaceWatch& each : watch.spaces()) {
+      const ids::Fill::Seen seen = each.fill->seen();
+      const auto rule = around_->rule_of(ns, each.field);
+      if (!rule || !seen.limits) continue;
+      found.push_back({*rule, ns,
+                       ids::SpaceUse{seen.documents, std::min(seen.fraction, 1.0),
+                                     seen.limits->max_fill, seen.limits->space}});
+    }
+  }
+  return found;
 }
 
-bool Collections::Collection::looked() const {
-  const auto is_open = [](const Guard& guard) {
-    return guard.verdict.kind == Verdict::Kind::unchecked &&
-           (guard.making || guard.make_due != kNever);
+bool Collections::is_checked() const {
+  const auto done = [](const auto& item) {
+    return !item.second.is_of_the_first || item.second.is_checked();
   };
-  return !indexes.open && !documents.open && std::ranges::none_of(guards, is_open);
+  return was_down_ ||
+         (std::ranges::all_of(around_->databases, done) && std::ranges::all_of(watches_, done));
 }
 
 std::vector<LogEvent> Collections::take_log_events(Time now) {
-  if (now >= fills_due_) {
-    fills_due_ = now + kFillRound;
-    for (auto& [ns, collection] : collections_) {
-      for (Numbers& numbers : collection.numbers) judge_fill(collection, numbers, now);
-    }
+  if (now >= around_->fills_due) {
+    around_->fills_due = now + kFillRound;
+    for (auto& [ns, watch] : watches_) watch.judge_spaces(now);
   }
-  return std::exchange(log_events_, {});
+  return std::exchange(around_->log_events, {});
 }
 
 // ---- memory ------------------------------------------------------------------------------------
 
-Collections::Database& Collections::database(std::string_view db) {
-  auto found = databases_.find(db);
-  if (found == databases_.end()) {
-    if (databases_.size() >= sweep_databases_at_) sweep_databases();
-    found = databases_.emplace(db, Database()).first;
-    schedule(found->first, found->second);
+DatabaseWatch& Collections::database(std::string_view db) {
+  auto& all = around_->databases;
+  auto found = all.find(db);
+  if (found == all.end()) {
+    if (all.size() >= sweep_databases_at_) {
+      sweep_collections();
+      // A database is used as long as one of its collections is known.
+      sweep(all, sweep_databases_at_, [this](const auto& item) {
+        const auto first = watches_.lower_bound(item.first + ".");
+        return first != watches_.end() && first->first.starts_with(item.first + ".");
+      });
+    }
+    found = all.emplace(db, DatabaseWatch()).first;
+    plan(found->first, found->second);
   }
   found->second.asked = ++asked_;
-  news_ = news_ || found->second.look.open;
+  around_->has_news = around_->has_news || found->second.collections.is_open;
   return found->second;
 }
 
-Collections::Collection& Collections::collection(const Namespace& ns) {
+CollectionWatch& Collections::watch(const Namespace& ns) {
   const std::string name = ns.text();
-  auto found = collections_.find(name);
-  if (found == collections_.end()) {
-    if (collections_.size() >= sweep_collections_at_) sweep_collections();
-    found = collections_.emplace(name, Collection()).first;
-    found->second.ns = ns;
+  auto found = watches_.find(name);
+  if (found == watches_.end()) {
+    if (watches_.size() >= sweep_collections_at_) sweep_collections();
+    found = watches_.emplace(name, CollectionWatch(ns, *around_)).first;
+    around_->collections = watches_.size();
   }
   found->second.asked = ++asked_;
   return found->second;
 }
 
-/// True if somebody holds what it lends. Its free values hold the fill, too.
-bool Collections::Collection::is_used() const {
-  const auto lends_guard = [](const Guard& each) {
-    return each.making || each.shared.use_count() > 1;
-  };
-  const auto lends_numbers = [](const Numbers& each) {
-    return each.fill.use_count() > 2 || each.free.use_count() > 1;
-  };
-  return lent.use_count() > 1 || std::ranges::any_of(guards, lends_guard) ||
-         std::ranges::any_of(numbers, lends_numbers);
-}
-
-bool Collections::has_collections(const std::string& db) const {
-  const auto first = collections_.lower_bound(db + ".");
-  return first != collections_.end() && first->first.starts_with(db + ".");
+/// Forgets what nobody uses.
+template <class Watches, class IsUsed>
+void Collections::sweep(Watches& all, std::size_t& at, const IsUsed& is_used) {
+  std::erase_if(all, [&](const auto& item) {
+    const Remembered& each = item.second;
+    const bool is_recent = each.asked + kMostUnused / 2 >= asked_;
+    if (each.is_pinned || is_recent || is_used(item)) return false;
+    for (Agenda* agenda : {&databases_, &around_->checks, &around_->makings}) {
+      agenda->put(item.first, kNever);
+    }
+    return true;
+  });
+  at = std::max(kMostUnused, 2 * all.size());
 }
 
 void Collections::sweep_collections() {
-  std::erase_if(collections_, [this](const auto& item) {
-    const auto& [name, each] = item;
-    const bool is_recent = each.asked + kMostCollections / 2 >= asked_;
-    if (each.pinned || is_recent || each.is_used()) return false;
-    looks_.remove(name, each.listed);
-    makes_.remove(name, each.listed_to_make);
-    return true;
-  });
-  sweep_collections_at_ = std::max(kMostCollections, 2 * collections_.size());
-}
-
-/// After sweep_collections(): a database is used as long as one of its collections is known.
-void Collections::sweep_databases() {
-  sweep_collections();
-  std::erase_if(databases_, [this](const auto& item) {
-    const auto& [name, each] = item;
-    const bool is_recent = each.asked + kMostDatabases / 2 >= asked_;
-    if (each.pinned || is_recent || has_collections(name)) return false;
-    looks_at_databases_.remove(name, each.listed);
-    return true;
-  });
-  sweep_databases_at_ = std::max(kMostDatabases, 2 * databases_.size());
-}
-
-Collections::Guard& Collections::guard(Collection& collection, std::size_t rule, Time now) {
-  const auto found = std::ranges::find(collection.guards, rule, &Guard::rule);
-  if (found != collection.guards.end()) return *found;
-  Guard& added = collection.guards.emplace_back(rule);
-  if (demands_index(rules_[rule])) {
-    added.verdict.reason = down_
-                               ? kCannotCheck + down_told_
-                               : "whether a unique index guards the field has not been checked yet";
-    added.shared =
-        std::make_shared<ids::Guard>(rule, collection.ns.db, collection.ns.collection, tell_);
-    publish(collection, added);
-  } else {
-    added.verdict.kind = Verdict::Kind::ready;
-  }
-  collection.indexes.begin(now);
-  schedule(collection);
-  news_ = true;
-  return added;
-}
-
-/// The guard that a write asks: from now on it matters whether there is an index.
-Collections::Guard& Collections::asked_guard(Collection& collection, std::size_t rule, Time now) {
-  Guard& its = guard(collection, rule, now);
-  if (!std::exchange(its.listed, false) || its.verdict.is_ready()) return its;
-  collection.indexes.hurry(now);
-  schedule(collection);
-  news_ = true;
-  return its;
-}
-
-Collections::Numbers& Collections::numbers(Collection& collection, std::string_view field,
-                                           Time now) {
-  const auto found = std::ranges::find(collection.numbers, field, &Numbers::field);
-  if (found != collection.numbers.end()) return *found;
-  Numbers& added = collection.numbers.emplace_back(std::string(field));
-  added.free = free_values(collection, added);
-  added.age_due = now + kRound;
-  collection.documents.begin(now);
-  schedule(collection);
-  news_ = true;
-  fills_due_ = std::min(fills_due_, now + 1s);
-  return added;
-}
-
-bool Collections::is_left_alone(const Namespace& ns) const {
-  const auto in = databases_.find(ns.db);
-  return in != databases_.end() && in->second.left_alone.contains(ns.collection);
+  sweep(watches_, sweep_collections_at_, [](const auto& item) { return item.second.is_used(); });
 }
 
 // ---- requests ----------------------------------------------------------------------------------
 
-std::optional<CatalogRequest> Collections::next(Asks asks, Time now) {
-  if (now < not_before_) return std::nullopt;
-  if (asks == Asks::make_index) return next_index(now);
-  return asks == Asks::looks ? next_look(now) : next_awaited(now);
+std::optional<InspectionRequest> Collections::next(Lane lane, Time now) {
+  if (now < around_->not_before) return std::nullopt;
+  if (lane == Lane::indexes) {
+    if (around_->makings.due() > now) return std::nullopt;
+    CollectionWatch& first = watches_.find(around_->makings.first())->second;
+    auto request = first.next_making(now);
+    first.plan();
+    return request;
+  }
+  auto awaited = next_awaited(now);
+  return awaited || lane == Lane::awaited ? awaited : next_of_all(now);
 }
 
-/// Looks that writes wait for come first, then databases: a view gets no further request.
-std::optional<CatalogRequest> Collections::next_look(Time now) {
-  if (auto request = next_awaited(now)) return request;
-  if (looks_at_databases_.due() <= now) {
-    const auto first = databases_.find(looks_at_databases_.first());
-    first->second.look.due = kNever;
-    schedule(first->first, first->second);
-    return CatalogRequest{.kind = CatalogRequest::Kind::left_alone,
-                          .ns = {first->first, {}},
-                          .lists_all = first->second.lists_all};
+std::optional<InspectionRequest> Collections::next_awaited(Time now) {
+  while (!around_->awaited.empty()) {
+    const auto found = watches_.find(around_->awaited.front());
+    around_->awaited.pop_front();
+    if (found == watches_.end()) continue;
+    if (auto request = next_check(found->second, now)) return request;
   }
-  if (databases_due_ <= now) {
-    databases_due_ = kNever;
-    return CatalogRequest{CatalogRequest::Kind::databases, {}};
+  if (lookups_.empty()) return std::nullopt;
+  LookUpValues request{std::move(lookups_.front())};
+  lookups_.pop_front();
+  return request;
+}
+
+/// Databases come first: a view gets no further request.
+std::optional<InspectionRequest> Collections::next_of_all(Time now) {
+  if (databases_.due() <= now) {
+    const std::string name = databases_.first();
+    DatabaseWatch& first = around_->databases.find(name)->second;
+    first.collections.due = kNever;
+    plan(name, first);
+    return ListCollections{name, first.lists_all};
   }
-  while (looks_.due() <= now) {
-    Collection& first = collections_.find(looks_.first())->second;
-    auto request = next_look_at(first, now);
-    schedule(first);
-    if (request) return request;
+  if (all_databases_due_ <= now) {
+    all_databases_due_ = kNever;
+    return ListDatabases();
+  }
+  while (around_->checks.due() <= now) {
+    CollectionWatch& first = watches_.find(around_->checks.first())->second;
+    if (auto request = next_check(first, now)) return request;
   }
   return std::nullopt;
 }
 
-std::optional<CatalogRequest> Collections::next_awaited(Time now) {
-  while (!awaited_.empty()) {
-    const auto found = collections_.find(awaited_.front());
-    awaited_.pop_front();
-    if (found == collections_.end()) continue;
-    auto request = next_look_at(found->second, now);
-    schedule(found->second);
-    if (request) return request;
-  }
-  if (lookups_.empty()) return std::nullopt;
-  std::shared_ptr<ids::FreeValues> values = std::move(lookups_.front());
-  lookups_.pop_front();
-  CatalogRequest request{CatalogRequest::Kind::values, {values->db(), values->collection()}};
-  request.values = std::move(values);
+std::optional<InspectionRequest> Collections::next_check(CollectionWatch& watch, Time now) {
+  auto request = watch.next_check(now);
+  watch.plan();
   return request;
 }
 
-std::optional<CatalogRequest> Collections::next_look_at(Collection& collection, Time now) {
-  if (is_left_alone(collection.ns)) {
-    // Asks again later: the view may be replaced by an ordinary collection.
-    for (Look* look : {&collection.indexes, &collection.documents}) {
-      if (look->due <= now) look->due = now + round();
-      look->open = false;
-    }
-    for (Guard& guard : collection.guards) publish(collection, guard);
-    return std::nullopt;
-  }
-  if (!is_changing(collection)) {
-    const auto made = std::ranges::find_if(collection.guards, [&](const Guard& guard) {
-      return guard.absent && guard.make_due <= now;
-    });
-    if (made != collection.guards.end()) return make_request(collection, *made, now);
-    if (collection.indexes.take(now)) return index_request(collection, now);
-  }
-  if (!collection.documents.take(now)) return std::nullopt;
-  CatalogRequest request{CatalogRequest::Kind::documents, collection.ns};
-  for (const Numbers& each : collection.numbers) request.fields.push_back(each.field);
-  return request;
-}
-
-CatalogRequest Collections::index_request(const Collection& collection, Time now) const {
-  CatalogRequest request{CatalogRequest::Kind::indexes, collection.ns};
-  for (const Guard& guard : collection.guards) {
-    const WatchedRule& rule = rules_[guard.rule];
-    // The command is for people, who do not need it if the proxy makes the index.
-    const bool makes = rule.unique_index == UniqueIndex::create && !rule.repeats;
-    const bool advises =
-        !makes && !guard.listed && (!rule.reserve || rule.unique_index != UniqueIndex::warn);
-    if (guard.offer_due <= now && advises) request.advise.push_back(unique_field(rule));
-    request.is_anew = request.is_anew || (guard.shared != nullptr && collection.is_anew);
-  }
-  request.epoch = collection.epoch;
-  request.at = now;
-  return request;
-}
-
-std::optional<CatalogRequest> Collections::next_index(Time now) {
-  if (makes_.due() > now) return std::nullopt;
-  Collection& first = collections_.find(makes_.first())->second;
-  const auto guard = std::ranges::find_if(
-      first.guards, [&](const Guard& each) { return !each.absent && each.make_due <= now; });
-  CatalogRequest request = make_request(first, *guard, now);
-  schedule(first);
-  return request;
-}
-
-CatalogRequest Collections::make_request(const Collection& collection, Guard& guard, Time now) {
-  guard.make_due = kNever;
-  guard.making = true;
-  guard.make_begun = now;
-  const auto kind = guard.yields ? CatalogRequest::Kind::yield : CatalogRequest::Kind::make_index;
-  return {kind, collection.ns, unique_field(rules_[guard.rule])};
-}
-
-CatalogRequest Collections::request_for(std::shared_ptr<ids::IndexRoom> room) const {
-  CatalogRequest request{CatalogRequest::Kind::make_room, {room->in().db, room->in().collection}};
-  for (std::size_t i = 0; i < rules_.size(); ++i) {
-    const WatchedRule& rule = rules_[i];
-    const bool makes = demands_index(rule) && rule.unique_index == UniqueIndex::create;
-    if (!makes || rule.repeats || rule_of(rules_, request.ns.text(), rule.field) != i) continue;
+MakeRoom Collections::request_for(std::shared_ptr<ids::IndexRoom> room) const {
+  MakeRoom request{{room->in().db, room->in().collection}, {}, std::move(room)};
+  for (std::size_t i = 0; i < around_->rules.size(); ++i) {
+    const WatchedRule& rule = around_->rules[i];
+    if (!makes_index(rule) || around_->rule_of(request.ns.text(), rule.field) != i) continue;
     request.made.push_back(unique_field(rule));
   }
-  request.room = std::move(room);
   return request;
 }
 
-Collections::Time Collections::due(Asks asks) const {
-  const bool is_awaited = !awaited_.empty() || !lookups_.empty();
-  if (asks != Asks::make_index && is_awaited) return not_before_;
-  if (asks == Asks::awaited) return kNever;
-  const bool looks = asks == Asks::looks;
-  const Time first =
-      looks ? std::min({databases_due_, looks_at_databases_.due(), looks_.due()}) : makes_.due();
-  return std::max(first, not_before_);
+Collections::Time Collections::due(Lane lane) const {
+  const bool is_awaited = !around_->awaited.empty() || !lookups_.empty();
+  if (lane != Lane::indexes && is_awaited) return around_->not_before;
+  if (lane == Lane::awaited) return kNever;
+  const Time first = lane == Lane::indexes
+                         ? around_->makings.due()
+                         : std::min({all_databases_due_, databases_.due(), around_->checks.due()});
+  return std::max(first, around_->not_before);
 }
 
-void Collections::schedule(const std::string& db, Database& database) {
-  looks_at_databases_.put(db, database.listed, database.look.due);
+void Collections::plan(const std::string& db, const DatabaseWatch& database) {
+  databases_.put(db, database.collections.due);
 }
 
-/// Call it whenever one of these times may have changed.
-void Collections::schedule(Collection& collection) {
-  const bool waits = !changes_.empty() && is_changing(collection);
-  const Time look = std::min(collection.indexes.due, collection.documents.due);
-  Time make = kNever;
-  for (const Guard& guard : collection.guards) {
-    if (!guard.absent) make = std::min(make, guard.make_due);
+// ---- answers -----------------------------------------------------------------------------------
+
+/// When a server can be reached again, all failed requests are due at once.
+void Collections::reached(const ServerAnswer& answer, Time now) {
+  around_->has_user = answer.has_user;
+  if (answer.kind == AnswerKind::unreachable) {
+    around_->not_before = now + kRest;
+    was_down_ = true;
+    if (around_->down) return;
+    around_->down = answer.reason;
+    around_->down_told = answer.told;
+    around_->log_events.push_back(
+        {log::Level::warning,
+         "inspection_failing",
+         "the id store cannot be used: the proxy cannot check collections",
+         {{"reason", answer.reason}}});
+    for (auto& [ns, watch] : watches_) watch.go_down();
+    return;
   }
-  const std::string name = collection.ns.text();
-  looks_.put(name, collection.listed, waits ? kNever : look);
-  makes_.put(name, collection.listed_to_make, waits ? kNever : make);
+  if (!around_->down) return;
+  around_->down.reset();
+  around_->not_before = {};
+  for (auto& [name, database] : around_->databases) {
+    database.collections.retry(now);
+    plan(name, database);
+  }
+  for (auto& [ns, watch] : watches_) watch.retry(now);
+  around_->log_events.push_back({log::Level::info, "inspection_again",
+                                 "the id store answers again: the proxy checks collections again"});
 }
 
-/// How long a response is good for that nobody waits for.
-Collections::Time Collections::round() const {
-  return Time(kRound) * std::max<std::size_t>(1, collections_.size() / kMostCollections);
+void Collections::note(const ListDatabases& /*request*/, const DatabaseList& answer, Time now) {
+  if (answer.kind != AnswerKind::answered) {
+    all_databases_due_ = answer.kind == AnswerKind::unreachable ? now + kSoon : kNever;
+    return;
+  }
+  for (const std::string& name : answer.names) {
+    const bool is_touched = std::ranges::any_of(around_->rules, [&](const WatchedRule& rule) {
+      return lists_collections(rule) && is_in(rule, name);
+    });
+    // Half of the room is for what writes name.
+    if (!is_touched || around_->databases.size() >= kMostUnused / 2) continue;
+    DatabaseWatch& found = database(name);
+    found.lists_all = true;
+    found.collections.hurry(now);
+    plan(name, found);
+  }
+}
+
+void Collections::note(const ListCollections& request, const CollectionList& answer, Time now) {
+  if (const auto its = around_->databases.find(request.db); its != around_->databases.end()) {
+    learn_views(its->second, request.db, answer, now);
+    if (request.lists_all && answer.kind != AnswerKind::unreachable) its->second.lists_all = false;
+    plan(request.db, its->second);
+  }
+  if (!request.lists_all) return;
+  // Begins to check the collections that exist.
+  for (const std::string& name : answer.others) {
+    const Namespace ns{request.db, name};
+    for (std::size_t rule = 0; rule < around_->rules.size(); ++rule) {
+      const WatchedRule& its = around_->rules[rule];
+      if (!lists_collections(its) || around_->rule_of(ns.text(), its.field) != rule) continue;
+      if (watches_.size() >= kMostUnused / 2 || watches_.contains(ns.text())) continue;
+      watch(ns).index(rule, now).is_asked_for = false;
+    }
+  }
+}
+
+void Collections::learn_views(DatabaseWatch& database, const std::string& db,
+                              const CollectionList& answer, Time now) {
+  const bool not_permitted = answer.kind == AnswerKind::not_permitted;
+  if (not_permitted) around_->miss("listCollections", {db, {}});
+  if (answer.kind == AnswerKind::answered || not_permitted) {
+    database.failing_since.reset();
+  } else if (!database.failing_since) {
+    database.failing_since = now;
+  }
+  const Time round = database.failing_since ? Time(kSoon) : around_->round();
+  database.collections.answered(answer, now + round);
+  // Old knowledge expires.
+  if (database.failing_since && now - *database.failing_since < kRound) return;
+  if (database.left_alone == answer.left_alone) return;
+  const auto before = std::exchange(database.left_alone, answer.left_alone);
+  ++around_->version;
+  for (auto& [ns, watch] : watches_) {
+    const bool was_left_alone = before.contains(watch.ns().collection);
+    if (watch.ns().db != db || was_left_alone == around_->is_left_alone(watch.ns())) continue;
+    watch.forget("the collection has not been looked at yet", now);
+  }
+}
+
+void Collections::note(const MakeRoom& request, const DroppedIndex& answer, Time /*now*/) {
+  if (answer.kind == AnswerKind::not_permitted) around_->miss("dropIndex", request.ns);
+  if (answer.index.empty()) return;
+  around_->log_events.push_back(
+      {log::Level::info,
+       "guard_makes_room",
+       "the proxy has replaced its own unique index by another one, since the "
+       "server refused an index of the application because of it",
+       {{"ns", request.ns.text()}, {"index", answer.index}}});
+}
+
+// ---- guards and changes ------------------------------------------------------------------------
+
+void Collections::tell(ids::Guard::Tell tell, ids::FreeValues::Tell look_up) {
+  *around_->tell = std::move(tell);
+  *around_->look_up = std::move(look_up);
+}
+
+void Collections::need(const ids::Guard& guard, ids::Guard::Need need, Time now) {
+  watch({guard.db(), guard.collection()}).need(guard.rule(), need, now);
+}
+
+void Collections::begin_change(const ids::CatalogChange& change, Time now) {
+  around_->changes.push_back(change);
+  forget_changed(change, now);
+}
+
+void Collections::forget_changed(const ids::CatalogChange& change, Time now) {
+  const std::string prefix =
+      change.db.empty() ? std::string() : change.db + "." + change.collection;
+  auto next = watches_.lower_bound(prefix);
+  for (; next != watches_.end() && next->first.starts_with(prefix); ++next) {
+    CollectionWatch& each = next->second;
+    if (!change.includes(each.ns().db, each.ns().collection)) continue;
+    each.forget("a command has changed the collection or its indexes", now);
+  }
+}
+
+void Collections::end_change(const ids::CatalogChange& change, Time now) {
+  auto& changes = around_->changes;
+  const auto under_way = std::ranges::find(changes, change);
+  if (under_way == changes.end()) return;
+  changes.erase(under_way);
+  forget_changed(change, now);
+  // It may have made a view, or dropped one.
+  for (auto& [name, database] : around_->databases) {
+    if (!change.db.empty() && change.db != name) continue;
+    database.collections.hurry(now);
+    plan(name, database);
+  }
+  around_->has_news = true;
 }
 
 }  // namespace idproxy::id_store

@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "id_store/inspector_collections.hpp"
@@ -23,9 +24,12 @@ using ids::UniqueIndex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using Asks = Collections::Asks;
-using Kind = CatalogResponse::Kind;
+using Lane = Collections::Lane;
+using Kind = ServerAnswer::Kind;
 using Texts = std::vector<std::string>;
+/// For a request of another kind, nothing is found.
+using Answer = std::variant<ServerAnswer, DatabaseList, CollectionList, IndexList, DocumentCount,
+                            MadeIndex, DroppedIndex>;
 
 inline Index unique(const Texts& fields) {
   Index index{.name = "i", .unique = true};
@@ -42,49 +46,84 @@ inline Index own_index(const std::string& field) {
   return index;
 }
 
-inline const CatalogResponse kUnreachable{.kind = Kind::unreachable,
-                                          .reason = "no suitable servers"};
+inline const ServerAnswer kUnreachable{.kind = Kind::unreachable, .reason = "no suitable servers"};
 
-inline CatalogResponse indexes(std::vector<Index> indexes) {
-  CatalogResponse response;
-  response.indexes = std::move(indexes);
-  return response;
+inline IndexList indexes(std::vector<Index> indexes) {
+  IndexList answer;
+  answer.indexes = std::move(indexes);
+  return answer;
 }
 
-inline CatalogResponse views(const std::set<std::string>& names) {
-  CatalogResponse response;
-  for (const std::string& name : names) response.left_alone.emplace(name, LeftAlone::view);
-  return response;
+inline CollectionList views(const std::set<std::string>& names) {
+  CollectionList answer;
+  for (const std::string& name : names) answer.left_alone.emplace(name, LeftAlone::view);
+  return answer;
 }
 
-inline CatalogResponse documents(std::uint64_t count) {
-  CatalogResponse response;
-  response.documents = count;
-  return response;
+inline CollectionList ordinary(Texts names) {
+  CollectionList answer;
+  answer.others = std::move(names);
+  return answer;
 }
 
+inline DocumentCount documents(std::uint64_t count) {
+  DocumentCount answer;
+  answer.documents = count;
+  return answer;
+}
+
+inline std::string text_of(const ListDatabases& /*request*/) {
+  return "databases";
+}
+inline std::string text_of(const ListCollections& request) {
+  return "left_alone " + request.db;
+}
+inline std::string text_of(const ListIndexes& request) {
+  return "indexes " + request.ns.text();
+}
+inline std::string text_of(const CountDocuments& request) {
+  return "documents " + request.ns.text();
+}
+inline std::string text_of(const MakeIndex& request) {
+  return "make_index " + request.ns.text() + " " + request.field.name;
+}
+inline std::string text_of(const YieldIndex& request) {
+  return "yield " + request.ns.text() + " " + request.field.name;
+}
+inline std::string text_of(const MakeRoom& request) {
+  return "make_room " + request.ns.text();
+}
+inline std::string text_of(const LookUpValues& /*request*/) {
+  return "values";
+}
 /// "KIND db.collection" with the field behind it.
-inline std::string text_of(const CatalogRequest& request) {
-  constexpr const char* kKinds[] = {"left_alone ", "indexes ", "documents ", "make_index ",
-                                    "databases",   "values ",  "yield ",     "make_room "};
-  std::string text = kKinds[static_cast<std::size_t>(request.kind)] + request.ns.db;
-  if (!request.ns.collection.empty()) text += "." + request.ns.collection;
-  if (!request.field.name.empty()) text += " " + request.field.name;
-  return text;
+inline std::string text_of(const InspectionRequest& request) {
+  return std::visit([](const auto& its) { return text_of(its); }, request);
 }
 
 struct CollectionsTest : ::testing::Test {
   void watch(std::vector<WatchedRule> rules) { known.emplace(std::move(rules), now); }
 
+  void learn(const InspectionRequest& request, const Answer& answer) {
+    std::visit(
+        [&](const auto& its) {
+          using Its = decltype(ask(std::declval<mongo::Client&>(), its));
+          Its whole;
+          static_cast<ServerAnswer&>(whole) =
+              std::visit([](const auto& any) { return static_cast<ServerAnswer>(any); }, answer);
+          if (const auto* found = std::get_if<Its>(&answer)) whole = *found;
+          known->learn(its, whole, now);
+        },
+        request);
+  }
   /// Answers all that is due, with what `answers` has for it; else with nothing found.
-  Texts round(const std::map<std::string, CatalogResponse>& answers = {}) {
+  Texts round(const std::map<std::string, Answer>& answers = {}) {
     Texts asked;
-    for (const Asks asks : {Asks::looks, Asks::make_index, Asks::looks}) {
-      while (const auto request = known->next(asks, now)) {
+    for (const Lane lane : {Lane::checks, Lane::indexes, Lane::checks}) {
+      while (const auto request = known->next(lane, now)) {
         asked.push_back(text_of(*request));
-        const auto response = answers.find(asked.back());
-        known->learn(*request, response == answers.end() ? CatalogResponse{} : response->second,
-                     now);
+        const auto answer = answers.find(asked.back());
+        learn(*request, answer == answers.end() ? Answer() : answer->second);
       }
     }
     return asked;

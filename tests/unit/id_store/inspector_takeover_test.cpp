@@ -12,7 +12,7 @@ namespace inspector_takeover_test {
 struct TakeoverTest : CollectionsTest {
   /// As a reload does.
   void reload(std::vector<WatchedRule> rules) {
-    Collections next(std::move(rules), now, *known);
+    Collections next(std::move(rules), now, &*known);
     known.emplace(std::move(next));
   }
   bool is_ready(std::string_view db, std::string_view name, std::size_t rule = 0) {
@@ -20,7 +20,7 @@ struct TakeoverTest : CollectionsTest {
   }
 };
 
-const std::map<std::string, CatalogResponse> kGuarded{
+const std::map<std::string, Answer> kGuarded{
     {"indexes shop.orders", indexes({unique({"number"})})},
     {"indexes shop.bills", indexes({unique({"number"})})},
 };
@@ -33,7 +33,7 @@ TEST_F(TakeoverTest, WhatWasReadyStaysReadyAndIsNotAskedAbout) {
   reload({{"shop.x", "_id"}, {"shop.orders", "number", UniqueIndex::require}});
   EXPECT_TRUE(is_ready("shop", "orders", 1));
   EXPECT_THAT(round(), ElementsAre("indexes shop.x"));
-  EXPECT_TRUE(known->looked());
+  EXPECT_TRUE(known->is_checked());
   now += 60s;
   EXPECT_THAT(round(kGuarded),
               ElementsAre("left_alone shop", "indexes shop.orders", "indexes shop.x"));
@@ -45,22 +45,21 @@ TEST_F(TakeoverTest, ARuleThatIsNewInAKnownCollectionBelongsToTheFirstLook) {
   EXPECT_EQ(round(kGuarded).size(), 2U);
   reload({{"shop.*", "number", UniqueIndex::require}, {"shop.*", "code", UniqueIndex::require}});
   EXPECT_TRUE(is_ready("shop", "orders"));
-  EXPECT_FALSE(known->looked());
+  EXPECT_FALSE(known->is_checked());
   EXPECT_THAT(round({{"indexes shop.orders", indexes({unique({"number"}), unique({"code"})})}}),
               ElementsAre("indexes shop.orders"));
-  EXPECT_TRUE(known->looked());
+  EXPECT_TRUE(known->is_checked());
   EXPECT_TRUE(is_ready("shop", "orders", 1));
 }
 
 TEST_F(TakeoverTest, AReloadForgetsNoneOfMany) {
-  constexpr std::size_t kMany = Collections::kMostCollections + 10;
+  constexpr std::size_t kMany = kMostUnused + 10;
   watch({{"*", "number", UniqueIndex::require}});
   std::vector<std::shared_ptr<ids::Guard>> used;
   for (std::size_t i = 0; i < kMany; ++i) {
     used.push_back(known->guard(0, "a", std::to_string(i), now));
   }
-  const std::map<std::string, CatalogResponse> found{
-      {"indexes a.0", indexes({unique({"number"})})}};
+  const std::map<std::string, Answer> found{{"indexes a.0", indexes({unique({"number"})})}};
   EXPECT_EQ(round(found).size(), kMany + 1);
   reload({{"*", "number", UniqueIndex::require}, {"*", "other"}});
   (void)known->take_answers();  // for which it holds the guards
@@ -81,7 +80,7 @@ TEST_F(TakeoverTest, AnotherTypeOfValuesIsLookedAt) {
   Index strings = unique({"number"});
   strings.partial = {Index::Partial::Kind::types, "number",
                      1U << static_cast<unsigned>(bson::Type::string)};
-  const std::map<std::string, CatalogResponse> answers{{"indexes shop.orders", indexes({strings})}};
+  const std::map<std::string, Answer> answers{{"indexes shop.orders", indexes({strings})}};
   WatchedRule rule{"shop.orders", "number", UniqueIndex::require};
   rule.value_type = bson::Type::string;
   watch({rule});
@@ -109,7 +108,7 @@ TEST_F(TakeoverTest, WhatCouldNotBeCheckedIsAskedOfTheNewOne) {
   EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
   reload({{"shop.orders", "number", UniqueIndex::require}, {"shop.bills", "number"}});
-  EXPECT_TRUE(known->looked());  // nobody answers now
+  EXPECT_TRUE(known->is_checked());  // nobody answers now
   EXPECT_THAT(readiness("shop", "orders").error.reason, HasSubstr("does not answer"));
   now += 1s;
   EXPECT_EQ(round(kGuarded).size(), 3U);
@@ -124,44 +123,44 @@ TEST_F(TakeoverTest, ViewsStayViews) {
   reload({{"*", "_id"}, {"shop.*", "number"}});
   EXPECT_EQ(readiness("shop", "v").kind, Readiness::Kind::left_alone);
   EXPECT_THAT(round(), ElementsAre("indexes shop.orders"));
-  EXPECT_TRUE(known->looked());
+  EXPECT_TRUE(known->is_checked());
 }
 
 TEST_F(TakeoverTest, AQuestionThatIsOutIsAskedAgainOrAnsweredToBoth) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
-  const auto database = known->next(Asks::looks, now);
-  const auto out = known->next(Asks::looks, now);
+  const auto database = known->next(Lane::checks, now);
+  const auto out = known->next(Lane::checks, now);
   ASSERT_TRUE(database);
   ASSERT_TRUE(out);
   reload({{"shop.orders", "number", UniqueIndex::require}, {"a.b", "_id"}});
-  EXPECT_FALSE(known->looked());
-  known->learn(*database, {}, now);
-  known->learn(*out, indexes({unique({"number"})}), now);
+  EXPECT_FALSE(known->is_checked());
+  learn(*database, {});
+  learn(*out, indexes({unique({"number"})}));
   EXPECT_TRUE(is_ready("shop", "orders"));
   EXPECT_THAT(round(), ElementsAre("left_alone a", "indexes a.b"));
 }
 
 TEST_F(TakeoverTest, AnIndexThatIsBeingMadeIsNotMadeTwice) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
-  while (const auto request = known->next(Asks::looks, now)) known->learn(*request, {}, now);
-  const auto out = known->next(Asks::make_index, now);
+  while (const auto request = known->next(Lane::checks, now)) learn(*request, {});
+  const auto out = known->next(Lane::indexes, now);
   ASSERT_TRUE(out);
   reload({{"shop.*", "number", UniqueIndex::create}});
-  EXPECT_FALSE(known->next(Asks::make_index, now));
+  EXPECT_FALSE(known->next(Lane::indexes, now));
   now += 60s;
   Index building = unique({"number"});
   building.building = true;
   EXPECT_EQ(round({{"indexes shop.orders", indexes({building})}}).size(), 2U);
   EXPECT_FALSE(is_ready("shop", "orders"));
-  known->learn(*out, {}, now);
+  learn(*out, {});
   EXPECT_THAT(round(kGuarded), ElementsAre("indexes shop.orders"));
   EXPECT_TRUE(is_ready("shop", "orders"));
 }
 
 TEST_F(TakeoverTest, TheLogIsNotToldTwice) {
   watch({{"shop.orders", "number"}});
-  const std::map<std::string, CatalogResponse> answers{
-      {"left_alone shop", {.kind = Kind::not_permitted}},
+  const std::map<std::string, Answer> answers{
+      {"left_alone shop", ServerAnswer{.kind = Kind::not_permitted}},
       {"indexes shop.orders", indexes({})},
   };
   EXPECT_EQ(round(answers).size(), 2U);

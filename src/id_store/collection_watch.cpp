@@ -18,26 +18,20 @@ constexpr auto kNotReadyRound = 2s;
 // How long an IndexOffer is good for: finding one may read many documents.
 constexpr auto kOfferRound = 10min;
 
-/// The effect of a missing privilege.
-std::string consequence(std::string_view privilege) {
-  if (privilege == "listCollections") {
-    return "views and time-series collections of this database are not known: rules apply to them "
-           "as to ordinary collections";
-  }
-  if (privilege == "listIndexes") return "the proxy cannot check for unique indexes";
-  if (privilege == "find") {
-    return "the proxy cannot see which documents have a value, and takes all of them for numbers "
-           "in use";
-  }
-  if (privilege == "dropIndex") {
-    return "the proxy's own unique index stays beside the application's";
-  }
-  if (privilege == "collStats") {
-    return "the proxy cannot count documents, and estimates from duplicates alone how many numbers "
-           "are in use";
-  }
-  return "the proxy cannot make unique indexes";
-}
+/// The effects of missing privileges.
+constexpr std::pair<std::string_view, std::string_view> kConsequences[] = {
+    {"listCollections",
+     "views and time-series collections of this database are not known: rules apply to them as to "
+     "ordinary collections"},
+    {"listIndexes", "the proxy cannot check for unique indexes"},
+    {"find",
+     "the proxy cannot see which documents have a value, and takes all of them for numbers in use"},
+    {"dropIndex", "the proxy's own unique index stays beside the application's"},
+    {"collStats",
+     "the proxy cannot count documents, and estimates from duplicates alone how many numbers are "
+     "in "
+     "use"},
+    {"createIndex", "the proxy cannot make unique indexes"}};
 
 /// Nothing if the answer does not tell, or the collection has yet to be made.
 std::optional<ids::UniqueIndexes> unique_indexes_in(const IndexList& answer) {
@@ -89,10 +83,12 @@ void Surroundings::miss(std::string_view privilege, const Namespace& ns) {
   // Clients can make the proxy remember at most this many: six privileges per database.
   if (missed.size() >= 6 * kMostUnused) return;
   if (!missed.insert(std::string(privilege) + " " + ns.db).second) return;
+  const auto* const effect =
+      std::ranges::find(kConsequences, privilege, [](const auto& each) { return each.first; });
   log_events.push_back(
       {log::Level::warning,
        "missing_privilege",
-       may_not(privilege) + " in " + ns.db + ": " + consequence(privilege),
+       may_not(privilege) + " in " + ns.db + ": " + std::string(effect->second),
        {{"privilege", std::string(privilege)}, {"db", ns.db}, {"collection", ns.collection}}});
 }
 
@@ -129,17 +125,15 @@ CollectionWatch::CollectionWatch(const CollectionWatch& before, Surroundings& ar
     if (!wanted.counts_documents) continue;
     const auto found = std::ranges::find(before.spaces_, wanted.field, &SpaceWatch::field);
     const auto was = before.around_->rule_of(ns, wanted.field);
-    if (found == before.spaces_.end()) {
-      space(wanted.field, now);
-    } else if (was && before.around_->rules[*was].space == wanted.space) {
+    if (found != before.spaces_.end() && was && before.around_->rules[*was].space == wanted.space) {
       SpaceWatch& taken = spaces_.emplace_back(*found);
       taken.free = new_values(taken);
       around.fills_due = std::min(around.fills_due, now);
-    } else if (const auto counted = found->fill->seen().documents) {
-      space(wanted.field, now).fill->counted(*counted);
-    } else {
-      space(wanted.field, now);
+      continue;
     }
+    const SpaceWatch& added = space(wanted.field, now);
+    if (found == before.spaces_.end()) continue;
+    if (const auto counted = found->fill->seen().documents) added.fill->counted(*counted);
   }
   if (indexes_.empty()) listing_ = {};
   if (spaces_.empty()) counting_ = {};
@@ -204,7 +198,7 @@ void CollectionWatch::hurry(Inquiry& inquiry, Time now) {
 
 bool CollectionWatch::is_checked() const {
   const auto is_open = [](const IndexWatch& each) {
-    return each.is_unchecked() && (each.is_making || each.make_due != Inquiry::kNever);
+    return each.passes() && (each.is_making || each.make_due != Inquiry::kNever);
   };
   return !listing_.is_open && !counting_.is_open && std::ranges::none_of(indexes_, is_open);
 }
@@ -311,7 +305,7 @@ void CollectionWatch::learn(const ListIndexes& request, const IndexList& answer,
     publish(each);
     all_well = all_well && (!each.is_asked_for || each.is_ready());
     others_build = others_build || (each.state == IndexState::building && !each.is_making &&
-                                    each.is_unchecked() && answer.kind == AnswerKind::answered);
+                                    each.passes() && answer.kind == AnswerKind::answered);
   }
   const auto all = static_cast<std::int64_t>(around_->collections);
   const Time round = answer.kind == AnswerKind::unreachable ? Time(kSoon)
@@ -373,7 +367,7 @@ void CollectionWatch::forget(std::string_view why, Time now) {
 /// Other unchecked rules get the reason at once, without a request of their own.
 void CollectionWatch::go_down() {
   for (IndexWatch& each : indexes_) {
-    if (!each.is_unchecked() || each.is_making) continue;
+    if (!each.passes() || each.is_making) continue;
     set(each, not_yet(kCannotCheck + around_->down_told));
     publish(each);
   }

@@ -207,9 +207,7 @@ struct IndexWatch {
   std::shared_ptr<ids::Guard> shared{};  ///< if the rule demands an index
 
   [[nodiscard]] bool is_ready() const { return !obstacle; }
-  [[nodiscard]] bool is_unchecked() const {
-    return obstacle && obstacle->code == ids::Errc::unavailable;
-  }
+  [[nodiscard]] bool passes() const { return obstacle && obstacle->code == ids::Errc::unavailable; }
   [[nodiscard]] bool has_failed() const {
     return obstacle && obstacle->code == ids::Errc::exhausted;
   }
@@ -310,9 +308,7 @@ class CollectionWatch : public Remembered {
   void publish(const IndexWatch& index);
   [[nodiscard]] ids::GuardState shown(const IndexWatch& index) const;
   [[nodiscard]] bool is_awaited() const;
-  void judge_space(SpaceWatch& space, Time now);
   void report_fill(SpaceWatch& space, const ids::Fill::Seen& seen, Time now);
-  void count_soon(Time now);
   void say(log::Level level, std::string_view event, std::string message, const std::string& field,
            std::string_view name = {}, std::string value = {});
 

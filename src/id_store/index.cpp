@@ -135,20 +135,10 @@ Index read_index(Bytes spec) {
 /// True if the index holds every document with a value of this type in the field.
 bool covers(const Index& index, std::string_view field, ValueType type) {
   using Kind = Index::Partial::Kind;
-  switch (index.partial.kind) {
-    case Kind::none:
-      return true;
-    case Kind::exists:
-      return index.partial.field == field;
-    case Kind::types: {
-      const std::uint32_t wanted = types_of(type);
-      return index.partial.field == field && wanted != 0 &&
-             (index.partial.types & wanted) == wanted;
-    }
-    case Kind::other:
-      break;
-  }
-  return false;
+  const auto& [kind, its_field, types, condition] = index.partial;
+  if (kind == Kind::none || its_field != field) return kind == Kind::none;
+  const std::uint32_t wanted = types_of(type);
+  return kind == Kind::exists || (kind == Kind::types && wanted != 0 && (types & wanted) == wanted);
 }
 
 /// Indexes of other kinds leave documents out, or have no order of the first field's values.

@@ -105,7 +105,7 @@ void CollectionWatch::judge(IndexWatch& index, const IndexList& answer, Time now
   const WatchedRule& rule = around_->rules[index.rule];
   if (!demands_index(rule)) return judge_warned(index, answer);
   if (answer.kind == AnswerKind::unreachable || answer.kind == AnswerKind::refused) {
-    if (!index.is_unchecked()) return;
+    if (!index.passes()) return;
     const bool passes = answer.kind == AnswerKind::unreachable || answer.passes;
     const std::string why = kCannotCheck + cause_of(answer);
     return set(index, passes ? not_yet(why) : never(why));
@@ -160,7 +160,7 @@ void CollectionWatch::judge(IndexWatch& index, const IndexList& answer, Time now
 }
 
 void CollectionWatch::wait_for(IndexWatch& index, std::string_view why, Time now) {
-  const bool goes_on = index.is_unchecked() && index.obstacle->reason == why;
+  const bool goes_on = index.passes() && index.obstacle->reason == why;
   if (!goes_on) index.waits_since = now;
   const bool is_said = goes_on && now - index.waits_since >= kSaidAfter;
   if (is_said) return set(index, not_yet(std::string(why)));
@@ -237,7 +237,7 @@ void CollectionWatch::made(IndexWatch& index, const MadeIndex& answer, Time now)
   index.make_due = is_absent ? Inquiry::kNever : now + std::max<Time>(rest, least);
   const std::string why = "the unique index on the field cannot be made: " + cause_of(answer);
   if (passes) {
-    if (index.is_unchecked()) set(index, not_yet(why));
+    if (index.passes()) set(index, not_yet(why));
     return;
   }
   if (is_absent) index.state = IndexState::attempt_failed;

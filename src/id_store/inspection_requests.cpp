@@ -56,9 +56,8 @@ std::string reason_of(const Reply& reply) {
   }
 }
 
-template <class Answer = ServerAnswer>
-Answer answer_of(const mongo::Client& client, const Reply& reply) {
-  Answer answer{};
+ServerAnswer answer_of(const mongo::Client& client, const Reply& reply) {
+  ServerAnswer answer;
   answer.has_user = client.login().has_user;
   if (reply.ok()) return answer;
   if (reply.kind != Reply::Kind::refused) {
@@ -103,7 +102,7 @@ IndexList ask_which(mongo::Client& client, const Namespace& ns) {
   const bool takes_uuid = client.wire_version() >= server_release::k6_0;
   const Reply found =
       client.read_first(ns.db, {{"listCollections", 1}, {"filter", {"name", ns.collection}}});
-  auto answer = answer_of<IndexList>(client, found);
+  IndexList answer{answer_of(client, found)};
   if (!found.ok()) return answer;
   if (found.document.empty()) {
     answer.kind = AnswerKind::no_collection;
@@ -259,9 +258,8 @@ Reply look_up(mongo::Client& client, const Namespace& ns, const std::string& fie
 
 DatabaseList ask(mongo::Client& client, const ListDatabases& /*request*/) {
   std::vector<std::string> names;
-  auto answer = answer_of<DatabaseList>(client, list_databases(client, names));
-  answer.names = std::move(names);
-  return answer;
+  ServerAnswer answer = answer_of(client, list_databases(client, names));
+  return {std::move(answer), std::move(names)};
 }
 
 /// {name, type} of views and time-series collections only, unless all are wanted. Without
@@ -271,22 +269,20 @@ CollectionList ask(mongo::Client& client, const ListCollections& request) {
   if (!request.lists_all) {
     command.append({"filter", {"type", {"$in", Array{"view", "timeseries"}}}});
   }
-  CollectionList found;
+  LeftAloneByName left_alone;
+  std::vector<std::string> others;
   const Reply reply = client.read_all(request.db, command, [&](Bytes document) {
     const std::string_view name = mongo::text_in(document, "name");
     if (name.empty()) return true;
     if (const auto as = left_alone_as(document)) {
-      found.left_alone.emplace(name, *as);
-    } else if (found.others.size() < kMostOthers) {
-      found.others.emplace_back(name);
+      left_alone.emplace(name, *as);
+    } else if (others.size() < kMostOthers) {
+      others.emplace_back(name);
     }
-    return found.left_alone.size() < kMostLeftAlone;
+    return left_alone.size() < kMostLeftAlone;
   });
-  auto answer = answer_of<CollectionList>(client, reply);
-  if (!reply.ok()) return answer;
-  answer.left_alone = std::move(found.left_alone);
-  answer.others = std::move(found.others);
-  return answer;
+  if (!reply.ok()) return {answer_of(client, reply)};
+  return {answer_of(client, reply), std::move(left_alone), std::move(others)};
 }
 
 IndexList ask(mongo::Client& client, const ListIndexes& request) {
@@ -296,7 +292,7 @@ IndexList ask(mongo::Client& client, const ListIndexes& request) {
   if (!is_known || which.left_alone) return which;
   std::vector<Index> indexes;
   const Reply listed = list_indexes(client, request.ns, indexes);
-  auto answer = answer_of<IndexList>(client, listed);
+  IndexList answer{answer_of(client, listed)};
   if (!listed.ok()) return answer;
   answer.uuid = which.uuid;
   for (const UniqueField& field : request.advise) {
@@ -317,7 +313,7 @@ DocumentCount ask(mongo::Client& client, const CountDocuments& request) {
     documents += mongo::integer_in(document, "count");
     return true;
   });
-  auto answer = answer_of<DocumentCount>(client, reply);
+  DocumentCount answer{answer_of(client, reply)};
   if (reply.refused(mongo::kNothingToCount)) answer.kind = AnswerKind::no_collection;
   if (documents <= 0) return answer;
   answer.documents = static_cast<std::uint64_t>(documents);
@@ -325,7 +321,7 @@ DocumentCount ask(mongo::Client& client, const CountDocuments& request) {
   Reply counted = counts ? count_all(client, request, answer) : sample(client, request, answer);
   if (counted.refused(mongo::kMaxTimeExpired)) counted = sample(client, request, answer);
   if (counted.ok()) return answer;
-  if (!counted.refused(mongo::kUnauthorized)) return answer_of<DocumentCount>(client, counted);
+  if (!counted.refused(mongo::kUnauthorized)) return {answer_of(client, counted)};
   answer.with_value.clear();
   answer.may_not_find = true;
   return answer;
@@ -334,17 +330,15 @@ DocumentCount ask(mongo::Client& client, const CountDocuments& request) {
 MadeIndex ask(mongo::Client& client, const MakeIndex& request) {
   bool is_new = false;
   const Reply made = make_index(client, request.ns, request.field, is_new);
-  auto answer = answer_of<MadeIndex>(client, made);
-  answer.is_new = is_new;
+  ServerAnswer answer = answer_of(client, made);
   answer.passes = answer.passes && !made.refused(mongo::kDuplicateKey);
-  return answer;
+  return {std::move(answer), is_new};
 }
 
 DroppedIndex ask(mongo::Client& client, const YieldIndex& request) {
   std::string to;
-  auto answer = answer_of<DroppedIndex>(client, yield_index(client, request.ns, request.field, to));
-  answer.index = std::move(to);
-  return answer;
+  ServerAnswer answer = answer_of(client, yield_index(client, request.ns, request.field, to));
+  return {std::move(answer), std::move(to)};
 }
 
 DroppedIndex ask(mongo::Client& client, const MakeRoom& request) {
@@ -355,13 +349,9 @@ DroppedIndex ask(mongo::Client& client, const MakeRoom& request) {
     if (!reply.ok() || !request.room->is_awaited()) break;
     reply = make_room(client, request.ns, field, request.room->indexes(), replaced, is_free);
   }
-  auto answer = answer_of<DroppedIndex>(client, reply);
-  answer.index = std::move(replaced);
-  request.room->answer(
-      is_free && reply.ok()
-          ? ids::Result<void>()
-          : ids::Result<void>(ids::Error{ids::Errc::unavailable, "there is no room to make"}));
-  return answer;
+  const ids::Error no_room{ids::Errc::unavailable, "there is no room to make"};
+  request.room->answer(is_free && reply.ok() ? ids::Result<void>() : no_room);
+  return {answer_of(client, reply), std::move(replaced)};
 }
 
 ServerAnswer ask(mongo::Client& client, const LookUpValues& request) {

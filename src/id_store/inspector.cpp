@@ -53,25 +53,23 @@ bool Inspector::stop(std::chrono::milliseconds limit) {
 std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
   const std::scoped_lock lock(mutex_);
   auto before = newest();
-  if (before && before->collections_.rules() == rules) return before;
+  if (before && before->rules() == rules) return before;
   make_tasks(rules);
   const auto now = clock_.monotonic();
-  auto added = std::make_shared<Inspection>(
-      Collections(std::move(rules), now, before ? &before->collections_ : nullptr));
-  const auto on = [this, weak = std::weak_ptr(added)](const auto& use) {
-    const auto inspection = weak.lock();
-    if (!inspection) return;
-    with(*inspection, [&](auto& known, auto at) {
-      use(known, at);
-      return 0;
-    });
+  auto added = std::make_shared<Inspection>(std::move(rules), now, before.get());
+  const auto on = [this, weak = std::weak_ptr(added)](const auto& event) {
+    const auto known = weak.lock();
+    if (!known) return;
+    const std::scoped_lock lock(mutex_);
+    event(*known, clock_.monotonic());
+    wake();
   };
-  added->collections_.tell(
+  added->tell(
       [on](const ids::Guard& guard, ids::Guard::Need need) {
-        on([&](auto& known, auto at) { known.need(guard, need, at); });
+        on([&](Inspection& known, auto now) { known.need(guard, need, now); });
       },
       [on](std::shared_ptr<ids::FreeValues> values) {
-        on([&](auto& known, auto) { known.look_up(std::move(values)); });
+        on([&](Inspection& known, auto /*now*/) { known.look_up(std::move(values)); });
       });
   std::erase_if(inspections_, [](const auto& known) { return known.expired(); });
   inspections_.push_back(added);
@@ -110,12 +108,12 @@ std::shared_ptr<void> Inspector::change(const ids::CatalogChange& change) {
   const auto each = [this, change](auto member) {
     const std::scoped_lock lock(mutex_);
     for (const auto& inspection : in_use()) {
-      (inspection->collections_.*member)(change, clock_.monotonic());
+      ((*inspection).*member)(change, clock_.monotonic());
     }
     wake();
   };
-  each(&Collections::begin_change);
-  return {this, [each](Inspector*) { each(&Collections::end_change); }};
+  each(&Inspection::begin_change);
+  return {this, [each](Inspector*) { each(&Inspection::end_change); }};
 }
 
 std::shared_ptr<ids::IndexRoom> Inspector::index_room(const ids::CatalogChange& in, Bytes indexes) {
@@ -142,7 +140,7 @@ std::vector<std::shared_ptr<Inspection>> Inspector::in_use() const {
 
 void Inspector::await_first_look(const Inspection& inspection, std::chrono::milliseconds limit) {
   Lock lock(mutex_);
-  learned_.wait_for(lock, limit, [&] { return stopping_ || inspection.collections_.is_checked(); });
+  learned_.wait_for(lock, limit, [&] { return stopping_ || inspection.is_checked(); });
 }
 
 std::optional<Scheduler::Time> Inspector::run(Lane lane, const mongo::Pool& pool) {
@@ -157,7 +155,7 @@ std::optional<Scheduler::Time> Inspector::run(Lane lane, const mongo::Pool& pool
   }
   tell(lock);
   const auto at = due(lane);
-  return at == Collections::kNever ? std::nullopt : std::optional(at);
+  return at == Inspection::kNever ? std::nullopt : std::optional(at);
 }
 
 /// Passes the answer to all inspections, no matter which one sent the request.
@@ -178,10 +176,10 @@ void Inspector::carry_out(const Request& request, const mongo::Pool& pool, Lock&
   const auto now = clock_.monotonic();
   const auto all = in_use();
   for (const auto& inspection : all) {
-    Collections& known = inspection->collections_;
-    known.learn(request, answer, now);
-    if (inspection != all.front()) known.drop_log_events();
-    if (std::exchange(inspection->version_, known.version()) != known.version()) ++version_;
+    const std::uint64_t version = inspection->version();
+    inspection->learn(request, answer, now);
+    if (inspection->version() != version) ++version_;
+    if (inspection != all.front()) inspection->drop_log_events();
   }
 }
 
@@ -198,7 +196,7 @@ std::optional<InspectionRequest> Inspector::next(Lane lane) {
     if (auto request = next_room()) return request;
   }
   for (const auto& inspection : asking(lane)) {
-    if (auto request = inspection->collections_.next(lane, now)) return request;
+    if (auto request = inspection->next(lane, now)) return request;
   }
   return std::nullopt;
 }
@@ -208,14 +206,14 @@ std::optional<InspectionRequest> Inspector::next_room() {
   if (rooms_.empty() || !speaks) return std::nullopt;
   const auto room = std::move(rooms_.front());
   rooms_.pop_front();
-  return speaks->collections_.request_for(room);
+  return speaks->request_for(room);
 }
 
 /// Without the lock: who is answered may ask again.
 void Inspector::answer(Lock& lock) {
   std::vector<std::shared_ptr<ids::Guard>> answers;
   for (const auto& inspection : in_use()) {
-    std::ranges::move(inspection->collections_.take_answers(), std::back_inserter(answers));
+    std::ranges::move(inspection->take_answers(), std::back_inserter(answers));
   }
   if (answers.empty()) return;
   lock.unlock();
@@ -227,23 +225,23 @@ void Inspector::answer(Lock& lock) {
 void Inspector::tell(Lock& lock) {
   const auto inspection = newest();
   if (!inspection) return;
-  const auto log_events = inspection->collections_.take_log_events(clock_.monotonic());
-  if (inspection->collections_.take_news()) wake();
+  const auto log_events = inspection->take_log_events(clock_.monotonic());
+  if (inspection->take_news()) wake();
   if (log_events.empty()) return;
   lock.unlock();
   std::for_each(log_events.begin(), log_events.end(), write);
   lock.lock();
 }
 
-Collections::Time Inspector::due(Lane lane) const {
+Inspection::Time Inspector::due(Lane lane) const {
   if (lane == Lane::indexes && !rooms_.empty()) return clock_.monotonic();
-  auto first = Collections::kNever;
+  auto first = Inspection::kNever;
   for (const auto& inspection : asking(lane)) {
-    first = std::min(first, inspection->collections_.due(lane));
+    first = std::min(first, inspection->due(lane));
   }
   const auto speaks = newest();
   if (!speaks || lane != Lane::checks) return first;
-  return std::min(first, speaks->collections_.log_events_due());
+  return std::min(first, speaks->log_events_due());
 }
 
 }  // namespace idproxy::id_store

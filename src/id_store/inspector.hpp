@@ -11,26 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "id_store/inspector_collections.hpp"
+#include "id_store/inspection.hpp"
 #include "id_store/scheduler.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/watch.hpp"
 
 namespace idproxy::id_store {
-
-/// The collections of one list of rules, as far as they are known. Watches hold it; when the last
-/// one lets go of it, the Inspector stops looking at collections for these rules.
-class Inspection {
- public:
-  explicit Inspection(Collections collections) : collections_(std::move(collections)) {}
-
- private:
-  friend class Inspector;
-  // Under the Inspector's lock.
-  std::uint64_t version_ = 1;  // of collections_, as the store's version knows it
-  Collections collections_;
-};
 
 /// Checks the collections that rules touch, as far as the store's user may: which are views or
 /// time-series collections, their unique indexes, their numbers of documents. Three tasks: requests
@@ -47,13 +34,13 @@ class Inspector {
   /// before them. For the same rules, returns the same object.
   [[nodiscard]] std::shared_ptr<Inspection> inspect(std::vector<WatchedRule> rules);
 
-  /// Calls `use` with the inspection's Collections and the time, under the lock, and returns its
+  /// Calls `use` with the inspection and the time, under the lock, and returns its
   /// result. If a request to a server is due then, the threads send it.
   template <class Use>
   auto with(Inspection& inspection, const Use& use) {
     const std::scoped_lock lock(mutex_);
-    auto result = use(inspection.collections_, clock_.monotonic());
-    if (inspection.collections_.take_news()) wake();
+    auto result = use(inspection, clock_.monotonic());
+    if (inspection.take_news()) wake();
     return result;
   }
   /// The threads, for a task that asks the same servers beside its own; null as long as there have
@@ -74,7 +61,7 @@ class Inspector {
   [[nodiscard]] bool starves() { return scheduler_.starves(); }
 
  private:
-  using Lane = Collections::Lane;
+  using Lane = Inspection::Lane;
   using Lock = std::unique_lock<std::mutex>;
 
   /// A task: sends one of the lane's requests.
@@ -92,7 +79,7 @@ class Inspector {
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> asking(Lane lane) const;
   [[nodiscard]] std::optional<InspectionRequest> next(Lane lane);
   [[nodiscard]] std::optional<InspectionRequest> next_room();
-  [[nodiscard]] Collections::Time due(Lane lane) const;
+  [[nodiscard]] Inspection::Time due(Lane lane) const;
   void tell(Lock& lock);
 
   const std::string uri_;

@@ -71,29 +71,31 @@ void CollectionWatch::learn(const CountDocuments& /*request*/, const DocumentCou
 }
 
 void CollectionWatch::judge_spaces(Time now) {
-  for (SpaceWatch& each : spaces_) judge_space(each, now);
-}
-
-void CollectionWatch::judge_space(SpaceWatch& space, Time now) {
-  if (now >= space.age_due) {
-    space.fill->age();
-    space.age_due = now + kRound;
-  }
-  const ids::Fill::Seen seen = space.fill->seen();
-  if (!seen.limits) return;
   const Time age = counted_at_ ? now - *counted_at_ : Inquiry::kNever;
-  if (age >= kCountAgain && has_grown(seen)) count_soon(now);
-  const bool is_full = !why_full(seen).empty();
-  const bool is_new = is_full
-                          ? !space.is_full
-                          : seen.fraction > seen.limits->warn_fill &&
-                                (now >= space.warn_due || is_much_fuller(seen, space.warned_of));
-  if (!is_new) {
-    space.is_full = is_full;
-  } else if (age <= kFresh) {
-    report_fill(space, seen, now);
-  } else {
-    count_soon(now);  // the answer leads back here
+  // Not if an answer is under way, or if no server can be reached: then its answer is the news.
+  const auto count_soon = [&] {
+    if (counting_.due != Inquiry::kNever && counting_.due > now) hurry(counting_, now);
+  };
+  for (SpaceWatch& each : spaces_) {
+    if (now >= each.age_due) {
+      each.fill->age();
+      each.age_due = now + kRound;
+    }
+    const ids::Fill::Seen seen = each.fill->seen();
+    if (!seen.limits) continue;
+    if (age >= kCountAgain && has_grown(seen)) count_soon();
+    const bool is_full = !why_full(seen).empty();
+    const bool is_new = is_full
+                            ? !each.is_full
+                            : seen.fraction > seen.limits->warn_fill &&
+                                  (now >= each.warn_due || is_much_fuller(seen, each.warned_of));
+    if (!is_new) {
+      each.is_full = is_full;
+    } else if (age <= kFresh) {
+      report_fill(each, seen, now);
+    } else {
+      count_soon();  // the answer leads back here
+    }
   }
 }
 
@@ -111,11 +113,6 @@ void CollectionWatch::report_fill(SpaceWatch& space, const ids::Fill::Seen& seen
             in_use(seen) + ", and at max_fill (" + percent(seen.limits->max_fill) +
                 "), that is with " + whole(seen.limits->space * seen.limits->max_fill) +
                 " documents, no more will be given out");
-}
-
-/// Not if an answer is under way, or if no server can be reached: then its answer is the news.
-void CollectionWatch::count_soon(Time now) {
-  if (counting_.due != Inquiry::kNever && counting_.due > now) hurry(counting_, now);
 }
 
 }  // namespace idproxy::id_store

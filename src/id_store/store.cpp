@@ -257,11 +257,11 @@ void Watch::transaction_ended(const std::string& transaction) {
 }
 
 std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view field) {
-  return impl_->with([&](auto& known, auto now) { return known.fill(ns, field, now); });
+  return impl_->with([&](auto& known, auto now) { return known.space(ns, field, now).fill; });
 }
 
 std::shared_ptr<ids::FreeValues> Watch::free_values(std::string_view ns, std::string_view field) {
-  return impl_->with([&](auto& known, auto now) { return known.free_values(ns, field, now); });
+  return impl_->with([&](auto& known, auto now) { return known.space(ns, field, now).free; });
 }
 
 ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,

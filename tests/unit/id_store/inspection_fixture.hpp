@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "id_store/inspector_collections.hpp"
+#include "id_store/inspection.hpp"
 
 namespace idproxy::id_store::test {
 
@@ -24,7 +24,7 @@ using ids::UniqueIndex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using Lane = Collections::Lane;
+using Lane = Inspection::Lane;
 using Kind = ServerAnswer::Kind;
 using Texts = std::vector<std::string>;
 /// For a request of another kind, nothing is found.
@@ -49,9 +49,7 @@ inline Index own_index(const std::string& field) {
 inline const ServerAnswer kUnreachable{.kind = Kind::unreachable, .reason = "no suitable servers"};
 
 inline IndexList indexes(std::vector<Index> indexes) {
-  IndexList answer;
-  answer.indexes = std::move(indexes);
-  return answer;
+  return {{}, std::move(indexes)};
 }
 
 inline CollectionList views(const std::set<std::string>& names) {
@@ -61,15 +59,11 @@ inline CollectionList views(const std::set<std::string>& names) {
 }
 
 inline CollectionList ordinary(Texts names) {
-  CollectionList answer;
-  answer.others = std::move(names);
-  return answer;
+  return {{}, {}, std::move(names)};
 }
 
 inline DocumentCount documents(std::uint64_t count) {
-  DocumentCount answer;
-  answer.documents = count;
-  return answer;
+  return {{}, count};
 }
 
 inline std::string text_of(const ListDatabases& /*request*/) {
@@ -101,7 +95,7 @@ inline std::string text_of(const InspectionRequest& request) {
   return std::visit([](const auto& its) { return text_of(its); }, request);
 }
 
-struct CollectionsTest : ::testing::Test {
+struct InspectionTest : ::testing::Test {
   void watch(std::vector<WatchedRule> rules) { known.emplace(std::move(rules), now); }
 
   void learn(const InspectionRequest& request, const Answer& answer) {
@@ -110,7 +104,7 @@ struct CollectionsTest : ::testing::Test {
           using Its = decltype(ask(std::declval<mongo::Client&>(), its));
           Its whole;
           static_cast<ServerAnswer&>(whole) =
-              std::visit([](const auto& any) { return static_cast<ServerAnswer>(any); }, answer);
+              *std::visit([](const ServerAnswer& any) { return &any; }, answer);
           if (const auto* found = std::get_if<Its>(&answer)) whole = *found;
           known->learn(its, whole, now);
         },
@@ -141,7 +135,7 @@ struct CollectionsTest : ::testing::Test {
   }
 
   std::chrono::nanoseconds now = 1h;
-  std::optional<Collections> known;
+  std::optional<Inspection> known;
 };
 
 }  // namespace idproxy::id_store::test

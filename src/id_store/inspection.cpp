@@ -1,4 +1,4 @@
-#include "id_store/inspector_collections.hpp"
+#include "id_store/inspection.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -31,7 +31,7 @@ bool is_in(const WatchedRule& rule, const std::string& db) {
 
 // ---- the rules ---------------------------------------------------------------------------------
 
-Collections::Collections(std::vector<WatchedRule> rules, Time now, const Collections* before) {
+Inspection::Inspection(std::vector<WatchedRule> rules, Time now, const Inspection* before) {
   around_->rules = std::move(rules);
   if (before != nullptr) take_over(*before, now);
   for (std::size_t rule = 0; rule < around_->rules.size(); ++rule) pin(rule, now);
@@ -44,7 +44,7 @@ Collections::Collections(std::vector<WatchedRule> rules, Time now, const Collect
   }
 }
 
-void Collections::pin(std::size_t index, Time now) {
+void Inspection::pin(std::size_t index, Time now) {
   const WatchedRule& rule = around_->rules[index];
   const Namespace ns = split_namespace(rule.ns);
   if (has_wildcards(ns.db) || ns.collection.empty()) return;
@@ -62,7 +62,7 @@ void Collections::pin(std::size_t index, Time now) {
 
 /// Has all collections of the rule that exist checked in the background, so that the first write
 /// into each of them rarely waits. Once: later ones come up with their first write.
-void Collections::list_all(const WatchedRule& rule) {
+void Inspection::list_all(const WatchedRule& rule) {
   if (!lists_collections(rule)) return;
   const Namespace ns = split_namespace(rule.ns);
   if (has_wildcards(ns.db) || ns.collection.empty()) {
@@ -73,7 +73,7 @@ void Collections::list_all(const WatchedRule& rule) {
   around_->has_news = true;
 }
 
-void Collections::take_over(const Collections& before, Time now) {
+void Inspection::take_over(const Inspection& before, Time now) {
   static_cast<ServerState&>(*around_) = *before.around_;
   was_down_ = around_->down.has_value();
   asked_ = before.asked_;
@@ -96,8 +96,8 @@ void Collections::take_over(const Collections& before, Time now) {
 
 // ---- questions ---------------------------------------------------------------------------------
 
-Readiness Collections::readiness(std::size_t rule_index, std::string_view db, std::string_view name,
-                                 Time now) {
+Readiness Inspection::readiness(std::size_t rule_index, std::string_view db, std::string_view name,
+                                Time now) {
   const DatabaseWatch& in = database(db);
   if (const auto found = in.left_alone.find(name); found != in.left_alone.end()) {
     return {Readiness::Kind::left_alone, {}, found->second == LeftAlone::time_series};
@@ -113,34 +113,24 @@ Readiness Collections::readiness(std::size_t rule_index, std::string_view db, st
   return readiness;
 }
 
-std::shared_ptr<ids::Guard> Collections::guard(std::size_t rule_index, std::string_view db,
-                                               std::string_view name, Time now) {
+std::shared_ptr<ids::Guard> Inspection::guard(std::size_t rule_index, std::string_view db,
+                                              std::string_view name, Time now) {
   if (!demands_index(around_->rules[rule_index])) return nullptr;
   return watch({std::string(db), std::string(name)}).asked_for(rule_index, now).shared;
 }
 
-std::shared_ptr<ids::Fill> Collections::fill(std::string_view ns, std::string_view field,
-                                             Time now) {
-  return watch(split_namespace(ns)).space(field, now).fill;
-}
-
-std::shared_ptr<ids::FreeValues> Collections::free_values(std::string_view ns,
-                                                          std::string_view field, Time now) {
-  return watch(split_namespace(ns)).space(field, now).free;
-}
-
-void Collections::look_up(std::shared_ptr<ids::FreeValues> values) {
+void Inspection::look_up(std::shared_ptr<ids::FreeValues> values) {
   lookups_.push_back(std::move(values));
   around_->has_news = true;
 }
 
-std::optional<ids::UniqueIndexes> Collections::unique_indexes(std::string_view ns, Time now) {
+std::optional<ids::UniqueIndexes> Inspection::unique_indexes(std::string_view ns, Time now) {
   CollectionWatch& known = watch(split_namespace(ns));
   if (!known.unique_indexes()) known.list_indexes(now);
   return known.unique_indexes();
 }
 
-std::vector<ids::NotReady> Collections::not_ready(std::size_t most_per_rule) const {
+std::vector<ids::NotReady> Inspection::not_ready(std::size_t most_per_rule) const {
   const std::vector<WatchedRule>& rules = around_->rules;
   std::vector<ids::NotReady> found;
   std::vector<std::size_t> counts(rules.size());
@@ -168,14 +158,14 @@ std::vector<ids::NotReady> Collections::not_ready(std::size_t most_per_rule) con
   return found;
 }
 
-std::vector<std::size_t> Collections::not_ready_counts() const {
+std::vector<std::size_t> Inspection::not_ready_counts() const {
   std::vector<std::size_t> counts(around_->rules.size());
   for (const ids::NotReady& each : not_ready(std::numeric_limits<std::size_t>::max()))
     ++counts[each.rule_index];
   return counts;
 }
 
-std::map<std::size_t, MissingIndex> Collections::lack_index() const {
+std::map<std::size_t, MissingIndex> Inspection::lack_index() const {
   std::map<std::size_t, MissingIndex> found;
   for (const auto& [ns, watch] : watches_) {
     if (around_->is_left_alone(watch.ns())) continue;
@@ -189,7 +179,7 @@ std::map<std::size_t, MissingIndex> Collections::lack_index() const {
   return found;
 }
 
-std::vector<ids::RuleNumbers> Collections::spaces() const {
+std::vector<ids::RuleNumbers> Inspection::spaces() const {
   std::vector<ids::RuleNumbers> found;
   for (const auto& [ns, watch] : watches_) {
     if (around_->is_left_alone(watch.ns())) continue;
@@ -205,7 +195,7 @@ std::vector<ids::RuleNumbers> Collections::spaces() const {
   return found;
 }
 
-bool Collections::is_checked() const {
+bool Inspection::is_checked() const {
   const auto done = [](const auto& item) {
     return !item.second.is_of_the_first || item.second.is_checked();
   };
@@ -213,7 +203,7 @@ bool Collections::is_checked() const {
          (std::ranges::all_of(around_->databases, done) && std::ranges::all_of(watches_, done));
 }
 
-std::vector<LogEvent> Collections::take_log_events(Time now) {
+std::vector<LogEvent> Inspection::take_log_events(Time now) {
   if (now >= around_->fills_due) {
     around_->fills_due = now + kFillRound;
     for (auto& [ns, watch] : watches_) watch.judge_spaces(now);
@@ -223,7 +213,7 @@ std::vector<LogEvent> Collections::take_log_events(Time now) {
 
 // ---- memory ------------------------------------------------------------------------------------
 
-DatabaseWatch& Collections::database(std::string_view db) {
+DatabaseWatch& Inspection::database(std::string_view db) {
   auto& all = around_->databases;
   auto found = all.find(db);
   if (found == all.end()) {
@@ -243,7 +233,7 @@ DatabaseWatch& Collections::database(std::string_view db) {
   return found->second;
 }
 
-CollectionWatch& Collections::watch(const Namespace& ns) {
+CollectionWatch& Inspection::watch(const Namespace& ns) {
   const std::string name = ns.text();
   auto found = watches_.find(name);
   if (found == watches_.end()) {
@@ -257,7 +247,7 @@ CollectionWatch& Collections::watch(const Namespace& ns) {
 
 /// Forgets what nobody uses.
 template <class Watches, class IsUsed>
-void Collections::sweep(Watches& all, std::size_t& at, const IsUsed& is_used) {
+void Inspection::sweep(Watches& all, std::size_t& at, const IsUsed& is_used) {
   std::erase_if(all, [&](const auto& item) {
     const Remembered& each = item.second;
     const bool is_recent = each.asked + kMostUnused / 2 >= asked_;
@@ -270,13 +260,13 @@ void Collections::sweep(Watches& all, std::size_t& at, const IsUsed& is_used) {
   at = std::max(kMostUnused, 2 * all.size());
 }
 
-void Collections::sweep_collections() {
+void Inspection::sweep_collections() {
   sweep(watches_, sweep_collections_at_, [](const auto& item) { return item.second.is_used(); });
 }
 
 // ---- requests ----------------------------------------------------------------------------------
 
-std::optional<InspectionRequest> Collections::next(Lane lane, Time now) {
+std::optional<InspectionRequest> Inspection::next(Lane lane, Time now) {
   if (now < around_->not_before) return std::nullopt;
   if (lane == Lane::indexes) {
     if (around_->makings.due() > now) return std::nullopt;
@@ -289,7 +279,7 @@ std::optional<InspectionRequest> Collections::next(Lane lane, Time now) {
   return awaited || lane == Lane::awaited ? awaited : next_of_all(now);
 }
 
-std::optional<InspectionRequest> Collections::next_awaited(Time now) {
+std::optional<InspectionRequest> Inspection::next_awaited(Time now) {
   while (!around_->awaited.empty()) {
     const auto found = watches_.find(around_->awaited.front());
     around_->awaited.pop_front();
@@ -303,11 +293,11 @@ std::optional<InspectionRequest> Collections::next_awaited(Time now) {
 }
 
 /// Databases come first: a view gets no further request.
-std::optional<InspectionRequest> Collections::next_of_all(Time now) {
+std::optional<InspectionRequest> Inspection::next_of_all(Time now) {
   if (databases_.due() <= now) {
     const std::string name = databases_.first();
     DatabaseWatch& first = around_->databases.find(name)->second;
-    first.collections.due = kNever;
+    (void)first.collections.take(now);
     plan(name, first);
     return ListCollections{name, first.lists_all};
   }
@@ -322,13 +312,13 @@ std::optional<InspectionRequest> Collections::next_of_all(Time now) {
   return std::nullopt;
 }
 
-std::optional<InspectionRequest> Collections::next_check(CollectionWatch& watch, Time now) {
+std::optional<InspectionRequest> Inspection::next_check(CollectionWatch& watch, Time now) {
   auto request = watch.next_check(now);
   watch.plan();
   return request;
 }
 
-MakeRoom Collections::request_for(std::shared_ptr<ids::IndexRoom> room) const {
+MakeRoom Inspection::request_for(std::shared_ptr<ids::IndexRoom> room) const {
   MakeRoom request{{room->in().db, room->in().collection}, {}, std::move(room)};
   for (std::size_t i = 0; i < around_->rules.size(); ++i) {
     const WatchedRule& rule = around_->rules[i];
@@ -338,7 +328,7 @@ MakeRoom Collections::request_for(std::shared_ptr<ids::IndexRoom> room) const {
   return request;
 }
 
-Collections::Time Collections::due(Lane lane) const {
+Inspection::Time Inspection::due(Lane lane) const {
   const bool is_awaited = !around_->awaited.empty() || !lookups_.empty();
   if (lane != Lane::indexes && is_awaited) return around_->not_before;
   if (lane == Lane::awaited) return kNever;
@@ -348,14 +338,14 @@ Collections::Time Collections::due(Lane lane) const {
   return std::max(first, around_->not_before);
 }
 
-void Collections::plan(const std::string& db, const DatabaseWatch& database) {
+void Inspection::plan(const std::string& db, const DatabaseWatch& database) {
   databases_.put(db, database.collections.due);
 }
 
 // ---- answers -----------------------------------------------------------------------------------
 
 /// When a server can be reached again, all failed requests are due at once.
-void Collections::reached(const ServerAnswer& answer, Time now) {
+void Inspection::reached(const ServerAnswer& answer, Time now) {
   around_->has_user = answer.has_user;
   if (answer.kind == AnswerKind::unreachable) {
     around_->not_before = now + kRest;
@@ -383,7 +373,7 @@ void Collections::reached(const ServerAnswer& answer, Time now) {
                                  "the id store answers again: the proxy checks collections again"});
 }
 
-void Collections::note(const ListDatabases& /*request*/, const DatabaseList& answer, Time now) {
+void Inspection::note(const ListDatabases& /*request*/, const DatabaseList& answer, Time now) {
   if (answer.kind != AnswerKind::answered) {
     all_databases_due_ = answer.kind == AnswerKind::unreachable ? now + kSoon : kNever;
     return;
@@ -401,7 +391,7 @@ void Collections::note(const ListDatabases& /*request*/, const DatabaseList& ans
   }
 }
 
-void Collections::note(const ListCollections& request, const CollectionList& answer, Time now) {
+void Inspection::note(const ListCollections& request, const CollectionList& answer, Time now) {
   if (const auto its = around_->databases.find(request.db); its != around_->databases.end()) {
     learn_views(its->second, request.db, answer, now);
     if (request.lists_all && answer.kind != AnswerKind::unreachable) its->second.lists_all = false;
@@ -420,8 +410,8 @@ void Collections::note(const ListCollections& request, const CollectionList& ans
   }
 }
 
-void Collections::learn_views(DatabaseWatch& database, const std::string& db,
-                              const CollectionList& answer, Time now) {
+void Inspection::learn_views(DatabaseWatch& database, const std::string& db,
+                             const CollectionList& answer, Time now) {
   const bool not_permitted = answer.kind == AnswerKind::not_permitted;
   if (not_permitted) around_->miss("listCollections", {db, {}});
   if (answer.kind == AnswerKind::answered || not_permitted) {
@@ -443,7 +433,7 @@ void Collections::learn_views(DatabaseWatch& database, const std::string& db,
   }
 }
 
-void Collections::note(const MakeRoom& request, const DroppedIndex& answer, Time /*now*/) {
+void Inspection::note(const MakeRoom& request, const DroppedIndex& answer, Time /*now*/) {
   if (answer.kind == AnswerKind::not_permitted) around_->miss("dropIndex", request.ns);
   if (answer.index.empty()) return;
   around_->log_events.push_back(
@@ -456,21 +446,21 @@ void Collections::note(const MakeRoom& request, const DroppedIndex& answer, Time
 
 // ---- guards and changes ------------------------------------------------------------------------
 
-void Collections::tell(ids::Guard::Tell tell, ids::FreeValues::Tell look_up) {
+void Inspection::tell(ids::Guard::Tell tell, ids::FreeValues::Tell look_up) {
   *around_->tell = std::move(tell);
   *around_->look_up = std::move(look_up);
 }
 
-void Collections::need(const ids::Guard& guard, ids::Guard::Need need, Time now) {
+void Inspection::need(const ids::Guard& guard, ids::Guard::Need need, Time now) {
   watch({guard.db(), guard.collection()}).need(guard.rule(), need, now);
 }
 
-void Collections::begin_change(const ids::CatalogChange& change, Time now) {
+void Inspection::begin_change(const ids::CatalogChange& change, Time now) {
   around_->changes.push_back(change);
   forget_changed(change, now);
 }
 
-void Collections::forget_changed(const ids::CatalogChange& change, Time now) {
+void Inspection::forget_changed(const ids::CatalogChange& change, Time now) {
   const std::string prefix =
       change.db.empty() ? std::string() : change.db + "." + change.collection;
   auto next = watches_.lower_bound(prefix);
@@ -481,7 +471,7 @@ void Collections::forget_changed(const ids::CatalogChange& change, Time now) {
   }
 }
 
-void Collections::end_change(const ids::CatalogChange& change, Time now) {
+void Inspection::end_change(const ids::CatalogChange& change, Time now) {
   auto& changes = around_->changes;
   const auto under_way = std::ranges::find(changes, change);
   if (under_way == changes.end()) return;

@@ -16,12 +16,13 @@
 
 namespace idproxy::id_store {
 
-/// The watches of the Inspector, without threads and connections, and its next request. Not
-/// thread-safe. Times are monotonic. When there are many collections or databases, it forgets those
-/// that nobody uses, that is whose guards and spaces nobody holds, that no rule names literally,
-/// and about which nobody has asked lately. What each call costs hardly depends on how many there
-/// are.
-class Collections {
+/// The watches of the collections of one list of rules, without threads and connections, and their
+/// next request. Store watches hold it; when the last one lets go of it, the Inspector stops asking
+/// for these rules. Not thread-safe: the Inspector has the lock. Times are monotonic. When there
+/// are many collections or databases, it forgets those that nobody uses, that is whose guards and
+/// spaces nobody holds, that no rule names literally, and about which nobody has asked lately. What
+/// each call costs hardly depends on how many there are.
+class Inspection {
  public:
   using Time = Inquiry::Time;
   static constexpr Time kNever = Inquiry::kNever;
@@ -36,7 +37,7 @@ class Collections {
   /// Takes over the knowledge of `before`, if not null, about collections that these rules touch,
   /// too. Missing parts belong to the first checks. Answers to requests of `before` go to both
   /// objects.
-  Collections(std::vector<WatchedRule> rules, Time now, const Collections* before = nullptr);
+  Inspection(std::vector<WatchedRule> rules, Time now, const Inspection* before = nullptr);
 
   [[nodiscard]] const std::vector<WatchedRule>& rules() const { return around_->rules; }
 
@@ -45,10 +46,10 @@ class Collections {
                                          std::string_view collection, Time now);
   [[nodiscard]] std::shared_ptr<ids::Guard> guard(std::size_t rule_index, std::string_view db,
                                                   std::string_view collection, Time now);
-  [[nodiscard]] std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field,
-                                                Time now);
-  [[nodiscard]] std::shared_ptr<ids::FreeValues> free_values(std::string_view ns,
-                                                             std::string_view field, Time now);
+  /// The reference is valid until the next call.
+  [[nodiscard]] const SpaceWatch& space(std::string_view ns, std::string_view field, Time now) {
+    return watch(split_namespace(ns)).space(field, now);
+  }
   /// Event: these values are to be looked up.
   void look_up(std::shared_ptr<ids::FreeValues> values);
   /// Event: a guard has this request. Its collection comes before all others.
@@ -99,7 +100,7 @@ class Collections {
   void drop_log_events() { around_->log_events.clear(); }
 
  private:
-  void take_over(const Collections& before, Time now);
+  void take_over(const Inspection& before, Time now);
   void pin(std::size_t rule, Time now);
   void list_all(const WatchedRule& rule);
   DatabaseWatch& database(std::string_view db);

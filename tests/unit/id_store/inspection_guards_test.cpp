@@ -1,11 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unit/id_store/collections_fixture.hpp"
+#include "unit/id_store/inspection_fixture.hpp"
 
-// What Collections tells writes through their guards.
+// What Inspection tells writes through their guards.
 namespace idproxy::id_store::test {
-namespace inspector_guards_test {
+namespace inspection_guards_test {
 
 using State = ids::GuardState::Kind;
 
@@ -23,9 +23,9 @@ class NobodyWaits final : public ids::Waiter {
   void answered(ids::Result<ids::Grant> /*grant*/) override {}
 };
 
-struct GuardsTest : CollectionsTest {
+struct GuardsTest : InspectionTest {
   void watch(std::vector<WatchedRule> rules) {
-    CollectionsTest::watch(std::move(rules));
+    InspectionTest::watch(std::move(rules));
     known->tell(
         [this](const ids::Guard& who, ids::Guard::Need need) { known->need(who, need, now); });
   }
@@ -101,7 +101,7 @@ TEST_F(GuardsTest, AnIndexThatHasGoneIsNoticed) {
 TEST_F(GuardsTest, ItsOwnIndexYieldsToTheApplicationsOnce) {
   watch_orders(UniqueIndex::create);
   look(guarded_by(kOne));
-  EXPECT_EQ(known->due(Lane::indexes), Collections::kNever);
+  EXPECT_EQ(known->due(Lane::indexes), Inspection::kNever);
   const auto both = indexes({own_index("number"), unique({"number"})});
   now += 10s;
   learn(next_listing(), both);
@@ -112,13 +112,11 @@ TEST_F(GuardsTest, ItsOwnIndexYieldsToTheApplicationsOnce) {
   learn(next_listing(), both);
   EXPECT_FALSE(known->next(Lane::indexes, now)) << "it is being dropped";
   EXPECT_EQ(state(), State::guarded);
-  DroppedIndex dropped;
-  dropped.index = "i";
-  learn(*drop, dropped);
+  learn(*drop, DroppedIndex{{}, "i"});
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("guard_yields ")));
   now += 10s;
   learn(next_listing(), guarded_by(kOne));
-  EXPECT_EQ(known->due(Lane::indexes), Collections::kNever);
+  EXPECT_EQ(known->due(Lane::indexes), Inspection::kNever);
 }
 
 TEST_F(GuardsTest, AnIndexThatCannotBeDroppedIsLeftForAWhile) {
@@ -148,11 +146,11 @@ TEST_F(GuardsTest, OnlyWhatTheProxyMakesItDrops) {
   for (const UniqueIndex demand : {UniqueIndex::require, UniqueIndex::warn}) {
     watch_orders(demand);
     look(indexes({own_index("number"), unique({"number"})}));
-    EXPECT_EQ(known->due(Lane::indexes), Collections::kNever);
+    EXPECT_EQ(known->due(Lane::indexes), Inspection::kNever);
   }
 }
 
-// --- Collections that do not exist ---
+// --- Inspection that do not exist ---
 
 TEST_F(GuardsTest, NoCollectionIsMadeBeforeAWriteNeedsIt) {
   watch_orders(UniqueIndex::create);
@@ -162,7 +160,7 @@ TEST_F(GuardsTest, NoCollectionIsMadeBeforeAWriteNeedsIt) {
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   now += 60s;
   look(kNoCollection);
-  EXPECT_EQ(known->due(Lane::indexes), Collections::kNever);
+  EXPECT_EQ(known->due(Lane::indexes), Inspection::kNever);
   EXPECT_THAT(log_events(), IsEmpty());
 }
 
@@ -348,8 +346,7 @@ TEST_F(GuardsTest, ATimeSeriesCollectionIsToldFromAView) {
 
 TEST_F(GuardsTest, CollectionsThatExistAreLookedAtFromTheStart) {
   watch({{"tenant*.orders", "number", UniqueIndex::require}, {"shop.*", "n", UniqueIndex::create}});
-  DatabaseList databases;
-  databases.names = {"tenant1", "tenant2", "other"};
+  const DatabaseList databases{{}, {"tenant1", "tenant2", "other"}};
   const CollectionList names = ordinary({"orders", "carts"});
   EXPECT_THAT(
       round({{"databases", databases}, {"left_alone tenant1", names}, {"left_alone shop", names}}),
@@ -365,7 +362,7 @@ TEST_F(GuardsTest, OfACollectionThatNobodyHasAskedAboutNothingIsSaidOrMade) {
               ElementsAre("left_alone shop", "indexes shop.carts"));
   EXPECT_THAT(log_events(), IsEmpty());
   EXPECT_THAT(known->not_ready(10), IsEmpty());
-  EXPECT_EQ(known->due(Lane::indexes), Collections::kNever);
+  EXPECT_EQ(known->due(Lane::indexes), Inspection::kNever);
   guard = known->guard(0, "shop", "carts", now);
   EXPECT_THAT(round({{"indexes shop.carts", indexes({unique({"number"})})}}),
               ElementsAre("indexes shop.carts"));
@@ -395,7 +392,7 @@ TEST_F(GuardsTest, WhatAWriteWaitsForComesFirst) {
 TEST_F(GuardsTest, AReloadKeepsWhatIsKnownInGuardsOfItsOwn) {
   watch_orders(UniqueIndex::require);
   look(guarded_by(kOne));
-  Collections next({{"shop.orders", "number", UniqueIndex::require}, {"a.b", "_id"}}, now, &*known);
+  Inspection next({{"shop.orders", "number", UniqueIndex::require}, {"a.b", "_id"}}, now, &*known);
   known.emplace(std::move(next));
   const auto taken = known->guard(0, "shop", "orders", now);
   EXPECT_NE(taken, guard);
@@ -403,5 +400,5 @@ TEST_F(GuardsTest, AReloadKeepsWhatIsKnownInGuardsOfItsOwn) {
   EXPECT_EQ(taken->state(now).uuid, kOne);
 }
 
-}  // namespace inspector_guards_test
+}  // namespace inspection_guards_test
 }  // namespace idproxy::id_store::test

@@ -1,18 +1,18 @@
-#include "id_store/inspector_collections.hpp"
+#include "id_store/inspection.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unit/id_store/collections_fixture.hpp"
+#include "unit/id_store/inspection_fixture.hpp"
 
 // What is known after a reload.
 namespace idproxy::id_store::test {
-namespace inspector_takeover_test {
+namespace inspection_takeover_test {
 
-struct TakeoverTest : CollectionsTest {
+struct TakeoverTest : InspectionTest {
   /// As a reload does.
   void reload(std::vector<WatchedRule> rules) {
-    Collections next(std::move(rules), now, &*known);
+    Inspection next(std::move(rules), now, &*known);
     known.emplace(std::move(next));
   }
   bool is_ready(std::string_view db, std::string_view name, std::size_t rule = 0) {
@@ -157,6 +157,33 @@ TEST_F(TakeoverTest, AnIndexThatIsBeingMadeIsNotMadeTwice) {
   EXPECT_TRUE(is_ready("shop", "orders"));
 }
 
+class Waits final : public ids::Waiter {
+ public:
+  explicit Waits(bool& is_answered) : is_answered_(is_answered) {}
+  void answered(ids::Result<ids::Grant> grant) override { is_answered_ = grant.has_value(); }
+
+ private:
+  bool& is_answered_;
+};
+
+TEST_F(TakeoverTest, AWriteThatWaitsAtAGuardThatIsReplacedIsAnswered) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  const auto replaced = known->guard(0, "shop", "orders", now);
+  bool is_answered = false;
+  const auto ticket = replaced->ask(0, std::make_unique<Waits>(is_answered));
+  Inspection next({{"a.b", "_id"}, {"shop.orders", "number", UniqueIndex::require}}, now, &*known);
+  const auto guard = next.guard(1, "shop", "orders", now);
+  ASSERT_NE(guard, replaced);
+  // The answer goes to both.
+  const ListIndexes request{.ns = {"shop", "orders"}, .identifies = true, .at = now};
+  for (Inspection* each : {&next, &*known}) {
+    each->learn(request, indexes({unique({"number"})}), now);
+    for (const auto& answered : each->take_answers()) answered->answer();
+  }
+  EXPECT_EQ(guard->state(now).kind, ids::GuardState::Kind::guarded);
+  EXPECT_TRUE(is_answered);
+}
+
 TEST_F(TakeoverTest, TheLogIsNotToldTwice) {
   watch({{"shop.orders", "number"}});
   const std::map<std::string, Answer> answers{
@@ -186,23 +213,23 @@ WatchedRule random_numbers(const char* ns, const char* space) {
 
 TEST_F(TakeoverTest, TheFillOfASpaceGoesOn) {
   watch({random_numbers("a.*", "12 digits")});
-  const auto fill = known->fill("a.b", "n", now);
+  const auto fill = known->space("a.b", "n", now).fill;
   (void)readiness("a", "b");
   EXPECT_EQ(round({{"documents a.b", documents(7)}}).size(), 3U);
   reload({random_numbers("a.b", "12 digits"), {"a.x", "_id"}});
-  EXPECT_EQ(known->fill("a.b", "n", now), fill);
+  EXPECT_EQ(known->space("a.b", "n", now).fill, fill);
   EXPECT_THAT(round(), ElementsAre("indexes a.x"));
 }
 
 TEST_F(TakeoverTest, OfAnotherSpaceOnlyTheDocumentsAreKnown) {
   watch({random_numbers("a.b", "3 digits")});
-  const auto fill = known->fill("a.b", "n", now);
+  const auto fill = known->space("a.b", "n", now).fill;
   fill->limit({1000, 0.1, 0.9});
   EXPECT_EQ(round({{"documents a.b", documents(950)}}).size(), 3U);
   EXPECT_FALSE(fill->draw(1));
   EXPECT_EQ(known->not_ready_counts(), std::vector<std::size_t>{1});
   reload({random_numbers("a.b", "6 digits")});
-  const auto next = known->fill("a.b", "n", now);
+  const auto next = known->space("a.b", "n", now).fill;
   EXPECT_NE(next, fill);
   next->limit({1'000'000, 0.1, 0.9});
   EXPECT_EQ(next->seen().documents, 950U);
@@ -210,5 +237,5 @@ TEST_F(TakeoverTest, OfAnotherSpaceOnlyTheDocumentsAreKnown) {
   EXPECT_EQ(known->not_ready_counts(), std::vector<std::size_t>{0});
 }
 
-}  // namespace inspector_takeover_test
+}  // namespace inspection_takeover_test
 }  // namespace idproxy::id_store::test

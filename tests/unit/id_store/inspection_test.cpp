@@ -1,18 +1,18 @@
-#include "id_store/inspector_collections.hpp"
+#include "id_store/inspection.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unit/id_store/collections_fixture.hpp"
+#include "unit/id_store/inspection_fixture.hpp"
 
 namespace idproxy::id_store::test {
-namespace inspector_collections_test {
+namespace inspection_test {
 
 constexpr const char* kCommand =
     R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"number": -1}, )"
     R"({unique: true, partialFilterExpression: {"number": {$exists: true}}, name: "number_idproxy"}))";
 
-TEST_F(CollectionsTest, AsksAboutWhatRulesNameLiterally) {
+TEST_F(InspectionTest, AsksAboutWhatRulesNameLiterally) {
   watch({{"shop.orders", "number"},
          {"shop.orders", "_id"},
          {"shop.c*", "x"},
@@ -26,7 +26,7 @@ TEST_F(CollectionsTest, AsksAboutWhatRulesNameLiterally) {
   EXPECT_GE(known->due(Lane::checks), now);
 }
 
-TEST_F(CollectionsTest, AsksAgainAfterAMinuteAndAboutIndexesAfterTenSeconds) {
+TEST_F(InspectionTest, AsksAgainAfterAMinuteAndAboutIndexesAfterTenSeconds) {
   watch({{"shop.orders", "number"}});
   EXPECT_EQ(round().size(), 2U);
   EXPECT_EQ(known->due(Lane::checks), now + 10s);
@@ -36,28 +36,28 @@ TEST_F(CollectionsTest, AsksAgainAfterAMinuteAndAboutIndexesAfterTenSeconds) {
   EXPECT_EQ(round().size(), 2U);
 }
 
-TEST_F(CollectionsTest, AsksTenTimesASecondAboutIndexesOfManyCollections) {
+TEST_F(InspectionTest, AsksTenTimesASecondAboutIndexesOfManyCollections) {
   watch({{"shop.*", "number"}});
   for (int i = 0; i < 300; ++i) readiness("shop", "c" + std::to_string(i));
   EXPECT_EQ(round().size(), 301U);
   EXPECT_EQ(known->due(Lane::checks), now + 30s);
 }
 
-TEST_F(CollectionsTest, AsksAboutWhatComesUpThroughWildcards) {
+TEST_F(InspectionTest, AsksAboutWhatComesUpThroughWildcards) {
   watch({{"*.logs", "x", UniqueIndex::warn, true}});
   EXPECT_TRUE(known->is_checked());
-  EXPECT_EQ(known->due(Lane::checks), Collections::kNever);
+  EXPECT_EQ(known->due(Lane::checks), Inspection::kNever);
   EXPECT_EQ(readiness("a", "logs").kind, Readiness::Kind::ready);
   EXPECT_TRUE(known->take_news());
   EXPECT_FALSE(known->take_news());
-  EXPECT_TRUE(known->fill("a.logs", "x", now));
+  EXPECT_TRUE(known->space("a.logs", "x", now).fill);
   EXPECT_TRUE(known->take_news());
   EXPECT_THAT(round(), ElementsAre("left_alone a", "indexes a.logs", "documents a.logs"));
 }
 
 // --- Views and time-series collections ---
 
-TEST_F(CollectionsTest, LeavesViewsAlone) {
+TEST_F(InspectionTest, LeavesViewsAlone) {
   watch({{"shop.*", "number", UniqueIndex::require}, {"shop.*", "_id"}});
   const auto version = known->version();
   EXPECT_THAT(round({{"left_alone shop", views({"v"})}}), ElementsAre("left_alone shop"));
@@ -68,7 +68,7 @@ TEST_F(CollectionsTest, LeavesViewsAlone) {
   EXPECT_THAT(round(), ElementsAre("indexes shop.orders"));
 }
 
-TEST_F(CollectionsTest, AsksNothingAboutAView) {
+TEST_F(InspectionTest, AsksNothingAboutAView) {
   watch({{"shop.orders", "number", UniqueIndex::create, true}});
   EXPECT_THAT(round({{"left_alone shop", views({"orders"})}}), ElementsAre("left_alone shop"));
   EXPECT_TRUE(known->is_checked());
@@ -77,7 +77,7 @@ TEST_F(CollectionsTest, AsksNothingAboutAView) {
               ElementsAre("left_alone shop", "indexes shop.orders", "documents shop.orders"));
 }
 
-TEST_F(CollectionsTest, TakesCollectionsForOrdinaryIfTheListIsNotPermitted) {
+TEST_F(InspectionTest, TakesCollectionsForOrdinaryIfTheListIsNotPermitted) {
   watch({{"shop.*", "_id"}});
   EXPECT_EQ(round({{"left_alone shop", views({"v"})}}).size(), 1U);
   now += 60s;
@@ -94,7 +94,7 @@ TEST_F(CollectionsTest, TakesCollectionsForOrdinaryIfTheListIsNotPermitted) {
   EXPECT_THAT(log_events(), IsEmpty());
 }
 
-TEST_F(CollectionsTest, KeepsViewsForAMinuteWhileTheStoreIsDown) {
+TEST_F(InspectionTest, KeepsViewsForAMinuteWhileTheStoreIsDown) {
   watch({{"shop.*", "_id"}});
   EXPECT_EQ(round({{"left_alone shop", views({"v"})}}).size(), 1U);
   now += 60s;
@@ -110,7 +110,7 @@ TEST_F(CollectionsTest, KeepsViewsForAMinuteWhileTheStoreIsDown) {
 
 // --- Unique indexes ---
 
-TEST_F(CollectionsTest, WarnsOnceOfAMissingIndex) {
+TEST_F(InspectionTest, WarnsOnceOfAMissingIndex) {
   watch({{"shop.orders", "number"}});
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"_id"})})}}).size(), 2U);
@@ -125,7 +125,7 @@ TEST_F(CollectionsTest, WarnsOnceOfAMissingIndex) {
   EXPECT_THAT(log_events(), IsEmpty());
 }
 
-TEST_F(CollectionsTest, SaysWhenAnIndexGoesAndComes) {
+TEST_F(InspectionTest, SaysWhenAnIndexGoesAndComes) {
   watch({{"shop.orders", "number"}});
   const IndexList guarded = indexes({unique({"number"})});
   EXPECT_EQ(round({{"indexes shop.orders", guarded}}).size(), 2U);
@@ -147,7 +147,7 @@ TEST_F(CollectionsTest, SaysWhenAnIndexGoesAndComes) {
   }
 }
 
-TEST_F(CollectionsTest, CountsCollectionsWithoutAnIndex) {
+TEST_F(InspectionTest, CountsCollectionsWithoutAnIndex) {
   watch({{"shop.*", "number"}});
   for (const char* name : {"a", "b", "c"}) readiness("shop", name);
   EXPECT_EQ(round({{"indexes shop.a", indexes({})},
@@ -169,7 +169,7 @@ TEST_F(CollectionsTest, CountsCollectionsWithoutAnIndex) {
   EXPECT_THAT(known->lack_index(), IsEmpty());
 }
 
-TEST_F(CollectionsTest, SaysEachIndexThatItMakes) {
+TEST_F(InspectionTest, SaysEachIndexThatItMakes) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
   const auto make = [&](bool is_new) {
     while (const auto request = known->next(Lane::checks, now)) {
@@ -177,9 +177,7 @@ TEST_F(CollectionsTest, SaysEachIndexThatItMakes) {
     }
     const auto request = known->next(Lane::indexes, now);
     ASSERT_TRUE(request);
-    MadeIndex made;
-    made.is_new = is_new;
-    learn(*request, made);
+    learn(*request, MadeIndex{{}, is_new});
     EXPECT_THAT(round({{"indexes shop.orders", indexes({unique({"number"})})}}),
                 ElementsAre("indexes shop.orders"));
   };
@@ -194,7 +192,7 @@ TEST_F(CollectionsTest, SaysEachIndexThatItMakes) {
   EXPECT_THAT(log_events(), IsEmpty()) << "another proxy has made it";
 }
 
-TEST_F(CollectionsTest, SaysNothingAboutACollectionThatIsNotThere) {
+TEST_F(InspectionTest, SaysNothingAboutACollectionThatIsNotThere) {
   watch({{"shop.orders", "number"}});
   EXPECT_EQ(round({{"indexes shop.orders", ServerAnswer{.kind = Kind::no_collection}}}).size(), 2U);
   EXPECT_THAT(log_events(), IsEmpty());
@@ -210,7 +208,7 @@ struct IndexCase {
   const char* log_event;
 };
 
-TEST_F(CollectionsTest, RemembersUniqueIndexes) {
+TEST_F(InspectionTest, RemembersUniqueIndexes) {
   watch({{"shop.orders", "number"}, {"shop.ids", "_id"}});
   const auto of = [&](const char* ns) { return known->unique_indexes(ns, now); };
   EXPECT_EQ(of("shop.orders"), std::nullopt);
@@ -238,7 +236,7 @@ TEST_F(CollectionsTest, RemembersUniqueIndexes) {
   EXPECT_EQ(of("shop.ids"), std::nullopt);
 }
 
-TEST_F(CollectionsTest, KnowsWhichIndexesGuardAField) {
+TEST_F(InspectionTest, KnowsWhichIndexesGuardAField) {
   Index plain = unique({"number"});
   plain.unique = false;
   Index partial = unique({"number"});
@@ -264,7 +262,7 @@ TEST_F(CollectionsTest, KnowsWhichIndexesGuardAField) {
   }
 }
 
-TEST_F(CollectionsTest, RequiredIndexMakesARuleReady) {
+TEST_F(InspectionTest, RequiredIndexMakesARuleReady) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   auto stands = readiness("shop", "orders");
   EXPECT_EQ(stands.kind, Readiness::Kind::not_ready);
@@ -287,7 +285,7 @@ TEST_F(CollectionsTest, RequiredIndexMakesARuleReady) {
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("ready_again ")));
 }
 
-TEST_F(CollectionsTest, ARuleThatWasReadyStaysReadyWhileTheStoreIsDown) {
+TEST_F(InspectionTest, ARuleThatWasReadyStaysReadyWhileTheStoreIsDown) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 2U);
   now += 60s;
@@ -299,7 +297,7 @@ TEST_F(CollectionsTest, ARuleThatWasReadyStaysReadyWhileTheStoreIsDown) {
   EXPECT_EQ(round().size(), 0U);
 }
 
-TEST_F(CollectionsTest, ARuleThatCannotBeCheckedIsNotReady) {
+TEST_F(InspectionTest, ARuleThatCannotBeCheckedIsNotReady) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
   EXPECT_TRUE(known->is_checked());
@@ -311,7 +309,7 @@ TEST_F(CollectionsTest, ARuleThatCannotBeCheckedIsNotReady) {
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
 }
 
-TEST_F(CollectionsTest, AsksAllAgainWhenTheStoreIsBack) {
+TEST_F(InspectionTest, AsksAllAgainWhenTheStoreIsBack) {
   watch({{"a.a", "x"}, {"b.b", "x", UniqueIndex::require}, {"c.c", "x"}});
   for (int i = 0; i < 3; ++i, now += 1s) {
     const auto request = known->next(Lane::checks, now);
@@ -328,7 +326,7 @@ TEST_F(CollectionsTest, AsksAllAgainWhenTheStoreIsBack) {
                           HasSubstr("not_ready"), HasSubstr("no_unique_index")));
 }
 
-TEST_F(CollectionsTest, ARuleNeedsThePrivilegeToCheck) {
+TEST_F(InspectionTest, ARuleNeedsThePrivilegeToCheck) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   EXPECT_EQ(round({{"indexes shop.orders", ServerAnswer{.kind = Kind::not_permitted}}}).size(), 2U);
   const auto stands = readiness("shop", "orders");
@@ -336,7 +334,7 @@ TEST_F(CollectionsTest, ARuleNeedsThePrivilegeToCheck) {
   EXPECT_THAT(stands.error.reason, HasSubstr("may not listIndexes of shop.orders"));
 }
 
-TEST_F(CollectionsTest, SaysWhenThereIsNoUserToGrantAPrivilegeTo) {
+TEST_F(InspectionTest, SaysWhenThereIsNoUserToGrantAPrivilegeTo) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   EXPECT_EQ(
       round({{"indexes shop.orders", ServerAnswer{.kind = Kind::not_permitted, .has_user = false}}})
@@ -347,7 +345,7 @@ TEST_F(CollectionsTest, SaysWhenThereIsNoUserToGrantAPrivilegeTo) {
                         "shop.orders"));
 }
 
-TEST_F(CollectionsTest, MakesAnIndexWhereThereIsNone) {
+TEST_F(InspectionTest, MakesAnIndexWhereThereIsNone) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
   while (const auto request = known->next(Lane::checks, now)) learn(*request, {});
   const auto request = known->next(Lane::indexes, now);
@@ -362,7 +360,7 @@ TEST_F(CollectionsTest, MakesAnIndexWhereThereIsNone) {
 }
 
 /// For a check, which makes none.
-TEST_F(CollectionsTest, SaysWhichIndexesAProxyWouldMake) {
+TEST_F(InspectionTest, SaysWhichIndexesAProxyWouldMake) {
   watch({{"shop.orders", "number", UniqueIndex::offer},
          {"shop.bills", "number", UniqueIndex::offer},
          {"shop.items", "number", UniqueIndex::offer},
@@ -387,7 +385,7 @@ TEST_F(CollectionsTest, SaysWhichIndexesAProxyWouldMake) {
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("no_unique_index"))) << "of the last one";
 }
 
-TEST_F(CollectionsTest, IsNotReadyWhileAnIndexIsMade) {
+TEST_F(InspectionTest, IsNotReadyWhileAnIndexIsMade) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
   while (const auto request = known->next(Lane::checks, now)) learn(*request, {});
   const auto request = known->next(Lane::indexes, now);
@@ -410,7 +408,7 @@ TEST_F(CollectionsTest, IsNotReadyWhileAnIndexIsMade) {
   EXPECT_TRUE(known->is_checked());
 }
 
-TEST_F(CollectionsTest, SaysWhyAnIndexCannotBeMade) {
+TEST_F(InspectionTest, SaysWhyAnIndexCannotBeMade) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
   const ServerAnswer refused{.kind = Kind::refused,
                              .reason = "there are documents with the same value"};
@@ -437,7 +435,7 @@ TEST_F(CollectionsTest, SaysWhyAnIndexCannotBeMade) {
 
 // --- The index that is advised ---
 
-struct AdviceTest : CollectionsTest {
+struct AdviceTest : InspectionTest {
   static IndexList offering(IndexForm form, std::string name = {}) {
     IndexList response = indexes({});
     response.offers["number"] = {form, std::move(name)};
@@ -480,7 +478,7 @@ TEST_F(AdviceTest, IsAskedForOnceInTenMinutesWhileThereIsNoIndex) {
   EXPECT_THAT(readiness("shop", "orders").error.reason, HasSubstr("$type"));
 }
 
-TEST_F(CollectionsTest, RestsAfterALongTryToMakeAnIndex) {
+TEST_F(InspectionTest, RestsAfterALongTryToMakeAnIndex) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
   while (const auto request = known->next(Lane::checks, now)) learn(*request, {});
   const auto request = known->next(Lane::indexes, now);
@@ -492,10 +490,10 @@ TEST_F(CollectionsTest, RestsAfterALongTryToMakeAnIndex) {
 
 // --- Numbers ---
 
-struct FillTest : CollectionsTest {
+struct FillTest : InspectionTest {
   void SetUp() override {
     watch({{"a.b", "n", UniqueIndex::warn, true}});
-    fill = known->fill("a.b", "n", now);
+    fill = known->space("a.b", "n", now).fill;
     fill->limit({1000, 0.1, 0.9});
   }
   Texts count(std::uint64_t count) {
@@ -512,7 +510,7 @@ struct FillTest : CollectionsTest {
 TEST_F(FillTest, IsCounted) {
   EXPECT_THAT(count(50), IsEmpty());
   EXPECT_EQ(fill->seen().documents, 50U);
-  EXPECT_EQ(known->fill("a.b", "n", now), fill);
+  EXPECT_EQ(known->space("a.b", "n", now).fill, fill);
 }
 
 TEST_F(FillTest, IsWarnedOfOnceAnHour) {
@@ -625,7 +623,7 @@ TEST_F(FillTest, KeepsWhatWasCountedLast) {
 
 // --- Where rules are not ready ---
 
-struct ReadinessTest : CollectionsTest {
+struct ReadinessTest : InspectionTest {
   /// "RULE NS REASON" with "view", or "later" or "never" in front of a reason.
   Texts not_ready(std::size_t most_per_rule = 100) const {
     Texts texts;
@@ -704,7 +702,7 @@ TEST_F(ReadinessTest, KnowsFullSpaces) {
   watch({{"a.c", "n", UniqueIndex::warn, true},
          {"a.*", "m", UniqueIndex::warn, true},
          {"*", "n", UniqueIndex::warn, true}});
-  for (const char* ns : {"a.b", "a.c"}) known->fill(ns, "n", now)->limit({1000, 0.1, 0.9});
+  for (const char* ns : {"a.b", "a.c"}) known->space(ns, "n", now).fill->limit({1000, 0.1, 0.9});
   const std::map<std::string, Answer> full{{"documents a.b", documents(901)},
                                            {"documents a.c", documents(950)}};
   EXPECT_EQ(round(full).size(), 4U);
@@ -719,7 +717,7 @@ TEST_F(ReadinessTest, KnowsFullSpaces) {
 
 // --- Memory ---
 
-TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {
+TEST_F(InspectionTest, ForgetsWhatIsAskedAboutLeastRecently) {
   watch({{"shop.orders", "number", UniqueIndex::require}, {"*", "number", UniqueIndex::require}});
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 3U);
   const std::map<std::string, Answer> found{{"indexes a.first", indexes({unique({"number"})})}};
@@ -734,7 +732,7 @@ TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
 }
 
-TEST_F(CollectionsTest, ForgetsNoCollectionThatIsInUse) {
+TEST_F(InspectionTest, ForgetsNoCollectionThatIsInUse) {
   watch({{"*", "number", UniqueIndex::require}});
   const auto used = known->guard(0, "a", "used", now);
   ASSERT_EQ(round({{"indexes a.used", indexes({unique({"number"})})}}).size(), 2U);
@@ -747,7 +745,7 @@ TEST_F(CollectionsTest, ForgetsNoCollectionThatIsInUse) {
   EXPECT_EQ(known->version(), version) << "plans of others stay";
 }
 
-TEST_F(CollectionsTest, KnowsTheMissingIndexOfEveryCollectionInUse) {
+TEST_F(InspectionTest, KnowsTheMissingIndexOfEveryCollectionInUse) {
   watch({{"*", "number", UniqueIndex::warn}});
   const Readiness used = readiness("a", "used");
   (void)round();
@@ -760,7 +758,7 @@ TEST_F(CollectionsTest, KnowsTheMissingIndexOfEveryCollectionInUse) {
 }
 
 /// What a call costs hardly depends on how many there are.
-TEST_F(CollectionsTest, KnowsAsManyAsAreInUse) {
+TEST_F(InspectionTest, KnowsAsManyAsAreInUse) {
   constexpr std::size_t kMany = kMostUnused + 10;
   watch({{"*", "number", UniqueIndex::require}});
   std::vector<std::shared_ptr<ids::Guard>> used;
@@ -774,9 +772,22 @@ TEST_F(CollectionsTest, KnowsAsManyAsAreInUse) {
   EXPECT_EQ(round().size(), 1U) << "the collection that has changed";
 }
 
+TEST_F(InspectionTest, ChecksEachLessOftenIfThereAreMoreThan4096) {
+  watch({{"*", "_id"}});
+  std::vector<Readiness> used;
+  const std::pair<std::size_t, std::chrono::seconds> kRows[] = {{kMostUnused, 60s},
+                                                                {2 * kMostUnused, 120s}};
+  for (const auto& [many, again] : kRows) {
+    now += 60s;
+    while (used.size() < many) used.push_back(readiness("a", std::to_string(used.size())));
+    EXPECT_EQ(round().size(), many + 1);
+    EXPECT_EQ(known->due(Lane::checks), now + again);
+  }
+}
+
 // --- Values that repeat by design ---
 
-TEST_F(CollectionsTest, RequiresTheIndexOfAScope) {
+TEST_F(InspectionTest, RequiresTheIndexOfAScope) {
   WatchedRule rule{"shop.orders", "number", UniqueIndex::require};
   rule.scope = {"tenant"};
   watch({rule});
@@ -795,7 +806,7 @@ TEST_F(CollectionsTest, RequiresTheIndexOfAScope) {
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
 }
 
-TEST_F(CollectionsTest, MakesTheIndexOfAScope) {
+TEST_F(InspectionTest, MakesTheIndexOfAScope) {
   WatchedRule rule{"shop.orders", "number", UniqueIndex::create};
   rule.scope = {"site.name", "tenant"};
   watch({rule});
@@ -809,7 +820,7 @@ TEST_F(CollectionsTest, MakesTheIndexOfAScope) {
   EXPECT_EQ(std::get<MakeIndex>(*made).field.repeats.scope, rule.scope);
 }
 
-TEST_F(CollectionsTest, MakesNoIndexOnAFieldThatItDoesNotKnow) {
+TEST_F(InspectionTest, MakesNoIndexOnAFieldThatItDoesNotKnow) {
   WatchedRule rule{"shop.orders", "number", UniqueIndex::create};
   rule.repeats = true;
   watch({rule});
@@ -821,5 +832,5 @@ TEST_F(CollectionsTest, MakesNoIndexOnAFieldThatItDoesNotKnow) {
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
 }
 
-}  // namespace inspector_collections_test
+}  // namespace inspection_test
 }  // namespace idproxy::id_store::test

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,14 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "id_store/index.hpp"
 #include "id_store/inspection_requests.hpp"
-#include "idproxy/base/glob.hpp"
-#include "idproxy/id_store/namespaces.hpp"
 #include "idproxy/id_store/watch.hpp"
 #include "idproxy/ids/fill.hpp"
-#include "idproxy/ids/free_values.hpp"
-#include "idproxy/ids/guard.hpp"
 #include "idproxy/log/log.hpp"
 
 /// What is known of one collection, without threads, connections and a clock. Times are monotonic.
@@ -78,12 +72,8 @@ class Agenda {
 
   /// kNever: it is not, any more.
   void put(const std::string& name, Time due) {
-    const auto was = due_.find(name);
-    if (was != due_.end()) {
-      if (was->second == due) return;
-      names_.erase({was->second, name});
-      due_.erase(was);
-    }
+    const auto was = due_.extract(name);
+    if (!was.empty()) names_.erase({was.mapped(), name});
     if (due == Inquiry::kNever) return;
     due_.emplace(name, due);
     names_.emplace(due, name);
@@ -211,10 +201,6 @@ struct IndexWatch {
   [[nodiscard]] bool has_failed() const {
     return obstacle && obstacle->code == ids::Errc::exhausted;
   }
-  [[nodiscard]] ids::Readiness readiness() const {
-    if (is_ready()) return {};
-    return {ids::Readiness::Kind::not_ready, *obstacle};
-  }
 };
 
 /// The space of a rule's random numbers in one collection.
@@ -299,7 +285,6 @@ class CollectionWatch : public Remembered {
   [[nodiscard]] std::shared_ptr<ids::Guard> new_guard(std::size_t rule) const;
   [[nodiscard]] std::shared_ptr<ids::FreeValues> new_values(const SpaceWatch& space) const;
   void identify(const ListIndexes& request, const IndexList& answer);
-  [[nodiscard]] IndexState state_of(IndexWatch& index, const IndexList& answer) const;
   void judge(IndexWatch& index, const IndexList& answer, Time now);
   void judge_warned(IndexWatch& index, const IndexList& answer);
   void made(IndexWatch& index, const MadeIndex& answer, Time now);

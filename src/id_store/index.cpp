@@ -346,7 +346,7 @@ bool can_read(const Index& index, std::string_view field, ValueType type,
   return !index.building && is_readable(index, field, type, scope);
 }
 
-bool has_key(const Index& index, std::string_view field, const Repeats& repeats) {
+bool has_key(const Index& index, std::string_view field, const Repetition& repeats) {
   const auto has = [&](std::string_view name) {
     return std::ranges::find(index.keys, name, &Index::Key::field) != index.keys.end();
   };

@@ -64,23 +64,8 @@ std::string cause_of(const ServerAnswer& answer) {
   return answer.kind == AnswerKind::unreachable ? answer.told : answer.reason;
 }
 
-}  // namespace
-
-Commands CollectionWatch::command_for(const IndexWatch& index) const {
-  return create_index_command(ns_, unique_field(around_->rules[index.rule]), index.offer);
-}
-
-bool CollectionWatch::is_awaited() const {
-  return std::ranges::any_of(indexes_, [](const IndexWatch& each) {
-    return each.shared != nullptr && each.shared->is_awaited();
-  });
-}
-
-// ---- lists of indexes --------------------------------------------------------------------------
-
 /// The state that the answer shows.
-IndexState CollectionWatch::state_of(IndexWatch& index, const IndexList& answer) const {
-  const WatchedRule& rule = around_->rules[index.rule];
+IndexState state_of(IndexWatch& index, const WatchedRule& rule, const IndexList& answer) {
   const UniqueField field = unique_field(rule);
   const bool creates = rule.unique_index == UniqueIndex::create;
   const Index* found = guard_among(answer.indexes, field);
@@ -101,6 +86,20 @@ IndexState CollectionWatch::state_of(IndexWatch& index, const IndexList& answer)
   return answer.kind == AnswerKind::no_collection ? IndexState::no_collection : IndexState::to_make;
 }
 
+}  // namespace
+
+Commands CollectionWatch::command_for(const IndexWatch& index) const {
+  return create_index_command(ns_, unique_field(around_->rules[index.rule]), index.offer);
+}
+
+bool CollectionWatch::is_awaited() const {
+  return std::ranges::any_of(indexes_, [](const IndexWatch& each) {
+    return each.shared != nullptr && each.shared->is_awaited();
+  });
+}
+
+// ---- lists of indexes --------------------------------------------------------------------------
+
 void CollectionWatch::judge(IndexWatch& index, const IndexList& answer, Time now) {
   const WatchedRule& rule = around_->rules[index.rule];
   if (!demands_index(rule)) return judge_warned(index, answer);
@@ -110,24 +109,22 @@ void CollectionWatch::judge(IndexWatch& index, const IndexList& answer, Time now
     const std::string why = kCannotCheck + cause_of(answer);
     return set(index, passes ? not_yet(why) : never(why));
   }
-  const bool has_failed = index.has_failed();
-  index.state = state_of(index, answer);
+  index.state = state_of(index, rule, answer);
   index.lacks = index.state == IndexState::lacking;
   switch (index.state) {
     case IndexState::guarded:
+    case IndexState::guarded_twice: {
+      const bool yields = index.state == IndexState::guarded_twice;
       index.had_index = true;
-      index.make_due = Inquiry::kNever;
+      index.make_due = yields ? std::max(now, index.yields_from) : Inquiry::kNever;
       return set(index, {});
-    case IndexState::guarded_twice:
-      index.had_index = true;
-      index.make_due = std::max(now, index.yields_from);
-      return set(index, {});
+    }
     case IndexState::not_asked_for:
       // Nobody may ever store a value there. An index that was there has gone.
       index.obstacle = not_yet(index.obstacle ? index.obstacle->reason : "");
       return;
     case IndexState::building:
-      if (!has_failed) wait_for(index, kBeingBuilt, now);
+      if (!index.has_failed()) wait_for(index, kBeingBuilt, now);
       return;
     case IndexState::not_permitted:
       return set(
@@ -137,14 +134,14 @@ void CollectionWatch::judge(IndexWatch& index, const IndexList& answer, Time now
     case IndexState::no_collection:
       // The application may want to make the collection itself, with options of its own.
       if (!is_awaited()) {
-        if (!has_failed) index.obstacle.reset();
+        if (!index.has_failed()) index.obstacle.reset();
         return;
       }
       around_->awaited.push_front(ns_.text());
       [[fallthrough]];
     case IndexState::to_make:
       if (index.make_due == Inquiry::kNever) index.make_due = now;
-      if (!has_failed) wait_for(index, kBeingMade, now);
+      if (!index.has_failed()) wait_for(index, kBeingMade, now);
       return;
     case IndexState::lacking: {
       index.why_not = why_not(answer.indexes, unique_field(rule));

@@ -1,7 +1,6 @@
 #include "id_store/inspection.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "idproxy/base/glob.hpp"
@@ -15,6 +14,8 @@ using AnswerKind = ServerAnswer::Kind;
 
 // How often to check how full the spaces of random numbers are.
 constexpr auto kFillRound = 5s;
+// In the agenda of databases: lists them.
+constexpr const char* kAllDatabases = "";
 // The pause after an unreachable server, beside the second that it takes to find that out.
 constexpr auto kRest = 250ms;
 
@@ -66,7 +67,7 @@ void Inspection::list_all(const WatchedRule& rule) {
   if (!lists_collections(rule)) return;
   const Namespace ns = split_namespace(rule.ns);
   if (has_wildcards(ns.db) || ns.collection.empty()) {
-    all_databases_due_ = Time{};
+    databases_.put(kAllDatabases, Time{});
   } else {
     database(ns.db).lists_all = true;
   }
@@ -74,7 +75,8 @@ void Inspection::list_all(const WatchedRule& rule) {
 }
 
 void Inspection::take_over(const Inspection& before, Time now) {
-  static_cast<ServerState&>(*around_) = *before.around_;
+  const ServerState& kept = *before.around_;
+  static_cast<ServerState&>(*around_) = kept;
   was_down_ = around_->down.has_value();
   asked_ = before.asked_;
   sweep_databases_at_ = before.sweep_databases_at_;
@@ -107,7 +109,8 @@ Readiness Inspection::readiness(std::size_t rule_index, std::string_view db, std
   if (around_->rules[rule_index].field == "_id") {  // whose unique index is always there
     known.list_indexes(now);
   } else {
-    readiness = known.asked_for(rule_index, now).readiness();
+    const IndexWatch& its = known.asked_for(rule_index, now);
+    if (!its.is_ready()) readiness = {Readiness::Kind::not_ready, *its.obstacle};
   }
   readiness.watched = known.lent();
   return readiness;
@@ -146,7 +149,8 @@ std::vector<ids::NotReady> Inspection::not_ready(std::size_t most_per_rule) cons
   for (const auto& [ns, watch] : watches_) {
     if (around_->is_left_alone(watch.ns())) continue;
     for (const IndexWatch& each : watch.indexes()) {
-      if (!each.is_ready() && each.is_asked_for) add(each.rule, ns, each.readiness());
+      if (each.is_ready() || !each.is_asked_for) continue;
+      add(each.rule, ns, {Readiness::Kind::not_ready, *each.obstacle});
     }
     for (const SpaceWatch& each : watch.spaces()) {
       const std::string why = why_full(each.fill->seen());
@@ -158,22 +162,17 @@ std::vector<ids::NotReady> Inspection::not_ready(std::size_t most_per_rule) cons
   return found;
 }
 
-std::vector<std::size_t> Inspection::not_ready_counts() const {
-  std::vector<std::size_t> counts(around_->rules.size());
-  for (const ids::NotReady& each : not_ready(std::numeric_limits<std::size_t>::max()))
-    ++counts[each.rule_index];
-  return counts;
-}
-
 std::map<std::size_t, MissingIndex> Inspection::lack_index() const {
   std::map<std::size_t, MissingIndex> found;
   for (const auto& [ns, watch] : watches_) {
     if (around_->is_left_alone(watch.ns())) continue;
     for (const IndexWatch& each : watch.indexes()) {
       if (!each.lacks) continue;
-      const auto [missing, is_first] =
-          found.try_emplace(each.rule, MissingIndex{ns, watch.command_for(each), each.why_not});
-      if (!is_first) ++missing->second.collections;
+      if (const auto first = found.find(each.rule); first != found.end()) {
+        ++first->second.collections;
+        continue;
+      }
+      found.try_emplace(each.rule, MissingIndex{ns, watch.command_for(each), each.why_not});
     }
   }
   return found;
@@ -296,14 +295,14 @@ std::optional<InspectionRequest> Inspection::next_awaited(Time now) {
 std::optional<InspectionRequest> Inspection::next_of_all(Time now) {
   if (databases_.due() <= now) {
     const std::string name = databases_.first();
+    if (name == kAllDatabases) {
+      databases_.put(name, kNever);
+      return ListDatabases();
+    }
     DatabaseWatch& first = around_->databases.find(name)->second;
     (void)first.collections.take(now);
     plan(name, first);
     return ListCollections{name, first.lists_all};
-  }
-  if (all_databases_due_ <= now) {
-    all_databases_due_ = kNever;
-    return ListDatabases();
   }
   while (around_->checks.due() <= now) {
     CollectionWatch& first = watches_.find(around_->checks.first())->second;
@@ -332,9 +331,8 @@ Inspection::Time Inspection::due(Lane lane) const {
   const bool is_awaited = !around_->awaited.empty() || !lookups_.empty();
   if (lane != Lane::indexes && is_awaited) return around_->not_before;
   if (lane == Lane::awaited) return kNever;
-  const Time first = lane == Lane::indexes
-                         ? around_->makings.due()
-                         : std::min({all_databases_due_, databases_.due(), around_->checks.due()});
+  const Time first = lane == Lane::indexes ? around_->makings.due()
+                                           : std::min(databases_.due(), around_->checks.due());
   return std::max(first, around_->not_before);
 }
 
@@ -375,7 +373,7 @@ void Inspection::reached(const ServerAnswer& answer, Time now) {
 
 void Inspection::note(const ListDatabases& /*request*/, const DatabaseList& answer, Time now) {
   if (answer.kind != AnswerKind::answered) {
-    all_databases_due_ = answer.kind == AnswerKind::unreachable ? now + kSoon : kNever;
+    if (answer.kind == AnswerKind::unreachable) databases_.put(kAllDatabases, now + kSoon);
     return;
   }
   for (const std::string& name : answer.names) {

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,7 +10,6 @@
 #include <vector>
 
 #include "id_store/collection_watch.hpp"
-#include "id_store/inspection_requests.hpp"
 
 namespace idproxy::id_store {
 
@@ -67,7 +64,6 @@ class Inspection {
   [[nodiscard]] std::optional<ids::UniqueIndexes> unique_indexes(std::string_view ns, Time now);
   [[nodiscard]] std::uint64_t version() const { return around_->version; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
-  [[nodiscard]] std::vector<std::size_t> not_ready_counts() const;
   /// As Watch's.
   [[nodiscard]] std::map<std::size_t, MissingIndex> lack_index() const;
   /// The spaces of random numbers whose limits are known, as ids::Store::numbers().
@@ -133,7 +129,6 @@ class Inspection {
   std::unique_ptr<Surroundings> around_ = std::make_unique<Surroundings>();
   std::map<std::string, CollectionWatch, std::less<>> watches_;  // by namespace
   Agenda databases_;                                             // that are to be checked
-  Time all_databases_due_ = kNever;
   std::deque<std::shared_ptr<ids::FreeValues>> lookups_;
   bool was_down_ = false;  // ever
   std::size_t sweep_databases_at_ = kMostUnused;

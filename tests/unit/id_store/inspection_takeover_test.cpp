@@ -116,6 +116,15 @@ TEST_F(TakeoverTest, WhatCouldNotBeCheckedIsAskedOfTheNewOne) {
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("inspection_again "), HasSubstr("ready_again ")));
 }
 
+TEST_F(TakeoverTest, WhyNothingCanBeCheckedIsToldOfNewRulesToo) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  ServerAnswer refused = kUnreachable;
+  refused.told = "the id store refuses the proxy's login";
+  EXPECT_EQ(round({{"left_alone shop", refused}}).size(), 1U);
+  reload({{"shop.bills", "number", UniqueIndex::require}});
+  EXPECT_THAT(readiness("shop", "bills").error.reason, HasSubstr(refused.told));
+}
+
 TEST_F(TakeoverTest, ViewsStayViews) {
   watch({{"shop.*", "_id"}});
   (void)readiness("shop", "orders");
@@ -227,14 +236,14 @@ TEST_F(TakeoverTest, OfAnotherSpaceOnlyTheDocumentsAreKnown) {
   fill->limit({1000, 0.1, 0.9});
   EXPECT_EQ(round({{"documents a.b", documents(950)}}).size(), 3U);
   EXPECT_FALSE(fill->draw(1));
-  EXPECT_EQ(known->not_ready_counts(), std::vector<std::size_t>{1});
+  EXPECT_EQ(known->not_ready(9).size(), 1U);
   reload({random_numbers("a.b", "6 digits")});
   const auto next = known->space("a.b", "n", now).fill;
   EXPECT_NE(next, fill);
   next->limit({1'000'000, 0.1, 0.9});
   EXPECT_EQ(next->seen().documents, 950U);
   EXPECT_TRUE(next->draw(1));
-  EXPECT_EQ(known->not_ready_counts(), std::vector<std::size_t>{0});
+  EXPECT_THAT(known->not_ready(9), IsEmpty());
 }
 
 }  // namespace inspection_takeover_test

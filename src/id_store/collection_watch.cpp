@@ -137,6 +137,7 @@ CollectionWatch::CollectionWatch(const CollectionWatch& before, Surroundings& ar
   }
   if (indexes_.empty()) listing_ = {};
   if (spaces_.empty()) counting_ = {};
+  plan();
 }
 
 std::shared_ptr<ids::Guard> CollectionWatch::new_guard(std::size_t rule) const {
@@ -217,6 +218,7 @@ bool CollectionWatch::is_used() const {
 
 // ---- requests ----------------------------------------------------------------------------------
 
+/// Puts its requests into the agendas.
 void CollectionWatch::plan() {
   const bool waits = around_->is_changing(ns_);
   Time check = std::min(listing_.due, counting_.due);
@@ -230,6 +232,12 @@ void CollectionWatch::plan() {
 }
 
 std::optional<InspectionRequest> CollectionWatch::next_check(Time now) {
+  auto request = check(now);
+  plan();
+  return request;
+}
+
+std::optional<InspectionRequest> CollectionWatch::check(Time now) {
   if (around_->is_left_alone(ns_)) {
     // Asks again later: the view may be replaced by an ordinary collection.
     for (Inquiry* each : {&listing_, &counting_}) {
@@ -257,7 +265,9 @@ std::optional<InspectionRequest> CollectionWatch::next_making(Time now) {
     return each.state != IndexState::no_collection && each.make_due <= now;
   });
   if (found == indexes_.end()) return std::nullopt;
-  return make_request(*found, now);
+  auto request = make_request(*found, now);
+  plan();
+  return request;
 }
 
 ListIndexes CollectionWatch::list_request(Time now) const {
@@ -287,7 +297,7 @@ InspectionRequest CollectionWatch::make_request(IndexWatch& index, Time now) {
 void CollectionWatch::learn(const ListIndexes& request, const IndexList& answer, Time now) {
   if (request.epoch != epoch_) {
     if (listing_.due == Inquiry::kNever) listing_.due = now;
-    return;
+    return plan();
   }
   const bool is_missed = answer.kind == AnswerKind::not_permitted && !indexes_.empty();
   if (is_missed) around_->miss("listIndexes", ns_);
@@ -313,6 +323,7 @@ void CollectionWatch::learn(const ListIndexes& request, const IndexList& answer,
                      : others_build && is_awaited() ? Time(kAwaitedRound)
                                                     : Time(kNotReadyRound);
   listing_.answered(answer, now + round);
+  plan();
 }
 
 /// Notes which collection it is. Its UUID was read before its indexes: if it has been replaced in

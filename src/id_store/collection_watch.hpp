@@ -273,13 +273,12 @@ class CollectionWatch : public Remembered {
   void retry(Time now);
   /// Says how full the spaces are if that is news.
   void judge_spaces(Time now);
-  /// Puts its requests into the agendas. Only after next_check(), next_making() and learn(): the
-  /// other events do it.
-  void plan();
 
  private:
+  void plan();
   void begin(Inquiry& inquiry, Time now);
   void hurry(Inquiry& inquiry, Time now);
+  [[nodiscard]] std::optional<InspectionRequest> check(Time now);
   [[nodiscard]] ListIndexes list_request(Time now) const;
   [[nodiscard]] InspectionRequest make_request(IndexWatch& index, Time now);
   [[nodiscard]] std::shared_ptr<ids::Guard> new_guard(std::size_t rule) const;

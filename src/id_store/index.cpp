@@ -135,10 +135,11 @@ Index read_index(Bytes spec) {
 /// True if the index holds every document with a value of this type in the field.
 bool covers(const Index& index, std::string_view field, ValueType type) {
   using Kind = Index::Partial::Kind;
-  const auto& [kind, its_field, types, condition] = index.partial;
-  if (kind == Kind::none || its_field != field) return kind == Kind::none;
+  const Index::Partial& of = index.partial;
+  if (of.kind == Kind::none || of.field != field) return of.kind == Kind::none;
   const std::uint32_t wanted = types_of(type);
-  return kind == Kind::exists || (kind == Kind::types && wanted != 0 && (types & wanted) == wanted);
+  const bool has_types = wanted != 0 && (of.types & wanted) == wanted;
+  return of.kind == Kind::exists || (of.kind == Kind::types && has_types);
 }
 
 /// Indexes of other kinds leave documents out, or have no order of the first field's values.

@@ -198,6 +198,7 @@ void CollectionWatch::learn(const MakeIndex& request, const MadeIndex& answer, T
     made(each, answer, now);
     publish(each);
   }
+  plan();
 }
 
 void CollectionWatch::made(IndexWatch& index, const MadeIndex& answer, Time now) {

@@ -91,7 +91,7 @@ void Inspection::take_over(const Inspection& before, Time now) {
   for (const auto& [ns, known] : before.watches_) {
     CollectionWatch taken(known, *around_, now);
     if (taken.indexes().empty() && taken.spaces().empty()) continue;
-    watches_.emplace(ns, std::move(taken)).first->second.plan();
+    watches_.emplace(ns, std::move(taken));
   }
   around_->collections = watches_.size();
 }
@@ -269,10 +269,7 @@ std::optional<InspectionRequest> Inspection::next(Lane lane, Time now) {
   if (now < around_->not_before) return std::nullopt;
   if (lane == Lane::indexes) {
     if (around_->makings.due() > now) return std::nullopt;
-    CollectionWatch& first = watches_.find(around_->makings.first())->second;
-    auto request = first.next_making(now);
-    first.plan();
-    return request;
+    return watches_.find(around_->makings.first())->second.next_making(now);
   }
   auto awaited = next_awaited(now);
   return awaited || lane == Lane::awaited ? awaited : next_of_all(now);
@@ -283,7 +280,7 @@ std::optional<InspectionRequest> Inspection::next_awaited(Time now) {
     const auto found = watches_.find(around_->awaited.front());
     around_->awaited.pop_front();
     if (found == watches_.end()) continue;
-    if (auto request = next_check(found->second, now)) return request;
+    if (auto request = found->second.next_check(now)) return request;
   }
   if (lookups_.empty()) return std::nullopt;
   LookUpValues request{std::move(lookups_.front())};
@@ -306,15 +303,9 @@ std::optional<InspectionRequest> Inspection::next_of_all(Time now) {
   }
   while (around_->checks.due() <= now) {
     CollectionWatch& first = watches_.find(around_->checks.first())->second;
-    if (auto request = next_check(first, now)) return request;
+    if (auto request = first.next_check(now)) return request;
   }
   return std::nullopt;
-}
-
-std::optional<InspectionRequest> Inspection::next_check(CollectionWatch& watch, Time now) {
-  auto request = watch.next_check(now);
-  watch.plan();
-  return request;
 }
 
 MakeRoom Inspection::request_for(std::shared_ptr<ids::IndexRoom> room) const {

@@ -14,11 +14,11 @@
 namespace idproxy::id_store {
 
 /// The watches of the collections of one list of rules, without threads and connections, and their
-/// next request. Store watches hold it; when the last one lets go of it, the Inspector stops asking
-/// for these rules. Not thread-safe: the Inspector has the lock. Times are monotonic. When there
-/// are many collections or databases, it forgets those that nobody uses, that is whose guards and
-/// spaces nobody holds, that no rule names literally, and about which nobody has asked lately. What
-/// each call costs hardly depends on how many there are.
+/// next request. Each Watch for these rules holds it; when the last one lets go of it, the
+/// Inspector stops asking for these rules. Not thread-safe: the Inspector has the lock. Times are
+/// monotonic. When there are many collections or databases, it forgets those that nobody uses, that
+/// is whose guards and spaces nobody holds, that no rule names literally, and about which nobody
+/// has asked lately. What each call costs hardly depends on how many there are.
 class Inspection {
  public:
   using Time = Inquiry::Time;
@@ -107,7 +107,6 @@ class Inspection {
   void forget_changed(const ids::CatalogChange& change, Time now);
   void plan(const std::string& db, const DatabaseWatch& database);
 
-  [[nodiscard]] std::optional<InspectionRequest> next_check(CollectionWatch& watch, Time now);
   [[nodiscard]] std::optional<InspectionRequest> next_awaited(Time now);
   [[nodiscard]] std::optional<InspectionRequest> next_of_all(Time now);
 
@@ -121,9 +120,8 @@ class Inspection {
   template <class Request, class Answer>
   void note(const Request& request, const Answer& answer, Time now) {
     const auto found = watches_.find(request.ns.text());
-    if (found == watches_.end()) return;  // forgotten meanwhile
-    found->second.learn(request, answer, now);
-    found->second.plan();
+    // It may have been forgotten meanwhile.
+    if (found != watches_.end()) found->second.learn(request, answer, now);
   }
 
   std::unique_ptr<Surroundings> around_ = std::make_unique<Surroundings>();

@@ -34,8 +34,8 @@ class Inspector {
   /// before them. For the same rules, returns the same object.
   [[nodiscard]] std::shared_ptr<Inspection> inspect(std::vector<WatchedRule> rules);
 
-  /// Calls `use` with the inspection and the time, under the lock, and returns its
-  /// result. If a request to a server is due then, the threads send it.
+  /// Calls `use` with the inspection and the time, under the lock, and returns its result. If
+  /// a request to a server is due then, the threads send it.
   template <class Use>
   auto with(Inspection& inspection, const Use& use) {
     const std::scoped_lock lock(mutex_);

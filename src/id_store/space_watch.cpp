@@ -59,6 +59,7 @@ void CollectionWatch::learn(const CountDocuments& /*request*/, const DocumentCou
   counted_at_ = now;
   const Time round = answer.kind == AnswerKind::unreachable ? Time(kSoon) : around_->round();
   counting_.answered(answer, now + round);
+  plan();
   around_->fills_due = std::min(around_->fills_due, now);
   if (answer.kind == AnswerKind::not_permitted) around_->miss("collStats", ns_);
   if (answer.may_not_find) around_->miss("find", ns_);

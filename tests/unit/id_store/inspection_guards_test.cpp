@@ -3,7 +3,7 @@
 
 #include "unit/id_store/inspection_fixture.hpp"
 
-// What Inspection tells writes through their guards.
+// What an Inspection tells writes through their guards.
 namespace idproxy::id_store::test {
 namespace inspection_guards_test {
 
@@ -150,7 +150,7 @@ TEST_F(GuardsTest, OnlyWhatTheProxyMakesItDrops) {
   }
 }
 
-// --- Inspection that do not exist ---
+// --- Collections that do not exist ---
 
 TEST_F(GuardsTest, NoCollectionIsMadeBeforeAWriteNeedsIt) {
   watch_orders(UniqueIndex::create);

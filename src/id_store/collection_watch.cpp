@@ -135,8 +135,8 @@ CollectionWatch::CollectionWatch(const CollectionWatch& before, Surroundings& ar
     if (found == before.spaces_.end()) continue;
     if (const auto counted = found->fill->seen().documents) added.fill->counted(*counted);
   }
-  if (indexes_.empty()) listing_ = {};
-  if (spaces_.empty()) counting_ = {};
+  listing_.resume(!indexes_.empty(), now);
+  counting_.resume(!spaces_.empty(), now);
   plan();
 }
 
@@ -152,7 +152,7 @@ std::shared_ptr<ids::FreeValues> CollectionWatch::new_values(const SpaceWatch& s
 IndexWatch& CollectionWatch::index(std::size_t rule, Time now) {
   const auto found = std::ranges::find(indexes_, rule, &IndexWatch::rule);
   if (found != indexes_.end()) return *found;
-  IndexWatch& added = indexes_.emplace_back(rule);
+  IndexWatch added{rule};
   if (demands_index(around_->rules[rule])) {
     added.obstacle =
         not_yet(around_->down ? kCannotCheck + around_->down_told
@@ -160,8 +160,9 @@ IndexWatch& CollectionWatch::index(std::size_t rule, Time now) {
     added.shared = new_guard(rule);
     publish(added);
   }
+  indexes_.push_back(std::move(added));
   begin(listing_, now);
-  return added;
+  return indexes_.back();
 }
 
 IndexWatch& CollectionWatch::asked_for(std::size_t rule, Time now) {
@@ -173,12 +174,13 @@ IndexWatch& CollectionWatch::asked_for(std::size_t rule, Time now) {
 SpaceWatch& CollectionWatch::space(std::string_view field, Time now) {
   const auto found = std::ranges::find(spaces_, field, &SpaceWatch::field);
   if (found != spaces_.end()) return *found;
-  SpaceWatch& added = spaces_.emplace_back(std::string(field));
+  SpaceWatch added{std::string(field)};
   added.free = new_values(added);
   added.age_due = now + kRound;
+  spaces_.push_back(std::move(added));
   begin(counting_, now);
   around_->fills_due = std::min<Time>(around_->fills_due, now + 1s);
-  return added;
+  return spaces_.back();
 }
 
 void CollectionWatch::list_indexes(Time now) {
@@ -264,8 +266,8 @@ std::optional<InspectionRequest> CollectionWatch::next_making(Time now) {
   const auto found = std::ranges::find_if(indexes_, [&](const IndexWatch& each) {
     return each.state != IndexState::no_collection && each.make_due <= now;
   });
-  if (found == indexes_.end()) return std::nullopt;
-  auto request = make_request(*found, now);
+  std::optional<InspectionRequest> request;
+  if (found != indexes_.end()) request = make_request(*found, now);
   plan();
   return request;
 }
@@ -368,6 +370,7 @@ void CollectionWatch::forget(std::string_view why, Time now) {
     each.obstacle = not_yet(std::string(why));
     if (each.state == IndexState::guarded_twice) each.make_due = Inquiry::kNever;
     each.state = IndexState::unchecked;
+    each.tries_again = false;
     publish(each);
   }
   plan();

@@ -58,6 +58,11 @@ struct Inquiry {
     due = kNever;
     return true;
   }
+  /// Asks again for an answer that is under way, since it may be to less than is wanted now.
+  void resume(bool is_wanted, Time now) {
+    if (!is_wanted) *this = {};
+    if (is_wanted && due == kNever) due = now;
+  }
   void answered(const ServerAnswer& answer, Time again) {
     due = again;
     is_open = false;
@@ -72,8 +77,11 @@ class Agenda {
 
   /// kNever: it is not, any more.
   void put(const std::string& name, Time due) {
-    const auto was = due_.extract(name);
-    if (!was.empty()) names_.erase({was.mapped(), name});
+    if (const auto was = due_.find(name); was != due_.end()) {
+      if (was->second == due) return;
+      names_.erase({was->second, name});
+      due_.erase(was);
+    }
     if (due == Inquiry::kNever) return;
     due_.emplace(name, due);
     names_.emplace(due, name);
@@ -159,16 +167,15 @@ struct Surroundings : ServerState {
 
 /// What is known of the index that a rule demands, or does without.
 enum class IndexState {
-  unchecked,       ///< nothing, or what was known is void
-  guarded,         ///< it is there
-  guarded_twice,   ///< the proxy's own beside the application's, to which it yields
-  not_asked_for,   ///< it is not there, and no write has asked for it
-  building,        ///< by this proxy or another one
-  not_permitted,   ///< the proxy may not list indexes
-  no_collection,   ///< the first write has the collection made with it, which takes no time
-  attempt_failed,  ///< that has failed; after the next check, the next write tries again
-  to_make,         ///< the proxy makes it
-  lacking,         ///< a person has to make it
+  unchecked,      ///< nothing, or what was known is void
+  guarded,        ///< it is there
+  guarded_twice,  ///< the proxy's own beside the application's, to which it yields
+  not_asked_for,  ///< it is not there, and no write has asked for it
+  building,       ///< by this proxy or another one
+  not_permitted,  ///< the proxy may not list indexes
+  no_collection,  ///< the first write has the collection made with it, which takes no time
+  to_make,        ///< the proxy makes it
+  lacking,        ///< a person has to make it
 };
 
 /// One rule in one collection, as far as its unique index decides whether it gives values.
@@ -187,6 +194,7 @@ struct IndexWatch {
   bool lacks = false;        ///< an index that somebody else has to make
   std::string why_not{};     ///< why an index that looks sufficient is not
   bool is_asked_for = true;  ///< false: its collection exists, but no write has asked about it
+  bool tries_again = false;  ///< no_collection, the last attempt failed: the next write tries again
   bool is_making = false;    ///< or dropping
   Time make_due = Inquiry::kNever;  ///< guarded_twice: of dropping
   Time make_begun{};

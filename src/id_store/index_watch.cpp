@@ -134,7 +134,8 @@ void CollectionWatch::judge(IndexWatch& index, const IndexList& answer, Time now
     case IndexState::no_collection:
       // The application may want to make the collection itself, with options of its own.
       if (!is_awaited()) {
-        if (!index.has_failed()) index.obstacle.reset();
+        index.tries_again = index.has_failed();
+        if (!index.tries_again) index.obstacle.reset();
         return;
       }
       around_->awaited.push_front(ns_.text());
@@ -151,7 +152,6 @@ void CollectionWatch::judge(IndexWatch& index, const IndexList& answer, Time now
       return set(index, ids::Error{ids::Errc::exhausted, advice->whole(), advice});
     }
     case IndexState::unchecked:
-    case IndexState::attempt_failed:
       return;  // which no answer shows
   }
 }
@@ -194,7 +194,7 @@ void CollectionWatch::judge_warned(IndexWatch& index, const IndexList& answer) {
 void CollectionWatch::learn(const MakeIndex& request, const MadeIndex& answer, Time now) {
   for (IndexWatch& each : indexes_) {
     if (!each.is_making || around_->rules[each.rule].field != request.field.name) continue;
-    each.is_making = false;
+    each.is_making = each.tries_again = false;
     made(each, answer, now);
     publish(each);
   }
@@ -238,7 +238,6 @@ void CollectionWatch::made(IndexWatch& index, const MadeIndex& answer, Time now)
     if (index.passes()) set(index, not_yet(why));
     return;
   }
-  if (is_absent) index.state = IndexState::attempt_failed;
   if (answer.kind != AnswerKind::not_permitted) return set(index, never(why));
   around_->miss("createIndex", ns_);
   set(index, never(around_->may_not("createIndex") + " in " + ns_.text() +
@@ -292,7 +291,7 @@ GuardState CollectionWatch::shown(const IndexWatch& index) const {
   const bool is_absent = index.state == IndexState::no_collection;
   if (index.is_ready() && is_absent) return unknown(kBeingMade);
   if (index.is_ready()) return {State::guarded, {}, uuid_};
-  if (index.has_failed() && !is_absent) return {State::unguarded, *index.obstacle, {}};
+  if (index.has_failed() && !index.tries_again) return {State::unguarded, *index.obstacle, {}};
   return unknown(index.obstacle->reason);
 }
 

@@ -14,8 +14,6 @@ using AnswerKind = ServerAnswer::Kind;
 
 // How often to check how full the spaces of random numbers are.
 constexpr auto kFillRound = 5s;
-// In the agenda of databases: lists them.
-constexpr const char* kAllDatabases = "";
 // The pause after an unreachable server, beside the second that it takes to find that out.
 constexpr auto kRest = 250ms;
 
@@ -67,7 +65,7 @@ void Inspection::list_all(const WatchedRule& rule) {
   if (!lists_collections(rule)) return;
   const Namespace ns = split_namespace(rule.ns);
   if (has_wildcards(ns.db) || ns.collection.empty()) {
-    databases_.put(kAllDatabases, Time{});
+    all_databases_due_ = Time{};
   } else {
     database(ns.db).lists_all = true;
   }
@@ -86,6 +84,7 @@ void Inspection::take_over(const Inspection& before, Time now) {
     if (std::ranges::none_of(around_->rules, touches)) continue;
     DatabaseWatch& taken = around_->databases.emplace(name, known).first->second;
     taken.is_pinned = false;
+    taken.collections.resume(true, now);
     plan(name, taken);
   }
   for (const auto& [ns, known] : before.watches_) {
@@ -219,7 +218,7 @@ DatabaseWatch& Inspection::database(std::string_view db) {
     if (all.size() >= sweep_databases_at_) {
       sweep_collections();
       // A database is used as long as one of its collections is known.
-      sweep(all, sweep_databases_at_, [this](const auto& item) {
+      sweep(all, sweep_databases_at_, {&databases_}, [this](const auto& item) {
         const auto first = watches_.lower_bound(item.first + ".");
         return first != watches_.end() && first->first.starts_with(item.first + ".");
       });
@@ -246,21 +245,22 @@ CollectionWatch& Inspection::watch(const Namespace& ns) {
 
 /// Forgets what nobody uses.
 template <class Watches, class IsUsed>
-void Inspection::sweep(Watches& all, std::size_t& at, const IsUsed& is_used) {
+void Inspection::sweep(Watches& all, std::size_t& at, std::initializer_list<Agenda*> agendas,
+                       const IsUsed& is_used) {
   std::erase_if(all, [&](const auto& item) {
     const Remembered& each = item.second;
     const bool is_recent = each.asked + kMostUnused / 2 >= asked_;
     if (each.is_pinned || is_recent || is_used(item)) return false;
-    for (Agenda* agenda : {&databases_, &around_->checks, &around_->makings}) {
-      agenda->put(item.first, kNever);
-    }
+    for (Agenda* agenda : agendas) agenda->put(item.first, kNever);
     return true;
   });
   at = std::max(kMostUnused, 2 * all.size());
 }
 
 void Inspection::sweep_collections() {
-  sweep(watches_, sweep_collections_at_, [](const auto& item) { return item.second.is_used(); });
+  sweep(watches_, sweep_collections_at_, {&around_->checks, &around_->makings},
+        [](const auto& item) { return item.second.is_used(); });
+  around_->collections = watches_.size();
 }
 
 // ---- requests ----------------------------------------------------------------------------------
@@ -292,14 +292,14 @@ std::optional<InspectionRequest> Inspection::next_awaited(Time now) {
 std::optional<InspectionRequest> Inspection::next_of_all(Time now) {
   if (databases_.due() <= now) {
     const std::string name = databases_.first();
-    if (name == kAllDatabases) {
-      databases_.put(name, kNever);
-      return ListDatabases();
-    }
     DatabaseWatch& first = around_->databases.find(name)->second;
     (void)first.collections.take(now);
     plan(name, first);
     return ListCollections{name, first.lists_all};
+  }
+  if (all_databases_due_ <= now) {
+    all_databases_due_ = kNever;
+    return ListDatabases();
   }
   while (around_->checks.due() <= now) {
     CollectionWatch& first = watches_.find(around_->checks.first())->second;
@@ -322,8 +322,9 @@ Inspection::Time Inspection::due(Lane lane) const {
   const bool is_awaited = !around_->awaited.empty() || !lookups_.empty();
   if (lane != Lane::indexes && is_awaited) return around_->not_before;
   if (lane == Lane::awaited) return kNever;
-  const Time first = lane == Lane::indexes ? around_->makings.due()
-                                           : std::min(databases_.due(), around_->checks.due());
+  const Time first = lane == Lane::indexes
+                         ? around_->makings.due()
+                         : std::min({all_databases_due_, databases_.due(), around_->checks.due()});
   return std::max(first, around_->not_before);
 }
 
@@ -364,7 +365,7 @@ void Inspection::reached(const ServerAnswer& answer, Time now) {
 
 void Inspection::note(const ListDatabases& /*request*/, const DatabaseList& answer, Time now) {
   if (answer.kind != AnswerKind::answered) {
-    if (answer.kind == AnswerKind::unreachable) databases_.put(kAllDatabases, now + kSoon);
+    if (answer.kind == AnswerKind::unreachable) all_databases_due_ = now + kSoon;
     return;
   }
   for (const std::string& name : answer.names) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -102,7 +103,8 @@ class Inspection {
   DatabaseWatch& database(std::string_view db);
   CollectionWatch& watch(const Namespace& ns);
   template <class Watches, class IsUsed>
-  void sweep(Watches& all, std::size_t& at, const IsUsed& is_used);
+  void sweep(Watches& all, std::size_t& at, std::initializer_list<Agenda*> agendas,
+             const IsUsed& is_used);
   void sweep_collections();
   void forget_changed(const ids::CatalogChange& change, Time now);
   void plan(const std::string& db, const DatabaseWatch& database);
@@ -128,6 +130,7 @@ class Inspection {
   std::map<std::string, CollectionWatch, std::less<>> watches_;  // by namespace
   Agenda databases_;                                             // that are to be checked
   std::deque<std::shared_ptr<ids::FreeValues>> lookups_;
+  Time all_databases_due_ = kNever;
   bool was_down_ = false;  // ever
   std::size_t sweep_databases_at_ = kMostUnused;
   std::size_t sweep_collections_at_ = kMostUnused;

@@ -228,6 +228,43 @@ TEST_F(GuardsTest, AFailureIsOfThatWriteAndTheNextOneTriesAgain) {
   }
 }
 
+TEST_F(GuardsTest, AWriteWaitsWhenTheCollectionComesUpAfterAnAttemptThatFailed) {
+  watch_orders(UniqueIndex::create);
+  look(kNoCollection);
+  const auto ticket = wait();
+  learn(*known->next(Lane::awaited, now), ServerAnswer{.kind = Kind::not_permitted});
+  known->take_answers().front()->answer();
+  now += 2s;
+  look(kNoCollection);
+  now += 2s;
+  known->learn(next_listing(), indexes({}), now);
+  EXPECT_EQ(state(), State::unknown);
+}
+
+TEST_F(GuardsTest, AnAttemptThatFailsAgainForAWhileAnswersTheWrite) {
+  watch_orders(UniqueIndex::create);
+  look(kNoCollection);
+  for (const Kind kind : {Kind::not_permitted, Kind::unreachable}) {
+    const auto ticket = wait();
+    learn(*known->next(Lane::awaited, now), ServerAnswer{.kind = kind});
+    EXPECT_EQ(state(), State::unguarded);
+    known->take_answers().front()->answer();
+    now += 2s;
+    look(kNoCollection);
+  }
+}
+
+TEST_F(GuardsTest, AListThatIsRefusedForGoodAnswersTheWrite) {
+  watch_orders(UniqueIndex::create);
+  const auto ticket = wait();
+  known->learn(next_listing(), IndexList{kNoCollection}, now);
+  EXPECT_EQ(state(), State::unknown);
+  now += 2s;
+  const ListIndexes request{.ns = {"shop", "orders"}};
+  known->learn(request, IndexList{{.kind = Kind::refused, .reason = "no"}}, now);
+  EXPECT_EQ(state(), State::unguarded);
+}
+
 TEST_F(GuardsTest, TheIndexIsMadeOnceTheCollectionIsThere) {
   watch_orders(UniqueIndex::create);
   look(kNoCollection);

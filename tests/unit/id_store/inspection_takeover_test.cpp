@@ -149,6 +149,16 @@ TEST_F(TakeoverTest, AQuestionThatIsOutIsAskedAgainOrAnsweredToBoth) {
   EXPECT_THAT(round(), ElementsAre("left_alone a", "indexes a.b"));
 }
 
+TEST_F(TakeoverTest, CollectionsOfANewRuleAreListedThoughAListIsOut) {
+  watch({{"shop.*", "_id"}});
+  const auto out = known->next(Lane::checks, now);
+  ASSERT_TRUE(out);
+  reload({{"shop.*", "number", UniqueIndex::require}});
+  const auto again = known->next(Lane::checks, now);
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(std::get<ListCollections>(*again).lists_all);
+}
+
 TEST_F(TakeoverTest, AnIndexThatIsBeingMadeIsNotMadeTwice) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
   while (const auto request = known->next(Lane::checks, now)) learn(*request, {});

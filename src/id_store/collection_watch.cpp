@@ -297,7 +297,10 @@ InspectionRequest CollectionWatch::make_request(IndexWatch& index, Time now) {
 // ---- answers -----------------------------------------------------------------------------------
 
 void CollectionWatch::learn(const ListIndexes& request, const IndexList& answer, Time now) {
-  if (request.epoch != epoch_) {
+  const bool lacks_uuid =
+      answer.kind == AnswerKind::answered && is_anew_ && !request.identifies &&
+      std::ranges::any_of(indexes_, [](const auto& each) { return each.shared != nullptr; });
+  if (request.epoch != epoch_ || lacks_uuid) {
     if (listing_.due == Inquiry::kNever) listing_.due = now;
     return plan();
   }

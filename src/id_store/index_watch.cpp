@@ -109,7 +109,8 @@ void CollectionWatch::judge(IndexWatch& index, const IndexList& answer, Time now
     const std::string why = kCannotCheck + cause_of(answer);
     return set(index, passes ? not_yet(why) : never(why));
   }
-  index.state = state_of(index, rule, answer);
+  const IndexState before = std::exchange(index.state, state_of(index, rule, answer));
+  if (before == IndexState::guarded_twice) index.make_due = Inquiry::kNever;  // of dropping
   index.lacks = index.state == IndexState::lacking;
   switch (index.state) {
     case IndexState::guarded:

@@ -142,6 +142,23 @@ TEST_F(GuardsTest, AnIndexThatCannotBeDroppedIsLeftForAWhile) {
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("missing_privilege ")));
 }
 
+/// Though to drop one would have to wait for an hour.
+TEST_F(GuardsTest, WhereBothIndexesHaveGoneOneIsMade) {
+  watch_orders(UniqueIndex::create);
+  const auto both = indexes({own_index("number"), unique({"number"})});
+  learn(next_listing(), both);
+  const auto drop = known->next(Lane::indexes, now);
+  ASSERT_TRUE(drop);
+  learn(*drop, ServerAnswer{.kind = Kind::not_permitted});
+  now += 10s;
+  learn(next_listing(), both);
+  now += 10s;
+  learn(next_listing(), indexes({}));
+  const auto make = known->next(Lane::indexes, now);
+  ASSERT_TRUE(make);
+  EXPECT_EQ(text_of(*make), "make_index shop.orders number");
+}
+
 TEST_F(GuardsTest, OnlyWhatTheProxyMakesItDrops) {
   for (const UniqueIndex demand : {UniqueIndex::require, UniqueIndex::warn}) {
     watch_orders(demand);

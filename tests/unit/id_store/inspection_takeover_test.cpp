@@ -135,7 +135,7 @@ TEST_F(TakeoverTest, ViewsStayViews) {
   EXPECT_TRUE(known->is_checked());
 }
 
-TEST_F(TakeoverTest, AQuestionThatIsOutIsAskedAgainOrAnsweredToBoth) {
+TEST_F(TakeoverTest, AnAnswerUnderWayIsTheNewOnesToo) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   const auto database = known->next(Lane::checks, now);
   const auto out = known->next(Lane::checks, now);
@@ -147,6 +147,21 @@ TEST_F(TakeoverTest, AQuestionThatIsOutIsAskedAgainOrAnsweredToBoth) {
   learn(*out, indexes({unique({"number"})}));
   EXPECT_TRUE(is_ready("shop", "orders"));
   EXPECT_THAT(round(), ElementsAre("left_alone a", "indexes a.b"));
+}
+
+/// For writes, which would go unnoticed into a collection that has taken its place.
+TEST_F(TakeoverTest, AnAnswerThatDoesNotSayWhichCollectionItIsGuardsNothing) {
+  watch({{"shop.orders", "number"}});
+  (void)known->next(Lane::checks, now);
+  const auto out = known->next(Lane::checks, now);
+  ASSERT_TRUE(out);
+  ASSERT_FALSE(std::get<ListIndexes>(*out).identifies);
+  reload({{"shop.orders", "number", UniqueIndex::require}});
+  const auto guard = known->guard(0, "shop", "orders", now);
+  learn(*out, indexes({unique({"number"})}));
+  EXPECT_EQ(guard->state(now).kind, ids::GuardState::Kind::unknown);
+  (void)round(kGuarded);
+  EXPECT_EQ(guard->state(now).kind, ids::GuardState::Kind::guarded);
 }
 
 TEST_F(TakeoverTest, CollectionsOfANewRuleAreListedThoughAListIsOut) {

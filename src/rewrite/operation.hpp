@@ -48,7 +48,9 @@ class Operation {
             std::vector<RefusedDocument> refused);
 
   /// The client's.
+  [[nodiscard]] const WriteRequest& write() const { return write_; }
   [[nodiscard]] const wire::OpMsgView& message() const { return write_.message; }
+  [[nodiscard]] WriteKind kind() const { return write_.command.kind; }
   /// "db.collection".
   [[nodiscard]] std::string_view ns() const { return ns_; }
   /// The documents' `_id`s, those that they are given included; nothing in place of one that is

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/rewrite/reply.hpp"
+#include "rewrite/right_question.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -72,6 +75,38 @@ Right RightStage::right_for(std::size_t assignment) {
   return upserts_.contains((*write_.plan)[assignment].ns) ? Right::upsert : Right::insert;
 }
 
+std::optional<Need> RightStage::need(const Moment& moment) {
+  if (is_shown_ || moment.was_sent || !makes_something(moment.now)) return std::nullopt;
+  return demand();
+}
+
+std::optional<Need> RightStage::demand() {
+  asked_ = next();
+  return asked_.assignment == nullptr ? std::nullopt : std::optional(Need{this});
+}
+
+Action RightStage::ask(const Question& question) {
+  const auto [db, collection] = split_ns(asked_.assignment->ns);
+  ask_right(write_.message, question.request_id, db, collection, asked_.right, question.out);
+  if (question.is_first) return action::AskServer{&question.out};
+  return action::Send{&question.out, {}};
+}
+
+std::optional<End> RightStage::accept(const Answer& answer) {
+  const RightAnswer said = read_right(*answer.reply, asked_.right);
+  if (said == RightAnswer::malformed) return action::Close{};
+  if (said != RightAnswer::may) {
+    if (said == RightAnswer::may_not) refused({asked_.assignment, 1});
+    Buffer& reply = answer.workspace.reply;
+    reply.clear();
+    append_refusal(write_.message, *answer.reply, kRightNeeded, reply);
+    return action::Reply{reply.view()};
+  }
+  shown(asked_, answer.now);
+  static_cast<void>(next());
+  return std::nullopt;
+}
+
 bool RightStage::makes_something(std::chrono::nanoseconds now) const {
   const Plan& plan = *write_.plan;
   if (given_.given.empty() && write_.command.kind != WriteKind::insert) return false;
@@ -86,6 +121,7 @@ bool RightStage::makes_something(std::chrono::nanoseconds now) const {
   return false;
 }
 
+/// The next right to ask for; without a rule: there is none, and is_shown() from now on.
 NeededRight RightStage::next() {
   const bool is_bulk = write_.command.kind == WriteKind::bulk_write;
   for (; !is_shown_ && at_ < write_.plan->size(); ++at_) {
@@ -118,8 +154,12 @@ void RightStage::carried_out(std::chrono::nanoseconds now) {
   }
 }
 
-void RightStage::refused(const Assignment& its) {
-  if (memory_ != nullptr) memory_->rights.remove(key_of(its));
+void RightStage::refused(std::span<const Assignment> where) {
+  for (const Assignment& each : where) {
+    if (not_permitted_ == nullptr) not_permitted_ = &each;
+    if (memory_ != nullptr) memory_->rights.remove(key_of(each));
+    if (!each.implied) ++each.outcomes->not_permitted;
+  }
 }
 
 bool stores_nothing(const WriteCommand& insert, Bytes body) {

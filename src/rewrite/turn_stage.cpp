@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/draw_stage.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/guard_stage.hpp"
 #include "idproxy/rewrite/memory.hpp"
@@ -31,16 +32,72 @@ ids::TurnTaker taker_of(Bytes body, const ConnectionMemory* memory) {
 
 }  // namespace
 
-TurnStage::TurnStage(const Plan& plan, GivenValues& given, const Operation& command, WriteKind kind,
-                     const ConnectionMemory* memory)
-    : NumbersInTurn(plan, given, taker_of(command.message().body(), memory)),
+TurnStage::TurnStage(GivenValues& given, const Operation& command, std::size_t statements,
+                     const WriteOptions& options, bool is_unsure, const ConnectionMemory* memory)
+    : NumbersInTurn(*command.write().plan, given, taker_of(command.message().body(), memory)),
       command_(command),
-      kind_(kind),
-      majority_(memory == nullptr ? 0 : memory->majority) {}
+      options_(options),
+      is_unsure_(is_unsure),
+      majority_(memory == nullptr ? 0 : memory->majority),
+      one_by_one_(command.kind() == WriteKind::insert && options.may_be_repeated() &&
+                  (statements > 1 || is_unsure)) {}
 
-void TurnStage::told(std::optional<std::vector<std::int32_t>> executed) {
-  executed_ = std::move(executed);
-  told(executed_ && executed_->empty());
+std::optional<Need> TurnStage::need(const Moment& moment) {
+  if (auto missing = provide(moment.todo)) {
+    if (!moment.was_sent) missing->patience -= moment.now - moment.patient_since;
+    missing->stage = this;
+    return missing;
+  }
+  if (!one_by_one_ || first_ != First::unknown) return std::nullopt;
+  first_ = First::asked;
+  first_statement_ = moment.todo.front();
+  if (is_unsure_) look_.emplace(moment.todo);
+  return Need{this};
+}
+
+/// By an insert of the first statement that cannot succeed. It costs no write, so that nobody waits
+/// for the secondaries twice. Servers before 6.0 have another question.
+Action TurnStage::ask(const Question& question) {
+  if (look_) {
+    look_->emit(
+        {&command_.message(), &options_, command_.ns(), question.request_id, question.max_time_ms},
+        question.out);
+    return action::Send{&question.out, {}};
+  }
+  fields_.clear();
+  append_fields_of_question(question.random, fields_);
+  const WritePart part{{&first_statement_, 1}, &options_,           false,
+                       question.max_time_ms,   question.request_id, fields_.view()};
+  if (!command_.emit(part, question.workspace, question.out)) return action::Close{};
+  return action::Send{&question.out, command_.message().message()};
+}
+
+std::optional<End> TurnStage::accept(const Answer& answer) {
+  if (first_ == First::asked) return told(*answer.reply);
+  ids::Result<ids::Grant>& grant = *answer.grant;
+  if (!grant) return with_progress(grant.error(), has_some());
+  NumbersInTurn::accept(*std::move(grant));
+  return std::nullopt;
+}
+
+/// Any answer but the expected error leaves it open. So does that of a server before 6.0, which
+/// does not know the field.
+std::optional<End> TurnStage::told(const wire::OpMsgView& answer) {
+  bool is_not_executed = false;
+  if (look_) {
+    executed_ = std::exchange(look_, std::nullopt)->read(answer);
+    is_not_executed = executed_ && executed_->empty();
+  } else {
+    const auto reply = command_.read(answer.body(), 1);
+    if (!reply) return action::Close{};
+    if (reply->ok && !command_.adds_up(*reply, options_, {&first_statement_, 1})) {
+      return action::Close{};
+    }
+    is_not_executed = reply->ok && !reply->errors.empty() &&
+                      reply->errors.front().code == ErrorCode::collection_uuid_mismatch;
+  }
+  first_ = is_not_executed ? First::not_executed : First::unclear;
+  return std::nullopt;
 }
 
 /// Whether an earlier attempt of the client has executed the statement, as far as the server says.
@@ -49,28 +106,40 @@ bool TurnStage::was_executed(std::int32_t statement) const {
 }
 
 bool TurnStage::is_alone(const BatchProgress& progress) const {
-  if (kind_ != WriteKind::insert) return true;
+  if (command_.kind() != WriteKind::insert) return true;
   return one_by_one_ && !(first_ == First::not_executed && progress.commands() == 0);
 }
 
-void TurnStage::append_fields(const BatchProgress& progress, Buffer& fields) {
+Bytes TurnStage::fields(const BatchProgress& progress) {
+  if (options_.in_transaction) return {};
   // The rest follows at once, and its answer is for both.
   const bool rest_follows = one_by_one_ && progress.commands() == 1 && progress.out().size() == 1 &&
                             !progress.todo().empty();
   const auto after = rest_follows ? AnswersAfter::primary : AnswersAfter::majority;
-  durability_ = append_fields_in_turn(command_.message().body(), kind_, after, majority_, fields);
+  fields_.clear();
+  bson::Scope all(fields_);
+  durability_ =
+      append_fields_in_turn(command_.message().body(), command_.kind(), after, majority_, fields_);
+  all.close();
+  return fields_.view();
+}
+
+std::optional<Next> TurnStage::failed(const Failure& failure) {
+  failure.is_denied && !failure.in_transaction ? stored({}, ids::Durability::not_yet) : lost();
+  if (failure.collision != nullptr && !failure.in_transaction) taken(*failure.collision);
+  return std::nullopt;
 }
 
 void TurnStage::answered(const Outcome& outcome) {
   const WriteReply& reply = outcome.reply;
   const auto out = outcome.progress.out();
-  if (outcome.options.in_transaction && !reply.errors.empty()) return lost();
+  if (options_.in_transaction && !reply.errors.empty()) return lost();
   if (outcome.may_be_held) return lost();
   const bool again = reply.retried > 0 || was_executed(out.front());
   is_repeated_ = is_repeated_ || again;
   // It is not known which of several statements the server has executed now, or whether it has
   // executed any.
-  const bool is_unknown = outcome.is_unsure && !executed_ && reply.errors.empty();
+  const bool is_unknown = is_unsure_ && !executed_ && reply.errors.empty();
   if (is_unknown || (again && out.size() > 1)) return lost();
   std::vector<std::int32_t> done;
   if (!again) {
@@ -79,7 +148,7 @@ void TurnStage::answered(const Outcome& outcome) {
   }
   const bool is_certain = !bson::find(outcome.message.body(), "writeConcernError").has_value();
   stored(done, is_certain ? durability_ : ids::Durability::not_yet);
-  const bool rest_is_pending = outcome.options.ordered || (!is_repeated_ && !outcome.loses_writes);
+  const bool rest_is_pending = options_.ordered || (!is_repeated_ && !outcome.loses_writes);
   if (!done.empty() && rest_is_pending) one_by_one_ = false;
   if (!reply.errors.empty()) answered_with_error(outcome);
 }
@@ -267,8 +336,8 @@ std::optional<Need> NumbersInTurn::provide(std::span<const std::int32_t> stateme
 
 std::optional<Need> NumbersInTurn::draw(Line& line) {
   const Assignment& assignment = plan_[line.assignment];
-  Need missing{Stage::turn, &assignment,          line.turn.get(),
-               line.places, assignment.not_ready, line.turn->patience()};
+  Need missing{nullptr,     &assignment,           line.turn.get(),
+               line.places, line.turn->patience(), assignment.not_ready};
   if (missing.error) return missing;
   ids::Values& values = given_.values[line.assignment];
   line.next = values.size();

@@ -349,6 +349,17 @@ TEST_F(OutlinedExchange, EachCollectionOfABulkWriteThatGetsAValueIsAskedFor) {
   EXPECT_EQ(store->asked, (std::set<std::string>{"shop.orders", "shop.a"})) << "not shop.b";
 }
 
+/// The right to insert is enough where nothing else is done, and has been shown before.
+TEST_F(OutlinedExchange, ABulkWriteNeedsNoMoreThanItsOperationsDo) {
+  use({lent("shop.*")});
+  world.memory.rights.add("shop.orders", Right::insert, {});
+  const std::string kBulk =
+      bulk(BulkForm::sequences, "", {insert_op(0, nth(0))}, {ns_entry("shop.orders")});
+  EXPECT_EQ(world.request(kBulk), ActionKind::ask_store);
+  EXPECT_EQ(store->asked, (std::set<std::string>{"shop.orders"}));
+  EXPECT_EQ(world.answer(numbers(7, 1)), ActionKind::send);
+}
+
 TEST_F(RightsExchange, WhereNobodyLogsInNothingIsAsked) {
   world.memory.logins = Logins::not_enforced;
   EXPECT_EQ(world.request(kInsert), ActionKind::ask_store);

@@ -1,21 +1,12 @@
 #include "rewrite/batch.hpp"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <limits>
 #include <utility>
 
-#include "idproxy/bson/builder.hpp"
-
 namespace idproxy::rewrite {
 namespace {
-
-/// The position in the command of the first statement with an error.
-std::optional<std::size_t> first_failed(const WriteReply& reply) {
-  if (reply.errors.empty()) return std::nullopt;
-  return static_cast<std::size_t>(reply.errors.front().index);
-}
 
 Stops stops_of(const std::optional<WriteOptions>& options) {
   if (!options || options->in_transaction) return Stops::in_transaction;
@@ -28,8 +19,6 @@ std::optional<WriteOptions> options_of(const WriteRequest& write, const GivenVal
   if (options) options->in_turn = needs_turn(*write.plan, given);
   return options;
 }
-
-constexpr const char* kMoved = "was for a collection that has been dropped, made anew or renamed";
 
 CommandError some_are_lost() {
   return {ErrorCode::operation_failed,
@@ -63,7 +52,7 @@ Batch::Batch(WriteState& write)
   }
 }
 
-void Batch::tell(ExchangeFacts& facts) const {
+void Batch::tell(ExchangeFacts& facts) {
   const auto& [rule, ended_by] = fresh_.repeats().given_up();
   if (rule != nullptr) facts.given_up = {rule->ns, rule->rule, rule->attempts(), ended_by};
   if (repeated_.has_lost()) facts.lost_writes = &plan_.front();
@@ -92,20 +81,17 @@ Action Batch::no_values_for(const Assignment& rule, const ids::Error& error) {
   return fail(no_values(client(), rule, error));
 }
 
-/// Ends the write if all of these statements have collided.
-Batch::Step Batch::keep_errors(std::span<const std::int32_t> statements, RetryBound ended_by) {
-  if (progress_.commands() == 0 || !only_repeats(statements)) return std::nullopt;
-  fresh_.repeats().abandon(statements, ended_by);
-  return finish(report());
-}
-
-/// True if all statements that are left of the batch have collided. With an ordered batch, those
-/// after the first do not count.
-bool Batch::only_repeats(std::span<const std::int32_t> next) const {
+/// Ends the write if all of these statements, the next ones, have collided. With an ordered batch,
+/// those after the first do not count.
+Batch::Step Batch::keep_errors(std::span<const std::int32_t> next, RetryBound ended_by) {
+  if (progress_.commands() == 0) return std::nullopt;
   const bool others_count = turns_ && !options_->ordered && next.size() > 1;
   // A value that could not be reserved may have been renewed before the statement was ever sent.
-  if (reservations_ && !command_.replies().errors().contains(next.front())) return false;
-  return fresh_.repeats().contains(next.front()) && progress_.only_repeats() && !others_count;
+  const bool was_sent = !reservations_ || command_.replies().errors().contains(next.front());
+  const bool has_collided = was_sent && fresh_.repeats().contains(next.front());
+  if (!has_collided || !progress_.only_repeats() || others_count) return std::nullopt;
+  fresh_.repeats().abandon(next, ended_by);
+  return finish(report());
 }
 
 // ---- sending -----------------------------------------------------------------------------------
@@ -161,36 +147,29 @@ Action Batch::send_written() {
   for (Stage* stage : write_.stages_) {
     if (stage != nullptr) stage->sent(progress_.out());
   }
-  note_sent();
-  return action::Send{&write_.message_, client().message()};
-}
-
-void Batch::note_sent() {
   std::vector<std::size_t> values(plan_.size());
   given_.each_of(progress_.out(), [&](std::size_t at) {
     const Given& each = given_.given[at];
-    values[each.assignment] += fates_.is_unsent(each.statement) ? 1 : 0;
+    values[each.assignment] += fates_.of(each.statement) == Fates::Fate::unsent ? 1 : 0;
   });
   for (std::size_t i = 0; i < values.size(); ++i) {
     plan_[i].outcomes->sent(values[i], write_.acknowledged_, write_.now_);
     write_.facts_.values_sent += values[i];
   }
   fates_.sent(progress_.out());
+  return action::Send{&write_.message_, client().message()};
 }
 
 // ---- replies ---------------------------------------------------------------------------------
 
 Batch::Step Batch::fetch() {
   if (write_.request_.command.kind != WriteKind::bulk_write) return std::nullopt;
-  switch (results_.add(*write_.reply_)) {
-    case BulkResults::Next::malformed:
-      return action::Close{};
-    case BulkResults::Next::more:
-      begin_question();
-      results_.ask(client(), write_.request_id_, write_.message_);
-      return action::Send{&write_.message_, {}};
-    case BulkResults::Next::done:
-      break;
+  const auto next = results_.add(*write_.reply_);
+  if (next == BulkResults::Next::malformed) return action::Close{};
+  if (next == BulkResults::Next::more) {
+    begin_question();
+    results_.ask(client(), write_.request_id_, write_.message_);
+    return action::Send{&write_.message_, {}};
   }
   if (const auto joined = results_.joined()) {
     write_.reply_ = joined;
@@ -217,7 +196,11 @@ Batch::Step Batch::take() {
     options_->stmt_ids = RepeatedInsert::shifted(*reply, *options_, write_.statements_);
   }
   if (may_be_mixed_up(*reply) && !has_expired()) {
-    return ask_which_are_executed(repeated_.doubt(message, *reply, progress_.out()));
+    begin_question();
+    question_.emplace(repeated_.doubt(message, *reply, progress_.out()));
+    question_->emit({&client(), command_.ns(), write_.request_id_, time_left()}, *options_,
+                    write_.message_);
+    return action::Send{&write_.message_, {}};
   }
   if (!command_.adds_up(*reply, *options_, progress_.out())) return otherwise;
   return take_reply(message, *reply);
@@ -245,27 +228,25 @@ Batch::Step Batch::take_failure(const wire::OpMsgView& message, std::int64_t cod
     if (!cure) cure = std::move(its);
   }
   if (cure && cure->rule != nullptr) return no_values_for(*cure->rule, cure->error);
-  if (cure && !collision) again_.assign(out.begin(), out.end());
-  if (cure && collision) keep_failure(message);
+  if (cure && collision) {
+    // Unless there are no fresh values, nobody sees this reply.
+    only_ = progress_.is_only_command();
+    failed_whole_ = true;
+    failure_.clear();
+    failure_.append(message.message());
+  } else if (cure) {
+    again_.assign(out.begin(), out.end());
+  }
   if (cure) return std::nullopt;
   if (collision) {
     if (const auto end = aborted(message, *collision)) return end;
   }
-  if (failure.rejects("stmtIds") && options_->has_txn_number && !turns_) {
+  if (rejects("stmtIds", message, code) && options_->has_txn_number && !turns_) {
     if (const auto next = without_numbers()) return next;
   }
   if (progress_.is_only_command()) return action::Relay{};
   return readdress(message,
                    progress_.commands() == 1 ? append_readdressed : append_failure_of_later);
-}
-
-/// A duplicate of its only statement, which gets fresh values. Unless there are none, nobody sees
-/// this reply.
-void Batch::keep_failure(const wire::OpMsgView& message) {
-  only_ = progress_.is_only_command();
-  failed_whole_ = true;
-  failure_.clear();
-  failure_.append(message.message());
 }
 
 /// The server does not know `stmtIds`, with which more than one command would go.
@@ -287,14 +268,19 @@ Batch::Step Batch::take_reply(const wire::OpMsgView& message, const WriteReply& 
   if (write_.guards_) moved_ = write_.guards_->answered(reply, out, write_.now_);
   if (options_->in_transaction && !(collisions.empty() && moved_.empty())) {
     if (turns_) turns_->lost();
-    const auto end = moved_.empty() ? aborted(message, collisions.front())
-                                    : run_again(message, write_.guards_->rule(), kMoved);
+    const auto end =
+        moved_.empty()
+            ? aborted(message, collisions.front())
+            : run_again(message, write_.guards_->rule(),
+                        "was for a collection that has been dropped, made anew or renamed");
     if (end) return end;
     moved_.clear();
   }
   only_ = progress_.is_only_command() && !is_joined_;
   replaces_errors_ = replaces_errors_ || command_.replaces_errors(reply, out);
-  progress_.answered(first_failed(reply));
+  std::optional<std::size_t> first_failed;
+  if (!reply.errors.empty()) first_failed = static_cast<std::size_t>(reply.errors.front().index);
+  progress_.answered(first_failed);
   const auto tried = progress_.tried();
   if (turns_) {
     const bool may_be_held = std::ranges::any_of(tried, [&](std::int32_t each) {
@@ -357,23 +343,18 @@ Batch::Step Batch::run_again(const wire::OpMsgView& message, const Assignment& t
 /// Tells the rules whose values have been stored.
 void Batch::went_well() const {
   std::vector<std::size_t> stored;
-  std::vector<bool> any(plan_.size());
   for (std::size_t at = 0; at < given_.given.size(); ++at) {
-    if (!command_.inserted(given_.given[at].statement)) continue;
-    stored.push_back(at);
-    any[given_.given[at].assignment] = true;
+    if (command_.inserted(given_.given[at].statement)) stored.push_back(at);
   }
-  for (std::size_t i = 0; i < any.size() && options_->in_transaction; ++i) {
-    if (any[i]) plan_[i].outcomes->went_well();
-  }
-  by_source(plan_, given_, stored, [](std::size_t, ids::Source& source, auto) {
+  by_source(plan_, given_, stored, [this](std::size_t i, ids::Source& source, auto) {
+    if (options_->in_transaction) plan_[i].outcomes->went_well();
     if (source.in_a_row()) source.went_well();
   });
 }
 
 /// An earlier attempt of the client may have stored the statement with other values.
 bool Batch::is_unstored(std::int32_t statement) const {
-  return fates_.is_stored_nowhere(statement) ||
+  return fates_.of(statement) != Fates::Fate::sent ||
          (options_ && options_->may_be_repeated() &&
           command_.replies().retried(options_->number_of(statement)));
 }
@@ -381,10 +362,9 @@ bool Batch::is_unstored(std::int32_t statement) const {
 /// After a driver's second attempt, as far as the server tells of it (retriedStmtIds), all that was
 /// sent counts as stored. A server before 6.0 does not tell; but each attempt has values of its
 /// own, and those of a statement that failed or found its document are stored by none.
-bool Batch::is_unused(std::size_t given) const {
-  const std::int32_t statement = given_.given[given].statement;
-  const bool is_unused =
-      fates_.is_unsent(statement) || (fates_.is_stored_nowhere(statement) && !retried_);
+bool Batch::is_unused(std::size_t given) {
+  const Fates::Fate its = fates_.of(given_.given[given].statement);
+  const bool is_unused = its == Fates::Fate::unsent || (its == Fates::Fate::undone && !retried_);
   return is_unused && !fresh_.taken().contains(given);
 }
 
@@ -461,14 +441,6 @@ bool Batch::may_be_mixed_up(const WriteReply& reply) const {
          repeated_.may_be_mixed_up(reply, progress_.out().size(), write_.loses_writes());
 }
 
-Action Batch::ask_which_are_executed(std::span<const std::int32_t> statements) {
-  begin_question();
-  question_.emplace(statements);
-  question_->emit({&client(), &*options_, command_.ns(), write_.request_id_, time_left()},
-                  write_.message_);
-  return action::Send{&write_.message_, {}};
-}
-
 /// Goes on after a reply that may be mixed up.
 Batch::Step Batch::send_missing() {
   using Kind = RepeatedInsert::Verdict::Kind;
@@ -530,10 +502,7 @@ Action Batch::readdress(const wire::OpMsgView& message,
 
 Action Batch::fail(CommandError error) const {
   error.repeats_write = progress_.commands() == 0 && may_repeat_write(client().message());
-  write_.workspace_->reply.clear();
-  const auto id = static_cast<std::int32_t>(write_.workspace_->next_request_id++);
-  append_error_reply(client().message(), id, error, write_.workspace_->reply);
-  return action::Reply{write_.workspace_->reply.view()};
+  return write_.fail_with(client().message(), error, *write_.workspace_);
 }
 
 /// The values to report, which are those that are stored now: not those of statements that failed,

@@ -12,10 +12,9 @@
 #include "rewrite/batch_progress.hpp"
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/earlier_attempts.hpp"
-#include "rewrite/fates.hpp"
-#include "rewrite/fresh_values.hpp"
 #include "rewrite/operation.hpp"
 #include "rewrite/reserve_stage.hpp"
+#include "rewrite/retries.hpp"
 #include "rewrite/turn_stage.hpp"
 
 namespace idproxy::rewrite {
@@ -52,10 +51,10 @@ class Batch {
   /// The statements that are still to be sent.
   [[nodiscard]] std::span<const std::int32_t> todo() const { return progress_.todo(); }
   /// The milliseconds left of the client's maxTimeMS; nothing: it has set no limit.
-  [[nodiscard]] std::optional<std::int64_t> time_left() const {
+  [[nodiscard]] std::optional<std::int64_t> time_left() {
     return fresh_.budget().time_left(write_.now_);
   }
-  [[nodiscard]] bool has_expired() const { return time_left().value_or(1) <= 0; }
+  [[nodiscard]] bool has_expired() { return time_left().value_or(1) <= 0; }
   /// Sends the next command. Ends the write if the client's maxTimeMS is over.
   Action send();
 
@@ -85,27 +84,24 @@ class Batch {
   /// nothing, goes back. All else may be stored.
   [[nodiscard]] bool is_unstored(std::int32_t statement) const;
   /// The same of a value; its index in GivenValues::given.
-  [[nodiscard]] bool is_unused(std::size_t given) const;
+  [[nodiscard]] bool is_unused(std::size_t given);
   /// What becomes of the write if there are no values for `rule`.
   Action no_values_for(const Assignment& rule, const ids::Error& error);
   /// Tells what has become of the write.
-  void tell(ExchangeFacts& facts) const;
+  void tell(ExchangeFacts& facts);
 
  private:
   void reserved(ReserveStage::Outcome outcome);
 
   // A command.
-  Step keep_errors(std::span<const std::int32_t> statements, RetryBound ended_by);
-  [[nodiscard]] bool only_repeats(std::span<const std::int32_t> next) const;
+  Step keep_errors(std::span<const std::int32_t> next, RetryBound ended_by);
   [[nodiscard]] std::optional<std::size_t> emit_part();
   Action send_whole();
   Action send_written();
-  void note_sent();
   void begin_question();
 
   // Its reply.
   Step take_failure(const wire::OpMsgView& message, std::int64_t code);
-  void keep_failure(const wire::OpMsgView& message);
   Step without_numbers();
   Step take_reply(const wire::OpMsgView& message, const WriteReply& reply);
   Action take_only_reply(const wire::OpMsgView& message, const WriteReply& reply);
@@ -118,7 +114,6 @@ class Batch {
   // A server that does not tell what it had executed before.
   [[nodiscard]] bool is_unsure_insert() const;
   [[nodiscard]] bool may_be_mixed_up(const WriteReply& reply) const;
-  Action ask_which_are_executed(std::span<const std::int32_t> statements);
   Step send_missing();
 
   // Answering the client.

@@ -59,7 +59,7 @@ std::optional<Next> GuardStage::failed(const Failure& failure) {
     moved(failure.now);
     return moves_too_often(failure.now).value_or(Next());
   }
-  if (!failure.rejects("collectionUUID")) return std::nullopt;
+  if (!rejects("collectionUUID", failure.message, failure.code)) return std::nullopt;
   for (const Assignment& each : plan_) {
     if (each.guard) each.guard->takes_no_uuid();
   }

@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <utility>
 
-#include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/part_frame.hpp"

@@ -13,7 +13,6 @@
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/request.hpp"
 #include "idproxy/rewrite/stage.hpp"
-#include "idproxy/rewrite/write.hpp"
 
 namespace idproxy::rewrite {
 

@@ -81,29 +81,28 @@ std::optional<Need> RightStage::need(const Moment& moment) {
 }
 
 std::optional<Need> RightStage::demand() {
-  asked_ = next();
-  return asked_.assignment == nullptr ? std::nullopt : std::optional(Need{this});
+  return advance() ? std::optional(Need{this}) : std::nullopt;
 }
 
 Action RightStage::ask(const Question& question) {
-  const auto [db, collection] = split_ns(asked_.assignment->ns);
-  ask_right(write_.message, question.request_id, db, collection, asked_.right, question.out);
+  const auto [db, collection] = split_ns(asked_for_->ns);
+  ask_right(write_.message, question.request_id, db, collection, asked_, question.out);
   if (question.is_first) return action::AskServer{&question.out};
   return action::Send{&question.out, {}};
 }
 
 std::optional<End> RightStage::accept(const Answer& answer) {
-  const RightAnswer said = read_right(*answer.reply, asked_.right);
+  const RightAnswer said = read_right(*answer.reply, asked_);
   if (said == RightAnswer::malformed) return action::Close{};
   if (said != RightAnswer::may) {
-    if (said == RightAnswer::may_not) refused({asked_.assignment, 1});
+    if (said == RightAnswer::may_not) refused({asked_for_, 1});
     Buffer& reply = answer.workspace.reply;
     reply.clear();
     append_refusal(write_.message, *answer.reply, kRightNeeded, reply);
     return action::Reply{reply.view()};
   }
-  shown(asked_, answer.now);
-  static_cast<void>(next());
+  shown(answer.now);
+  advance();
   return std::nullopt;
 }
 
@@ -121,22 +120,23 @@ bool RightStage::makes_something(std::chrono::nanoseconds now) const {
   return false;
 }
 
-/// The next right to ask for; without a rule: there is none, and is_shown() from now on.
-NeededRight RightStage::next() {
+/// Finds the next right to ask for. False: there is none, and is_shown() from now on.
+bool RightStage::advance() {
   const bool is_bulk = write_.command.kind == WriteKind::bulk_write;
   for (; !is_shown_ && at_ < write_.plan->size(); ++at_) {
     const Assignment& each = (*write_.plan)[at_];
     if (is_bulk && given_.wanted[at_] == 0) continue;
-    const Right right = right_for(at_);
-    if (!memory_->rights.has(key_of(each), right)) return {&each, right};
+    asked_for_ = &each;
+    asked_ = right_for(at_);
+    if (!memory_->rights.has(key_of(each), asked_)) return true;
   }
   is_shown_ = true;
-  return {nullptr, Right::insert};
+  return false;
 }
 
-void RightStage::shown(const NeededRight& right, std::chrono::nanoseconds now) {
-  memory_->rights.add(key_of(*right.assignment), right.right, now);
-  if (!beside_.empty()) memory_->rights.add(right.assignment->ns, right.right, now);
+void RightStage::shown(std::chrono::nanoseconds now) {
+  memory_->rights.add(key_of(*asked_for_), asked_, now);
+  if (!beside_.empty()) memory_->rights.add(asked_for_->ns, asked_, now);
 }
 
 void RightStage::replanned() {
@@ -144,13 +144,12 @@ void RightStage::replanned() {
   at_ = 0;
   upserts_.clear();
   is_shown_ = false;
-  static_cast<void>(next());
+  advance();
 }
 
 void RightStage::carried_out(std::chrono::nanoseconds now) {
   for (; !is_shown_; ++at_) {
-    const NeededRight right = next();
-    if (right.assignment != nullptr) shown(right, now);
+    if (advance()) shown(now);
   }
 }
 

@@ -17,17 +17,51 @@
 namespace idproxy::rewrite {
 namespace {
 
-std::string transaction_in(Bytes body) {
-  const bool is_one = bson::find_integer(body, "autocommit") == 0;
-  return is_one ? transaction_of(body).value_or("") : std::string();
-}
-
 ids::TurnTaker taker_of(Bytes body, const ConnectionMemory* memory) {
-  ids::TurnTaker taker{.transaction = transaction_in(body)};
+  ids::TurnTaker taker;
+  const bool in_transaction = bson::find_integer(body, "autocommit") == 0;
+  if (in_transaction) taker.transaction = transaction_of(body).value_or("");
   if (taker.transaction.empty() || memory == nullptr) return taker;
   taker.connection = memory->connection;
   if (memory->client != nullptr) taker.application = memory->client->application;
   return taker;
+}
+
+constexpr std::array<std::uint8_t, bson::kMinDocument> kNoFields{bson::kMinDocument};  // {}
+
+/// True if a majority is at least what the client asks for.
+bool is_up_to_majority(const std::optional<bson::Element>& w, std::int64_t majority) {
+  if (!w) return true;
+  if (w->type == bson::Type::string) return w->text() == "majority";
+  const auto members = w->as_integer();
+  return members && *members <= std::max<std::int64_t>(majority, 1);
+}
+
+/// Appends {writeConcern: {w: "majority", j: true}}, with the client's j and wtimeout, and its `w`
+/// if that names a tag or more members than `majority` is sure to be. Asks for the journal, which a
+/// standalone server does not wait for otherwise. Returns the durability of the command's writes
+/// once it has been answered without a writeConcernError.
+ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& out) {
+  const auto sent = bson::find(body, "writeConcern", bson::Type::document);
+  const Bytes concern = sent ? sent->value : Bytes(kNoFields);
+  const auto w = bson::find(concern, "w");
+  const bool raises = is_up_to_majority(w, majority);
+  bool has_j = false;
+  bson::append_inside(out, bson::Type::document, "writeConcern", [&] {
+    if (raises) bson::append_string(out, "w", "majority");
+    bson::Elements fields(concern);
+    while (const auto field = fields.next()) {
+      has_j = has_j || field->key == "j";
+      if (!raises || field->key != "w") bson::append_copy(out, *field);
+    }
+    if (raises && !has_j) bson::append_bool(out, "j", true);
+  });
+  return raises ? ids::Durability::by_majority : ids::Durability::not_yet;
+}
+
+void append_w_1(Buffer& out) {
+  bson::append_inside(out, bson::Type::document, "writeConcern",
+                      [&] { bson::append_int32(out, "w", 1); });
 }
 
 }  // namespace
@@ -55,17 +89,24 @@ std::optional<Need> TurnStage::need(const Moment& moment) {
   return Need{this};
 }
 
-/// By an insert of the first statement that cannot succeed. It costs no write, so that nobody waits
-/// for the secondaries twice. Servers before 6.0 have another question.
+/// By an insert of the first statement that cannot succeed, into a collection with a UUID that none
+/// has: the server skips what it has executed, and answers the first of the others with
+/// CollectionUUIDMismatch (observed, 6.0.5; docs/server-behaviour.md#retryable-writes). It costs no
+/// write, so that nobody waits for the secondaries twice. Servers before 6.0 have another question.
 Action TurnStage::ask(const Question& question) {
   if (look_) {
-    look_->emit(
-        {&command_.message(), &options_, command_.ns(), question.request_id, question.max_time_ms},
-        question.out);
+    look_->emit({&command_.message(), command_.ns(), question.request_id, question.max_time_ms},
+                options_, question.out);
     return action::Send{&question.out, {}};
   }
+  ids::CollectionUuid none{};
+  question.random.fill(none);
   fields_.clear();
-  append_fields_of_question(question.random, fields_);
+  bson::Scope fields(fields_);
+  bson::append_bool(fields_, "ordered", true);
+  append_w_1(fields_);
+  append_uuid(none, fields_);
+  fields.close();
   const WritePart part{{&first_statement_, 1}, &options_,           false,
                        question.max_time_ms,   question.request_id, fields_.view()};
   if (!command_.emit(part, question.workspace, question.out)) return action::Close{};
@@ -73,22 +114,20 @@ Action TurnStage::ask(const Question& question) {
 }
 
 std::optional<End> TurnStage::accept(const Answer& answer) {
-  if (first_ == First::asked) return told(*answer.reply);
-  ids::Result<ids::Grant>& grant = *answer.grant;
-  if (!grant) return with_progress(grant.error(), has_some());
-  NumbersInTurn::accept(*std::move(grant));
-  return std::nullopt;
-}
-
-/// Any answer but the expected error leaves it open. So does that of a server before 6.0, which
-/// does not know the field.
-std::optional<End> TurnStage::told(const wire::OpMsgView& answer) {
+  if (first_ != First::asked) {
+    ids::Result<ids::Grant>& grant = *answer.grant;
+    if (!grant) return with_progress(grant.error(), has_some());
+    NumbersInTurn::accept(*std::move(grant));
+    return std::nullopt;
+  }
+  // Any answer but the expected error leaves it open. So does that of a server before 6.0, which
+  // does not know the field.
   bool is_not_executed = false;
   if (look_) {
-    executed_ = std::exchange(look_, std::nullopt)->read(answer);
+    executed_ = std::exchange(look_, std::nullopt)->read(*answer.reply);
     is_not_executed = executed_ && executed_->empty();
   } else {
-    const auto reply = command_.read(answer.body(), 1);
+    const auto reply = command_.read(answer.reply->body(), 1);
     if (!reply) return action::Close{};
     if (reply->ok && !command_.adds_up(*reply, options_, {&first_statement_, 1})) {
       return action::Close{};
@@ -100,26 +139,26 @@ std::optional<End> TurnStage::told(const wire::OpMsgView& answer) {
   return std::nullopt;
 }
 
-/// Whether an earlier attempt of the client has executed the statement, as far as the server says.
-bool TurnStage::was_executed(std::int32_t statement) const {
-  return executed_ && std::ranges::binary_search(*executed_, statement);
-}
-
 bool TurnStage::is_alone(const BatchProgress& progress) const {
   if (command_.kind() != WriteKind::insert) return true;
   return one_by_one_ && !(first_ == First::not_executed && progress.commands() == 0);
 }
 
+/// The majority of the members must have a command's writes before the server answers it.
 Bytes TurnStage::fields(const BatchProgress& progress) {
   if (options_.in_transaction) return {};
   // The rest follows at once, and its answer is for both.
   const bool rest_follows = one_by_one_ && progress.commands() == 1 && progress.out().size() == 1 &&
                             !progress.todo().empty();
-  const auto after = rest_follows ? AnswersAfter::primary : AnswersAfter::majority;
+  durability_ = ids::Durability::not_yet;
   fields_.clear();
   bson::Scope all(fields_);
-  durability_ =
-      append_fields_in_turn(command_.message().body(), command_.kind(), after, majority_, fields_);
+  if (command_.kind() != WriteKind::find_and_modify) bson::append_bool(fields_, "ordered", true);
+  if (rest_follows) {
+    append_w_1(fields_);
+  } else {
+    durability_ = append_write_concern(command_.message().body(), majority_, fields_);
+  }
   all.close();
   return fields_.view();
 }
@@ -135,7 +174,8 @@ void TurnStage::answered(const Outcome& outcome) {
   const auto out = outcome.progress.out();
   if (options_.in_transaction && !reply.errors.empty()) return lost();
   if (outcome.may_be_held) return lost();
-  const bool again = reply.retried > 0 || was_executed(out.front());
+  const bool again =
+      reply.retried > 0 || (executed_ && std::ranges::binary_search(*executed_, out.front()));
   is_repeated_ = is_repeated_ || again;
   // It is not known which of several statements the server has executed now, or whether it has
   // executed any.
@@ -150,74 +190,11 @@ void TurnStage::answered(const Outcome& outcome) {
   stored(done, is_certain ? durability_ : ids::Durability::not_yet);
   const bool rest_is_pending = options_.ordered || (!is_repeated_ && !outcome.loses_writes);
   if (!done.empty() && rest_is_pending) one_by_one_ = false;
-  if (!reply.errors.empty()) answered_with_error(outcome);
-}
-
-/// A collection that took the place of another one has other numbers.
-void TurnStage::answered_with_error(const Outcome& outcome) {
+  if (reply.errors.empty()) return;
+  // A collection that took the place of another one has other numbers.
   if (outcome.is_moved) return lost();
   if (!outcome.collisions.empty()) return taken(outcome.collisions.front());
-  if (!denies(outcome.reply.errors.front().document)) lost();
-}
-
-namespace {
-
-constexpr std::array<std::uint8_t, bson::kMinDocument> kNoFields{bson::kMinDocument};  // {}
-
-/// True if a majority is at least what the client asks for.
-bool is_up_to_majority(const std::optional<bson::Element>& w, std::int64_t majority) {
-  if (!w) return true;
-  if (w->type == bson::Type::string) return w->text() == "majority";
-  const auto members = w->as_integer();
-  return members && *members <= std::max<std::int64_t>(majority, 1);
-}
-
-/// Asks for the journal, too, which a standalone server does not wait for otherwise.
-ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& out) {
-  const auto sent = bson::find(body, "writeConcern", bson::Type::document);
-  const Bytes concern = sent ? sent->value : Bytes(kNoFields);
-  const auto w = bson::find(concern, "w");
-  const bool raises = is_up_to_majority(w, majority);
-  bool has_j = false;
-  bson::append_inside(out, bson::Type::document, "writeConcern", [&] {
-    if (raises) bson::append_string(out, "w", "majority");
-    bson::Elements fields(concern);
-    while (const auto field = fields.next()) {
-      has_j = has_j || field->key == "j";
-      if (!raises || field->key != "w") bson::append_copy(out, *field);
-    }
-    if (raises && !has_j) bson::append_bool(out, "j", true);
-  });
-  return raises ? ids::Durability::by_majority : ids::Durability::not_yet;
-}
-
-void append_w_1(Buffer& out) {
-  bson::append_inside(out, bson::Type::document, "writeConcern",
-                      [&] { bson::append_int32(out, "w", 1); });
-}
-
-}  // namespace
-
-void append_fields_of_question(RandomSource& random, Buffer& out) {
-  ids::CollectionUuid none{};
-  random.fill(none);
-  bson::Scope fields(out);
-  bson::append_bool(out, "ordered", true);
-  append_w_1(out);
-  append_uuid(none, out);
-  fields.close();
-}
-
-ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after,
-                                      std::int64_t majority, Buffer& out) {
-  auto durability = ids::Durability::not_yet;
-  if (kind != WriteKind::find_and_modify) bson::append_bool(out, "ordered", true);
-  if (after == AnswersAfter::majority) {
-    durability = append_write_concern(body, majority, out);
-  } else {
-    append_w_1(out);
-  }
-  return durability;
+  if (!denies(reply.errors.front().document)) lost();
 }
 
 std::optional<std::string> transaction_of(Bytes body) {

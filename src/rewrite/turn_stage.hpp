@@ -9,10 +9,8 @@
 #include <vector>
 
 #include "idproxy/base/bytes.hpp"
-#include "idproxy/base/random.hpp"
 #include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
-#include "idproxy/rewrite/hello_reply.hpp"
 #include "idproxy/rewrite/stage.hpp"
 #include "idproxy/rewrite/statements.hpp"
 #include "rewrite/batch_progress.hpp"
@@ -20,26 +18,6 @@
 #include "rewrite/operation.hpp"
 
 namespace idproxy::rewrite {
-
-/// The members that must have a command's writes before the server answers it.
-enum class AnswersAfter {
-  majority,  ///< a majority has its writes, or what the client asks for, if that is more
-  primary,   ///< only for a command that another one follows at once
-};
-
-/// Appends the elements {ordered: true, writeConcern: {w: "majority", j: true}}, which take the
-/// place of the client's own. Only `writeConcern` for a findAndModify. Keeps the client's
-/// j and wtimeout, and a `w` that names a tag or more members than `majority` is sure to be.
-/// Returns the durability of the command's writes once it has been answered without a
-/// writeConcernError.
-ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after,
-                                      std::int64_t majority, Buffer& out);
-
-/// Appends a document with the fields by which an insert asks whether the server has executed its
-/// statements in an earlier attempt, {ordered: true, writeConcern: {w: 1}, collectionUUID: <none
-/// that exists>}: it skips those, and answers the first of the others with
-/// CollectionUUIDMismatch (observed, 6.0.5; docs/server-behaviour.md#retryable-writes).
-void append_fields_of_question(RandomSource& random, Buffer& out);
 
 /// Identifies the client's transaction that a command is a part of, by its lsid and txnNumber;
 /// nothing if these are missing or malformed.
@@ -126,7 +104,8 @@ class NumbersInTurn {
 class TurnStage final : public Stage, public NumbersInTurn {
  public:
   /// Borrows its arguments but `memory`, which may be null. `command`, of so many `statements`, and
-  /// `options`: the client's. `is_unsure`: as in Outcome.
+  /// `options`: the client's. `is_unsure`: the server does not tell which statements it had
+  /// executed before.
   TurnStage(GivenValues& given, const Operation& command, std::size_t statements,
             const WriteOptions& options, bool is_unsure, const ConnectionMemory* memory);
 
@@ -156,14 +135,10 @@ class TurnStage final : public Stage, public NumbersInTurn {
   [[nodiscard]] std::optional<Next> failed(const Failure& failure) override;
 
  private:
-  [[nodiscard]] std::optional<End> told(const wire::OpMsgView& answer);
-  [[nodiscard]] bool was_executed(std::int32_t statement) const;
-  void answered_with_error(const Outcome& outcome);
-
   const Operation& command_;
   const WriteOptions& options_;
-  const bool is_unsure_;         // the server does not tell which statements it had executed before
-  const std::int64_t majority_;  // of the server's set
+  const bool is_unsure_;
+  const std::int64_t majority_;   // of the server's set
   ids::Durability durability_{};  // of the last command's writes
   bool one_by_one_ = false;   // an earlier attempt of the client may have executed some statements
   bool is_repeated_ = false;  // one has

@@ -6,7 +6,6 @@
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/memory.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
@@ -19,17 +18,30 @@
 namespace idproxy::rewrite {
 namespace {
 
-enum class Concern { none, errors, malformed };
-
-/// Checks whether a reply contains anything that concerns the proxy; nearly none does.
-Concern concern_of(Bytes body) {
-  Concern result = Concern::none;
+/// True if a reply contains anything that concerns the proxy; nearly none does. Nothing if it is
+/// malformed.
+std::optional<bool> concerns_us(Bytes body) {
+  bool result = false;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
-    if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = Concern::errors;
-    if (equals(field->key, "nErrors") && field->as_integer() != 0) result = Concern::errors;
+    if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = true;
+    if (equals(field->key, "nErrors") && field->as_integer() != 0) result = true;
   }
-  return fields.malformed() ? Concern::malformed : result;
+  return fields.malformed() ? std::nullopt : std::optional(result);
+}
+
+/// True if some statement may give its number to a document that it finds.
+bool some_may_be_found(const GivenValues& given) {
+  return std::ranges::any_of(
+      given.given, [&](const Given& each) { return given.may_be_used_by_found(each.statement); });
+}
+
+/// True if the write would do without what the proxy adds: pipelines, and values of replacements.
+bool only_keeps(const Plan& plan, const GivenValues& given) {
+  return !given.kept.empty() && std::ranges::all_of(given.given, [&](const Given& each) {
+    return given.may_be_used_by_found(each.statement) &&
+           plan[each.assignment].rule->upserts != Upserts::refuse;
+  });
 }
 
 }  // namespace
@@ -75,7 +87,7 @@ Steps WriteExchange::write(Buffer* owner) {
     // Sorts what is stored from what has collided, for which it may have to ask the server.
     while (const auto next = batch_->take()) co_await *next;
     // Fresh values for what has collided.
-    while (const auto need = lacks_fresh_values()) {
+    while (const auto need = batch_->fresh().need(moment())) {
       co_await ask(*need);
       if (const auto end = accept(*need)) co_return *end;
     }
@@ -146,13 +158,13 @@ Action WriteExchange::reply(Bytes message, const Context& context, Workspace& wo
   if (!reply_) return action::Close{};
   const bool answers = std::exchange(asks_, false);
   if (!answers && !steps_.awaits<action::Send>()) return action::Close{};
-  const Concern concern = is_unchanged_ ? Concern::none : concern_of(reply_->body());
-  if (concern == Concern::malformed) return action::Close{};
+  const auto concerns = is_unchanged_ ? std::optional(false) : concerns_us(reply_->body());
+  if (!concerns) return action::Close{};
   if (answers) {
     facts_.since = begin_later_step();
     return go_on();
   }
-  is_empty_ = concern == Concern::none;
+  is_empty_ = !*concerns;
   const bool tells = !is_empty_ || is_unchanged_ || !rights_.is_shown();
   if (!std::exchange(rights_noted_, looked_ != Looked::under_way) && tells) note_rights();
   if (batch_ != nullptr) {
@@ -273,7 +285,8 @@ std::optional<Action> WriteExchange::scan() {
     request_.all_results =
         bson::find_integer(request_.message.body(), "errorsOnly").value_or(0) != 0;
   }
-  const bool needs_batch = needs_turn(*request_.plan, given_) || reserves_values();
+  const bool needs_batch =
+      needs_turn(*request_.plan, given_) || (is_insert() && request_.plan->reserves());
   as_batch_ = needs_batch || looked_ == Looked::found_nothing;
   if (needs_batch) {
     if (auto fault = fault_in_batch()) return fail(*std::move(fault));
@@ -299,11 +312,14 @@ std::optional<Action> WriteExchange::scan_again() {
 /// The guards come first: a counter that does not exist yet then finds its first number by their
 /// index. They come again before anything is sent, since a number may have taken long.
 void WriteExchange::list_stages() {
-  Stage* guards = guards_ ? &*guards_ : nullptr;
-  stages_ = {&rights_, guards, &*drawing_};
-  if (batch_ == nullptr) return;
-  stages_ = {&rights_,       guards, &*drawing_, &batch_->fresh(), batch_->reservations(),
-             batch_->turns()};
+  stages_ = {
+      &rights_,
+      guards_ ? &*guards_ : nullptr,
+      &*drawing_,
+      batch_ ? &batch_->fresh() : nullptr,
+      batch_ ? batch_->reservations() : nullptr,
+      batch_ ? batch_->turns() : nullptr,
+  };
 }
 
 Moment WriteExchange::moment() const {
@@ -339,10 +355,6 @@ std::optional<Need> WriteExchange::first_need() {
   return first_need();
 }
 
-std::optional<Need> WriteExchange::lacks_fresh_values() {
-  return batch_->fresh().need(moment());
-}
-
 Action WriteExchange::ask(const Need& need) {
   if (need.error) return no_values_for(*need.assignment, *need.error);
   if (need.assignment != nullptr) {
@@ -372,11 +384,6 @@ std::optional<Action> WriteExchange::accept(const Need& need) {
   return may_come ? std::nullopt : std::optional(no_values_for(*need.assignment, error));
 }
 
-/// True if the documents' values must be reserved before they are sent.
-bool WriteExchange::reserves_values() const {
-  return is_insert() && request_.plan->reserves();
-}
-
 /// Why a write that needs them cannot get numbers of a sequence without gaps, or reserved values.
 /// For numbers, the proxy must learn which are stored. For both it must be able to send the
 /// documents in other commands.
@@ -390,7 +397,7 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
     why = "a write with {w: 0} does not tell which numbers are stored";
   } else if (!options || (statements_ > 1 && !separable(request_))) {
     why = "this write cannot be sent in several commands";
-  } else if (in_turn && options->in_transaction && !looks_first() && some_may_be_found()) {
+  } else if (in_turn && options->in_transaction && !looks_first() && some_may_be_found(given_)) {
     why =
         "in a transaction nobody can read which numbers replacements with upsert have used: send "
         "each in a command of its own";
@@ -402,13 +409,6 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
                           (in_turn ? " has a field whose numbers have no gaps (strategy gapless)"
                                    : " has a field whose values are reserved (reserve)") +
                           ", and " + why};
-}
-
-/// True if some statement may give its number to a document that it finds.
-bool WriteExchange::some_may_be_found() const {
-  return std::ranges::any_of(given_.given, [this](const Given& each) {
-    return given_.may_be_used_by_found(each.statement);
-  });
 }
 
 Action WriteExchange::no_values_for(const Assignment& assignment, const ids::Error& error) {
@@ -485,8 +485,8 @@ Action WriteExchange::send() {
   if (is_unchanged_) return send_unchanged();
   if (drawing_->is_too_large()) return fail(too_large());
   refill(*workspace_);
+  if (batch_ == nullptr && is_large_unordered()) open_batch();
   if (batch_ != nullptr) return batch_->send();
-  if (is_large_unordered()) return send_batch();
   // Those whose indexes were seen.
   if (is_bulk() || !named().empty()) {
     if (!emit_as_sequence(request_, given_, named(), workspace_->insert, message_)) {
@@ -500,16 +500,11 @@ Action WriteExchange::send() {
   if (fits()) return action::Send{&message_, original()};
   const bool in_parts =
       acknowledged_ && divisible(request_.message, statements_) && separable(request_);
-  if (in_parts) return send_batch();
-  return only_keeps() ? send_unkept() : fail(too_large());
-}
-
-/// True if the write would do without what the proxy adds: pipelines, and values of replacements.
-bool WriteExchange::only_keeps() const {
-  return !given_.kept.empty() && std::ranges::all_of(given_.given, [this](const Given& each) {
-    return given_.may_be_used_by_found(each.statement) &&
-           (*request_.plan)[each.assignment].rule->upserts != Upserts::refuse;
-  });
+  if (in_parts) {
+    open_batch();
+    return batch_->send();
+  }
+  return only_keeps(*request_.plan, given_) ? send_unkept() : fail(too_large());
 }
 
 /// A write that has no room for them, and cannot be divided.
@@ -563,11 +558,6 @@ void WriteExchange::note_time_series() {
   note_past({{std::string(command.db), std::string(command.collection)},
              ForwardReason::time_series,
              rules});
-}
-
-Action WriteExchange::send_batch() {
-  open_batch();
-  return batch_->send();
 }
 
 /// True if the write goes in several commands because of the number of its statements.

@@ -10,7 +10,6 @@
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/stage.hpp"
-#include "idproxy/rewrite/write.hpp"
 
 namespace idproxy::rewrite {
 

@@ -15,12 +15,6 @@
 
 namespace idproxy::rewrite {
 
-/// A right that a write has to show.
-struct NeededRight {
-  const Assignment* assignment;  ///< a rule of the collection that it is for
-  Right right;
-};
-
 /// What a write's connection has shown that it may do. The proxy makes things with its own
 /// privileges, so until the server has said that the client may write there itself, nothing that
 /// lasts is made or changed for the write (collection, index, counter, mark, range, sequence,
@@ -52,8 +46,8 @@ class RightStage final : public Stage {
 
  private:
   [[nodiscard]] bool makes_something(std::chrono::nanoseconds now) const;
-  [[nodiscard]] NeededRight next();
-  void shown(const NeededRight& right, std::chrono::nanoseconds now);
+  bool advance();
+  void shown(std::chrono::nanoseconds now);
   [[nodiscard]] Right right_for(std::size_t assignment);
   [[nodiscard]] std::string key_of(const Assignment& its) const { return its.ns + beside_; }
 
@@ -62,7 +56,9 @@ class RightStage final : public Stage {
   ConnectionMemory* const memory_;
   std::string beside_;  // what the remembered right is for, beside the namespace
   bool is_shown_;
-  NeededRight asked_{};  // of the server
+  // The right to ask the server for.
+  const Assignment* asked_for_ = nullptr;  // a rule of the collection
+  Right asked_{};
   const Assignment* not_permitted_ = nullptr;
   std::size_t at_ = 0;                            // assignments before this one need nothing more
   std::unordered_set<std::string_view> upserts_;  // of a bulkWrite: collections that have some

@@ -6,7 +6,6 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <variant>
 
 #include "idproxy/base/random.hpp"
@@ -69,9 +68,6 @@ struct Failure {
   bool in_transaction;
   bool is_denied;              ///< its statements are certainly not stored
   const Collision* collision;  ///< of its only statement; null: there is none
-
-  /// True if the server has refused this field of the command.
-  [[nodiscard]] bool rejects(std::string_view field) const;
 };
 /// What becomes of its statements: they go again, if need be with fresh values; or there are no
 /// values for `rule`.
@@ -84,9 +80,6 @@ struct Next {
 /// goes through the list of its stages (WriteExchange::list_stages()); none knows another one.
 class Stage {
  public:
-  Stage() = default;
-  Stage(const Stage&) = delete;
-  Stage& operator=(const Stage&) = delete;
   virtual ~Stage() = default;
 
   /// What the next command lacks; nothing once it can be sent.

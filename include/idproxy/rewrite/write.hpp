@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "idproxy/base/bytes.hpp"
-#include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/request.hpp"

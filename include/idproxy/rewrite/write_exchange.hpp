@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,14 +44,11 @@ class WriteExchange final : public WriteState {
   [[nodiscard]] Moment moment() const;
   std::optional<Need> lacks();
   std::optional<Need> first_need();
-  std::optional<Need> lacks_fresh_values();
   Action ask(const Need& need);
   std::optional<Action> accept(const Need& need);
   [[nodiscard]] bool is_insert() const { return request_.command.kind == WriteKind::insert; }
   [[nodiscard]] bool is_bulk() const { return request_.command.kind == WriteKind::bulk_write; }
-  [[nodiscard]] bool reserves_values() const;
   [[nodiscard]] std::optional<CommandError> fault_in_batch() const;
-  [[nodiscard]] bool some_may_be_found() const;
   Action no_values_for(const Assignment& assignment, const ids::Error& error);
   Action fail(CommandError error);
   void take_back();
@@ -64,10 +62,8 @@ class WriteExchange final : public WriteState {
   Action send();
   void emit();
   Action send_unchanged();
-  [[nodiscard]] bool only_keeps() const;
   Action send_unkept();
   void note_time_series();
-  Action send_batch();
   [[nodiscard]] bool is_large_unordered() const;
   void look_into_original();
   void count_odd() const;
@@ -82,14 +78,16 @@ class WriteExchange final : public WriteState {
   bool as_batch_ = false;       // needs numbers in turn, or reservations
   bool wants_results_ = false;  // of a bulkWrite: needs those of successes, too
   bool has_waited_ = false;     // the workspace has scanned other messages since
+  bool asks_ = false;           // a stage has asked the server
+  bool rights_noted_ = false;   // as the server's reply says
+  bool is_unchanged_ = false;   // is sent as it came after all
+
   RightStage rights_;
-  bool asks_ = false;                 // a stage has asked the server
-  bool rights_noted_ = false;         // as the server's reply says
-  bool is_unchanged_ = false;         // is sent as it came after all
   std::optional<DrawStage> drawing_;  // of the values for the first send; nothing before the scan
   std::unique_ptr<Batch> batch_;      // once a reply or the size calls for further commands
 
-  bool is_empty_ = false;  // the reply has nothing that concerns the proxy
+  // The current event.
+  bool is_empty_ = false;  // it has nothing that concerns the proxy
 
   Steps steps_;  // write()
 };

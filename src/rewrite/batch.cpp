@@ -84,7 +84,7 @@ Action Batch::no_values_for(const Assignment& rule, const ids::Error& error) {
 /// Ends the write if all of these statements, the next ones, have collided. With an ordered batch,
 /// those after the first do not count.
 Batch::Step Batch::keep_errors(std::span<const std::int32_t> next, RetryBound ended_by) {
-  if (progress_.commands() == 0) return std::nullopt;
+  if (progress_.commands() == 0 || next.empty()) return std::nullopt;
   const bool others_count = turns_ && !options_->ordered && next.size() > 1;
   // A value that could not be reserved may have been renewed before the statement was ever sent.
   const bool was_sent = !reservations_ || command_.replies().errors().contains(next.front());
@@ -380,6 +380,7 @@ Batch::Step Batch::decide() {
   const bool has_moved = !again.empty();
   if (has_moved) {
     if (const auto end = write_.guards_->moves_too_often(write_.now_)) {
+      progress_.repeat(again);
       return no_values_for(*end->rule, end->error);
     }
   }

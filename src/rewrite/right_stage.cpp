@@ -66,13 +66,14 @@ bool RightStage::admits(const Assignment& its) const {
 
 Right RightStage::right_for(std::size_t assignment) {
   if (write_.command.kind != WriteKind::bulk_write) return right_of(write_.command.kind);
-  if (at_ == 0 && upserts_.empty()) {
+  if (!upserts_) {
+    upserts_.emplace();
     for (const Given& each : given_.given) {
       const auto kind = given_.upserts[static_cast<std::size_t>(each.statement)].kind;
-      if (kind != UpsertParts::Kind::insert) upserts_.insert((*write_.plan)[each.assignment].ns);
+      if (kind != UpsertParts::Kind::insert) upserts_->insert((*write_.plan)[each.assignment].ns);
     }
   }
-  return upserts_.contains((*write_.plan)[assignment].ns) ? Right::upsert : Right::insert;
+  return upserts_->contains((*write_.plan)[assignment].ns) ? Right::upsert : Right::insert;
 }
 
 std::optional<Need> RightStage::need(const Moment& moment) {
@@ -142,7 +143,7 @@ void RightStage::shown(std::chrono::nanoseconds now) {
 void RightStage::replanned() {
   if (memory_ == nullptr || !memory_->enforces_logins()) return;
   at_ = 0;
-  upserts_.clear();
+  upserts_.reset();
   is_shown_ = false;
   advance();
 }

@@ -243,20 +243,21 @@ std::optional<CommandError> WriteExchange::bind() {
     const auto [db, collection] = split_ns(each.ns);
     request_.known->admit(db, collection);
   }
-  const auto outline = std::exchange(request_.plan, nullptr);
+  WriteRequest bound = request_;  // which stays as it is if memory runs out
+  bound.plan = nullptr;
   std::optional<CommandError> fault;
   if (is_bulk()) {
-    static_cast<void>(read_namespaces(request_, *request_.known, fault));
+    static_cast<void>(read_namespaces(bound, *request_.known, fault));
   } else {
-    request_.plan = request_.known->plan(request_.command.db, request_.command.collection);
+    bound.plan = request_.known->plan(request_.command.db, request_.command.collection);
   }
-  is_unchanged_ = request_.plan == nullptr && !fault;
-  if (request_.plan == nullptr) request_.plan = outline;
+  is_unchanged_ = bound.plan == nullptr && !fault;
+  if (bound.plan == nullptr) bound.plan = request_.plan;
+  request_ = std::move(bound);
   return fault;
 }
 
 std::optional<Action> WriteExchange::scan() {
-  stages_ = {};
   guards_.reset();
   if (request_.plan->is_guarded()) guards_.emplace(request_, given_);
   facts_.assigned = 0;
@@ -299,6 +300,7 @@ std::optional<Action> WriteExchange::scan() {
 std::optional<Action> WriteExchange::scan_again() {
   take_back();
   given_.clear();
+  stages_ = {};  // they refer to the plan
   patient_since_ = now_;
   if (auto fault = bind()) return fail(*std::move(fault));
   if (is_unchanged_) return std::nullopt;
@@ -379,8 +381,9 @@ std::optional<Action> WriteExchange::accept(const Need& need) {
   if (!end) return was_shown == rights_.is_shown() ? std::nullopt : scan_again();
   if (const Action* action = std::get_if<Action>(&*end)) return *action;
   const ids::Error& error = std::get<ids::Error>(*end);
+  const bool is_of_turn = batch_ != nullptr && need.stage == batch_->turns();
   const bool may_come =
-      error.code == ids::Errc::unguarded && guards_ && guards_->lost_index(moment());
+      is_of_turn && error.code == ids::Errc::unguarded && guards_ && guards_->lost_index(moment());
   return may_come ? std::nullopt : std::optional(no_values_for(*need.assignment, error));
 }
 

@@ -60,8 +60,9 @@ class RightStage final : public Stage {
   const Assignment* asked_for_ = nullptr;  // a rule of the collection
   Right asked_{};
   const Assignment* not_permitted_ = nullptr;
-  std::size_t at_ = 0;                            // assignments before this one need nothing more
-  std::unordered_set<std::string_view> upserts_;  // of a bulkWrite: collections that have some
+  std::size_t at_ = 0;  // assignments before this one need nothing more
+  // Of a bulkWrite: collections that have some; nothing: not known yet.
+  std::optional<std::unordered_set<std::string_view>> upserts_;
 };
 
 /// True if the server will refuse each document of an insert for its `_id` (an array, a regular

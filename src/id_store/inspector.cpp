@@ -60,16 +60,16 @@ std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
   const auto on = [this, weak = std::weak_ptr(added)](const auto& event) {
     const auto known = weak.lock();
     if (!known) return;
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock its_lock(mutex_);
     event(*known, clock_.monotonic());
     wake();
   };
   added->tell(
       [on](const ids::Guard& guard, ids::Guard::Need need) {
-        on([&](Inspection& known, auto now) { known.need(guard, need, now); });
+        on([&](Inspection& known, auto asked) { known.need(guard, need, asked); });
       },
       [on](std::shared_ptr<ids::FreeValues> values) {
-        on([&](Inspection& known, auto /*now*/) { known.look_up(std::move(values)); });
+        on([&](Inspection& known, auto /*asked*/) { known.look_up(std::move(values)); });
       });
   std::erase_if(inspections_, [](const auto& known) { return known.expired(); });
   inspections_.push_back(added);

@@ -150,7 +150,7 @@ Action Batch::send_written() {
   std::vector<std::size_t> values(plan_.size());
   given_.each_of(progress_.out(), [&](std::size_t at) {
     const Given& each = given_.given[at];
-    values[each.assignment] += fates_.of(each.statement) == Fates::Fate::unsent ? 1 : 0;
+    values[each.assignment] += fates_.of(each.statement) == Fates::Fate::unsent ? 1U : 0U;
   });
   for (std::size_t i = 0; i < values.size(); ++i) {
     plan_[i].outcomes->sent(values[i], write_.acknowledged_, write_.now_);

@@ -170,7 +170,7 @@ void ConfigFile::look_at_mode() {
   if (::stat(name_.c_str(), &status) != 0 || (status.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
   for (const std::string& key : loaded.config.written.password_keys) {
     loaded.findings.push_back(
-        {Finding::Severity::warning,
+        {FileFinding::Severity::warning,
          {},
          key + ": contains a password, and this file is open to every user of this host: put the "
                "store's string into a file of its own, id_store.uri_file, which systemd passes on "
@@ -178,13 +178,13 @@ void ConfigFile::look_at_mode() {
                "variable, ${NAME}. (chmod o-rwx "
                "is enough if the proxy's user owns the file; the systemd unit's user does not.)",
          {},
-         Finding::About::password});
+         FileFinding::About::password});
   }
 }
 
 void ConfigFile::log_findings() {
-  for (const Finding& finding : loaded.findings) {
-    const bool is_error = finding.severity == Finding::Severity::error;
+  for (const FileFinding& finding : loaded.findings) {
+    const bool is_error = finding.severity == FileFinding::Severity::error;
     const std::string line = finding.text(name_);
     if (!logged_.insert(line).second) continue;
     log::event(is_error ? log::Level::error : log::Level::warning,
@@ -196,14 +196,14 @@ std::vector<std::string> ConfigFile::first_findings() const {
   constexpr std::size_t kMost = 100;
   constexpr std::size_t kLongest = 1000;
   std::vector<std::string> lines;
-  for (const Finding& finding : loaded.findings) {
+  for (const FileFinding& finding : loaded.findings) {
     if (lines.size() < kMost) lines.push_back(cut_off(finding.text(name_), kLongest));
   }
   return lines;
 }
 
 void ConfigFile::print_findings(std::ostream& out) const {
-  for (const Finding& finding : loaded.findings) out << printable(finding.text(name_)) << '\n';
+  for (const FileFinding& finding : loaded.findings) out << printable(finding.text(name_)) << '\n';
 }
 
 boost::system::result<std::string, ExitCode> ConfigFile::find_servers(std::ostream& out,

@@ -36,11 +36,11 @@ class ConfigFile {
 
   /// Adds a warning if the file contains passwords and every user of the host can read or write it.
   void look_at_mode();
-  /// Logs each finding that it has not logged yet, in the form of Finding::text().
+  /// Logs each finding that it has not logged yet, in the form of FileFinding::text().
   void log_findings();
-  /// Some of them, as many as a page shows, in the form of Finding::text().
+  /// Some of them, as many as a page shows, in the form of FileFinding::text().
   [[nodiscard]] std::vector<std::string> first_findings() const;
-  /// Prints each finding in the form of Finding::text(), one a line.
+  /// Prints each finding in the form of FileFinding::text(), one a line.
   void print_findings(std::ostream& out) const;
 
   /// For commands that use the servers once: if upstream.uri is a mongodb+srv string, looks its

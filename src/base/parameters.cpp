@@ -302,11 +302,11 @@ bool Parameters::is_none(std::string_view key) const {
 }
 
 void Parameters::error(std::string_view key, std::string_view reason, const std::string& file,
-                       Finding::About about) {
+                       FileFinding::About about) {
   findings_.error(place_of(key), message(key, reason), file, about);
 }
 
-void Parameters::warning(std::string_view key, std::string_view reason, Finding::About about) {
+void Parameters::warning(std::string_view key, std::string_view reason, FileFinding::About about) {
   findings_.warning(place_of(key), message(key, reason), about);
 }
 

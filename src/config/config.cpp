@@ -6,6 +6,7 @@
 #include <optional>
 #include <thread>
 
+#include "config/addresses.hpp"
 #include "config/connection_string.hpp"
 #include "config/endpoints.hpp"
 #include "config/names.hpp"
@@ -331,8 +332,8 @@ bool is_usable_root(const TreeNode& root, Findings& findings) {
 }  // namespace
 
 bool Loaded::ok() const {
-  return std::none_of(findings.begin(), findings.end(), [](const Finding& finding) {
-    return finding.severity == Finding::Severity::error;
+  return std::none_of(findings.begin(), findings.end(), [](const FileFinding& finding) {
+    return finding.severity == FileFinding::Severity::error;
   });
 }
 

@@ -33,15 +33,15 @@ std::string without_line_ends(std::string content) {
 }
 
 void report(const std::string& path, std::string_view key, const std::string& fault,
-            Finding::About otherwise, Parameters& reader) {
+            FileFinding::About otherwise, Parameters& reader) {
   reader.error(key, "cannot use " + shown_path(path, key, reader) + ": " + fault, path,
                about_file(fault, otherwise));
 }
 
 }  // namespace
 
-Finding::About about_file(const std::string& fault, Finding::About otherwise) {
-  return fault == kOpenToEveryUser ? Finding::About::secret_file : otherwise;
+FileFinding::About about_file(const std::string& fault, FileFinding::About otherwise) {
+  return fault == kOpenToEveryUser ? FileFinding::About::secret_file : otherwise;
 }
 
 std::string state_of_file(const std::string& path) {
@@ -71,7 +71,7 @@ std::optional<std::string> read_path(std::string_view key, Access access, Parame
   if (!path) return path;
   const std::string fault = fault_of_file(*path, access, reader);
   if (fault.empty()) return path;
-  report(*path, key, fault, Finding::About::certificate, reader);
+  report(*path, key, fault, FileFinding::About::certificate, reader);
   return std::nullopt;
 }
 
@@ -87,7 +87,7 @@ std::optional<std::string> read_named_file(std::string_view key, Access access,
     if (content) return without_line_ends(*std::move(content));
     fault = content.error();
   }
-  report(*path, key, fault, Finding::About::text, reader);
+  report(*path, key, fault, FileFinding::About::text, reader);
   return std::nullopt;
 }
 

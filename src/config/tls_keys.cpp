@@ -17,7 +17,7 @@ using Shared = std::shared_ptr<const Context>;
 void warn_of_dates(const Context& context, std::chrono::sys_seconds now, std::string_view key,
                    Parameters& reader) {
   for (const std::string& text : context.warnings(now))
-    reader.warning(key, text, Finding::About::certificate_date);
+    reader.warning(key, text, FileFinding::About::certificate_date);
 }
 
 void warn_of_no_effect(std::string_view key, std::string_view why, Parameters& tls) {
@@ -88,7 +88,7 @@ void report(const Fault& fault, const net::tls::ServerOptions& options, Paramete
   const char* key = names_of(fault.file).key;
   const std::string& path = path_of(fault.file, options);
   tls.error(key, "cannot use " + shown_path(path, key, tls) + ": " + fault.reason, path,
-            Finding::About::certificate);
+            FileFinding::About::certificate);
 }
 
 /// Does not show a path that contains '@': it may be the end of a password that was not
@@ -96,9 +96,9 @@ void report(const Fault& fault, const net::tls::ServerOptions& options, Paramete
 void report(const Fault& fault, const std::string& path, std::string_view key, Parameters& reader) {
   const bool may_be_secret = path.empty() || path.find('@') != std::string::npos;
   const std::string file = may_be_secret ? "the file" : "'" + shown(path) + "'";
-  reader.error(key,
-               "cannot use " + file + " of " + names_of(fault.file).option + ": " + fault.reason,
-               may_be_secret ? "" : path, about_file(fault.reason, Finding::About::certificate));
+  reader.error(
+      key, "cannot use " + file + " of " + names_of(fault.file).option + ": " + fault.reason,
+      may_be_secret ? "" : path, about_file(fault.reason, FileFinding::About::certificate));
 }
 
 /// Also keeps OpenSSL from opening a pipe, which would block it.

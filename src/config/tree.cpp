@@ -229,7 +229,7 @@ constexpr std::string_view kCredentials = "CREDENTIALS_DIRECTORY";
 /// Why a text cannot be used.
 struct Unexpanded {
   std::string text{};  ///< empty: it can
-  Finding::About about = Finding::About::text;
+  FileFinding::About about = FileFinding::About::text;
 };
 
 std::string_view hint_for(std::string_view name) {
@@ -253,7 +253,7 @@ Unexpanded append_variable(std::string_view name, std::optional<std::string_view
   const std::string variable = "environment variable '" + shown(name) + "' is ";
   if (value == nullptr) {
     return {variable + "not defined" + std::string(hint_for(name)),
-            name == kCredentials ? Finding::About::credentials : Finding::About::variable};
+            name == kCredentials ? FileFinding::About::credentials : FileFinding::About::variable};
   }
   const std::string_view text(value);
   if (!bson_utf8_validate(text.data(), text.size(), false)) return {variable + "not UTF-8 text"};

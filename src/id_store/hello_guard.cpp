@@ -70,10 +70,6 @@ std::string_view wanted_of(const bson::Element& field) {
 
 /// ", not "x:0"": the first text that had to be a member.
 std::string instead_of_member(const bson::Element& field) {
-  if (field.key != "hosts" && field.key != "passives" && field.key != "arbiters" &&
-      field.key != "me" && field.key != "primary") {
-    return "";
-  }
   if (field.type == bson::Type::string) return ", not " + named(field.text());
   if (field.type != bson::Type::array) return "";
   bson::Elements each(field.value);
@@ -95,7 +91,7 @@ std::string fault_of_hello(Bytes reply) {
     const std::string_view wanted = wanted_of(*field);
     if (wanted.empty()) continue;
     return "its reply to hello cannot be used: " + std::string(field->key) + " must be " +
-           std::string(wanted) + instead_of_member(*field);
+           std::string(wanted) + (wanted.ends_with("HOST:PORT") ? instead_of_member(*field) : "");
   }
   return fields.malformed() ? "its reply to hello is malformed" : "";
 }

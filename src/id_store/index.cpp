@@ -135,20 +135,11 @@ Index read_index(Bytes spec) {
 /// True if the index holds every document with a value of this type in the field.
 bool covers(const Index& index, std::string_view field, ValueType type) {
   using Kind = Index::Partial::Kind;
-  switch (index.partial.kind) {
-    case Kind::none:
-      return true;
-    case Kind::exists:
-      return index.partial.field == field;
-    case Kind::types: {
-      const std::uint32_t wanted = types_of(type);
-      return index.partial.field == field && wanted != 0 &&
-             (index.partial.types & wanted) == wanted;
-    }
-    case Kind::other:
-      break;
-  }
-  return false;
+  const Index::Partial& of = index.partial;
+  if (of.kind == Kind::none || of.field != field) return of.kind == Kind::none;
+  const std::uint32_t wanted = types_of(type);
+  const bool has_types = wanted != 0 && (of.types & wanted) == wanted;
+  return of.kind == Kind::exists || (of.kind == Kind::types && has_types);
 }
 
 /// Indexes of other kinds leave documents out, or have no order of the first field's values.
@@ -356,7 +347,7 @@ bool can_read(const Index& index, std::string_view field, ValueType type,
   return !index.building && is_readable(index, field, type, scope);
 }
 
-bool has_key(const Index& index, std::string_view field, const Repeats& repeats) {
+bool has_key(const Index& index, std::string_view field, const Repetition& repeats) {
   const auto has = [&](std::string_view name) {
     return std::ranges::find(index.keys, name, &Index::Key::field) != index.keys.end();
   };

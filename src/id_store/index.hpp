@@ -64,13 +64,13 @@ inline constexpr std::string_view kIndexOfId = "_id_";
 [[nodiscard]] Index index_of(Bytes listed);
 
 /// Where values of a field may repeat by design.
-struct Repeats {
+struct Repetition {
   /// Documents that differ in one of these fields may have equal values.
   std::vector<std::string> scope{};
   /// So may others, which a further field tells apart: the proxy does not know which.
   bool and_more = false;
   [[nodiscard]] bool any() const { return !scope.empty() || and_more; }
-  friend bool operator==(const Repeats&, const Repeats&) = default;
+  friend bool operator==(const Repetition&, const Repetition&) = default;
 };
 
 /// True if the values of this type in the field can be read through the index in its order: among
@@ -81,13 +81,13 @@ struct Repeats {
                             std::span<const std::string> scope = {});
 
 /// True if the index's key is the field and those that `repeats` names, in any order.
-[[nodiscard]] bool has_key(const Index& index, std::string_view field, const Repeats& repeats);
+[[nodiscard]] bool has_key(const Index& index, std::string_view field, const Repetition& repeats);
 
 /// A field in which a unique index is to keep values apart.
 struct UniqueField {
   std::string name;
   ValueType type = ValueType::other;  ///< of its values
-  Repeats repeats{};
+  Repetition repeats{};
   friend bool operator==(const UniqueField&, const UniqueField&) = default;
 };
 
@@ -140,7 +140,7 @@ struct IndexOffer {
 [[nodiscard]] const Index* yields_to(std::span<const Index> indexes, const UniqueField& field);
 
 /// The command that makes the index, for mongosh; none if a name in it is no is_name(). With
-/// Repeats::and_more, a field is left for a person to fill in.
+/// Repetition::and_more, a field is left for a person to fill in.
 [[nodiscard]] Commands create_index_command(const Namespace& ns, const UniqueField& field,
                                             const IndexOffer& offer);
 

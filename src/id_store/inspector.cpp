@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "id_store/catalog_requests.hpp"
+#include "id_store/inspection_requests.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
@@ -18,17 +18,17 @@ constexpr std::size_t kAwaitedThreads = 3;
 constexpr std::size_t kIndexThreads = 2;
 
 void write(const LogEvent& event) {
-  const auto& [first, second, third] = event.fields;
-  if (first.value.empty()) return log::event(event.level, event.event, event.message);
-  if (second.value.empty()) {
-    return log::event(event.level, event.event, event.message, {{first.name, first.value}});
+  std::vector<log::Field> fields;
+  for (const auto& [name, value] : event.fields) {
+    if (!value.empty()) fields.emplace_back(name, value);
   }
-  if (third.value.empty()) {
-    return log::event(event.level, event.event, event.message,
-                      {{first.name, first.value}, {second.name, second.value}});
-  }
-  log::event(event.level, event.event, event.message,
-             {{first.name, first.value}, {second.name, second.value}, {third.name, third.value}});
+  const auto say = [&](std::initializer_list<log::Field> all) {
+    log::event(event.level, event.event, event.message, all);
+  };
+  if (fields.empty()) return say({});
+  if (fields.size() == 1) return say({fields[0]});
+  if (fields.size() == 2) return say({fields[0], fields[1]});
+  say({fields[0], fields[1], fields[2]});
 }
 
 }  // namespace
@@ -48,26 +48,23 @@ void Inspector::stop() {
 std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
   const std::scoped_lock lock(mutex_);
   auto before = newest();
-  if (before && before->collections_.rules() == rules) return before;
+  if (before && before->rules() == rules) return before;
   make_tasks(rules);
   const auto now = clock_.monotonic();
-  auto added =
-      std::make_shared<Inspection>(before ? Collections(std::move(rules), now, before->collections_)
-                                          : Collections(std::move(rules), now));
-  const auto on = [this, weak = std::weak_ptr(added)](const auto& use) {
-    const auto inspection = weak.lock();
-    if (!inspection) return;
-    with(*inspection, [&](auto& known, auto at) {
-      use(known, at);
-      return 0;
-    });
+  auto added = std::make_shared<Inspection>(std::move(rules), now, before.get());
+  const auto on = [this, weak = std::weak_ptr(added)](const auto& event) {
+    const auto known = weak.lock();
+    if (!known) return;
+    const std::scoped_lock its_lock(mutex_);
+    event(*known, clock_.monotonic());
+    wake();
   };
-  added->collections_.tell(
+  added->tell(
       [on](const ids::Guard& guard, ids::Guard::Need need) {
-        on([&](auto& known, auto at) { known.need(guard, need, at); });
+        on([&](Inspection& known, auto asked) { known.need(guard, need, asked); });
       },
       [on](std::shared_ptr<ids::FreeValues> values) {
-        on([&](auto& known, auto) { known.look_up(std::move(values)); });
+        on([&](Inspection& known, auto /*asked*/) { known.look_up(std::move(values)); });
       });
   std::erase_if(inspections_, [](const auto& known) { return known.expired(); });
   inspections_.push_back(added);
@@ -82,7 +79,7 @@ void Inspector::make_tasks(const std::vector<WatchedRule>& rules) {
   };
   if (rules.empty()) return;
   if (tasks_.empty()) {
-    make(Lane::inspector, 1, Asks::looks, pool_);
+    make(Lane::inspector, 1, Asks::checks, pool_);
     make(Lane::inspector, kAwaitedThreads, Asks::awaited, pool_);
   }
   const bool creates = std::ranges::any_of(rules, [](const WatchedRule& rule) {
@@ -90,7 +87,7 @@ void Inspector::make_tasks(const std::vector<WatchedRule>& rules) {
   });
   if (!creates || patient_) return;
   patient_ = std::make_unique<mongo::Pool>(uri_, kPatience);
-  make(Lane::indexes, kIndexThreads, Asks::make_index, *patient_);
+  make(Lane::indexes, kIndexThreads, Asks::indexes, *patient_);
 }
 
 Scheduler* Inspector::threads() {
@@ -106,12 +103,12 @@ std::shared_ptr<void> Inspector::change(const ids::CatalogChange& change) {
   const auto each = [this, change](auto member) {
     const std::scoped_lock lock(mutex_);
     for (const auto& inspection : in_use()) {
-      (inspection->collections_.*member)(change, clock_.monotonic());
+      ((*inspection).*member)(change, clock_.monotonic());
     }
     wake();
   };
-  each(&Collections::begin_change);
-  return {this, [each](Inspector*) { each(&Collections::end_change); }};
+  each(&Inspection::begin_change);
+  return {this, [each](Inspector*) { each(&Inspection::end_change); }};
 }
 
 std::shared_ptr<ids::IndexRoom> Inspector::index_room(const ids::CatalogChange& in, Bytes indexes) {
@@ -138,78 +135,80 @@ std::vector<std::shared_ptr<Inspection>> Inspector::in_use() const {
 
 void Inspector::await_first_look(const Inspection& inspection, std::chrono::milliseconds limit) {
   Lock lock(mutex_);
-  learned_.wait_for(lock, limit, [&] { return stopping_ || inspection.collections_.looked(); });
+  learned_.wait_for(lock, limit, [&] { return stopping_ || inspection.is_checked(); });
 }
 
-std::optional<Scheduler::Time> Inspector::run(Asks its, const mongo::Pool& pool) {
+std::optional<Scheduler::Time> Inspector::run(Asks asks, const mongo::Pool& pool) {
   Lock lock(mutex_);
   if (stopping_) return std::nullopt;
-  const auto request = next(its);
-  if (request) {
+  if (const auto request = next(asks)) {
     wake();  // other threads send what else there is meanwhile
-    lock.unlock();
-    const CatalogResponse response = carry_out(*request, pool);
-    lock.lock();
-    learn(*request, response);
+    std::visit([&](const auto& its) { carry_out(its, pool, lock); }, *request);
     learned_.notify_all();
     answer(lock);
     wake();
   }
   tell(lock);
-  const auto at = due(its);
-  return at == Collections::kNever ? std::nullopt : std::optional(at);
+  const auto at = due(asks);
+  return at == Inspection::kNever ? std::nullopt : std::optional(at);
 }
 
-/// Nobody takes a field for guarded, by what was seen before, while an index on it is dropped.
-CatalogResponse Inspector::carry_out(const CatalogRequest& request, const mongo::Pool& pool) {
-  const bool drops = request.kind == CatalogRequest::Kind::yield;
-  const auto changes = drops ? change({request.ns.db, request.ns.collection}) : nullptr;
-  return send(pool.client(), request);
+/// Passes the answer to all inspections, no matter which one sent the request.
+template <class Request>
+void Inspector::carry_out(const Request& request, const mongo::Pool& pool, Lock& lock) {
+  const auto send = [&] {
+    std::shared_ptr<void> under_way;
+    // Nobody takes a field for guarded, by what was seen before, while an index on it is dropped.
+    if constexpr (std::is_same_v<Request, YieldIndex>) {
+      under_way = change({request.ns.db, request.ns.collection});
+    }
+    mongo::Client client = pool.client();
+    return ask(client, request);
+  };
+  lock.unlock();
+  const auto answer = send();
+  lock.lock();
+  const auto now = clock_.monotonic();
+  const auto all = in_use();
+  for (const auto& inspection : all) {
+    const std::uint64_t version = inspection->version();
+    inspection->learn(request, answer, now);
+    if (inspection->version() != version) ++version_;
+    if (inspection != all.front()) inspection->drop_log_events();
+  }
 }
 
 /// Only the newest inspection makes indexes: an older one may have rules that are gone.
-std::vector<std::shared_ptr<Inspection>> Inspector::asked_for(Asks its) const {
+std::vector<std::shared_ptr<Inspection>> Inspector::asking(Asks asks) const {
   auto all = in_use();
-  if (its == Asks::make_index && !all.empty()) all.resize(1);
+  if (asks == Asks::indexes && !all.empty()) all.resize(1);
   return all;
 }
 
-std::optional<CatalogRequest> Inspector::next(Asks its) {
+std::optional<InspectionRequest> Inspector::next(Asks asks) {
   const auto now = clock_.monotonic();
-  if (its == Asks::make_index) {
+  if (asks == Asks::indexes) {
     if (auto request = next_room()) return request;
   }
-  for (const auto& inspection : asked_for(its)) {
-    if (auto request = inspection->collections_.next(its, now)) return request;
+  for (const auto& inspection : asking(asks)) {
+    if (auto request = inspection->next(asks, now)) return request;
   }
   return std::nullopt;
 }
 
-std::optional<CatalogRequest> Inspector::next_room() {
+std::optional<InspectionRequest> Inspector::next_room() {
   const auto speaks = newest();
   if (rooms_.empty() || !speaks) return std::nullopt;
   const auto room = std::move(rooms_.front());
   rooms_.pop_front();
-  return speaks->collections_.request_for(room);
-}
-
-/// Passes the response to all inspections, no matter which one sent the request.
-void Inspector::learn(const CatalogRequest& request, const CatalogResponse& response) {
-  const auto now = clock_.monotonic();
-  const auto all = in_use();
-  for (const auto& inspection : all) {
-    Collections& known = inspection->collections_;
-    known.learn(request, response, now);
-    if (inspection != all.front()) known.drop_log_events();
-    if (std::exchange(inspection->version_, known.version()) != known.version()) ++version_;
-  }
+  return speaks->request_for(room);
 }
 
 /// Without the lock: who is answered may ask again.
 void Inspector::answer(Lock& lock) {
   std::vector<std::shared_ptr<ids::Guard>> answers;
   for (const auto& inspection : in_use()) {
-    std::ranges::move(inspection->collections_.take_answers(), std::back_inserter(answers));
+    std::ranges::move(inspection->take_answers(), std::back_inserter(answers));
   }
   if (answers.empty()) return;
   lock.unlock();
@@ -221,23 +220,23 @@ void Inspector::answer(Lock& lock) {
 void Inspector::tell(Lock& lock) {
   const auto inspection = newest();
   if (!inspection) return;
-  const auto log_events = inspection->collections_.take_log_events(clock_.monotonic());
-  if (inspection->collections_.take_news()) wake();
+  const auto log_events = inspection->take_log_events(clock_.monotonic());
+  if (inspection->take_news()) wake();
   if (log_events.empty()) return;
   lock.unlock();
   std::for_each(log_events.begin(), log_events.end(), write);
   lock.lock();
 }
 
-Collections::Time Inspector::due(Asks its) const {
-  if (its == Asks::make_index && !rooms_.empty()) return clock_.monotonic();
-  auto first = Collections::kNever;
-  for (const auto& inspection : asked_for(its)) {
-    first = std::min(first, inspection->collections_.due(its));
+Inspection::Time Inspector::due(Asks asks) const {
+  if (asks == Asks::indexes && !rooms_.empty()) return clock_.monotonic();
+  auto first = Inspection::kNever;
+  for (const auto& inspection : asking(asks)) {
+    first = std::min(first, inspection->due(asks));
   }
   const auto speaks = newest();
-  if (!speaks || its != Asks::looks) return first;
-  return std::min(first, speaks->collections_.log_events_due());
+  if (!speaks || asks != Asks::checks) return first;
+  return std::min(first, speaks->log_events_due());
 }
 
 }  // namespace idproxy::id_store

@@ -11,26 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "id_store/inspector_collections.hpp"
+#include "id_store/inspection.hpp"
 #include "id_store/scheduler.hpp"
 #include "idproxy/base/clock.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/watch.hpp"
 
 namespace idproxy::id_store {
-
-/// The collections of one list of rules, as far as they are known. Watches hold it; when the last
-/// one lets go of it, the Inspector stops looking at collections for these rules.
-class Inspection {
- public:
-  explicit Inspection(Collections collections) : collections_(std::move(collections)) {}
-
- private:
-  friend class Inspector;
-  // Under the Inspector's lock.
-  std::uint64_t version_ = 1;  // of collections_, as the store's version knows it
-  Collections collections_;
-};
 
 /// Checks the collections that rules touch, as far as the store's user may: which are views or
 /// time-series collections, their unique indexes, their numbers of documents. Three tasks: requests
@@ -47,13 +34,13 @@ class Inspector {
   /// before them. For the same rules, returns the same object.
   [[nodiscard]] std::shared_ptr<Inspection> inspect(std::vector<WatchedRule> rules);
 
-  /// Calls `use` with the inspection's Collections and the time, under the lock, and returns its
-  /// result. If a request to a server is due then, the threads send it.
+  /// Calls `use` with the inspection and the time, under the lock, and returns its result. If
+  /// a request to a server is due then, the threads send it.
   template <class Use>
   auto with(Inspection& inspection, const Use& use) {
     const std::scoped_lock lock(mutex_);
-    auto result = use(inspection.collections_, clock_.monotonic());
-    if (inspection.collections_.take_news()) wake();
+    auto result = use(inspection, clock_.monotonic());
+    if (inspection.take_news()) wake();
     return result;
   }
   /// The scheduler, for a task that asks the same servers beside its own; null as long as there
@@ -75,13 +62,14 @@ class Inspector {
   }
 
  private:
-  using Asks = Collections::Asks;
+  using Asks = Inspection::Asks;
   using Lock = std::unique_lock<std::mutex>;
 
-  /// A task: sends one of the requests that are `its`.
-  [[nodiscard]] std::optional<Scheduler::Time> run(Asks its, const mongo::Pool& pool);
-  [[nodiscard]] CatalogResponse carry_out(const CatalogRequest& request, const mongo::Pool& pool);
-  /// The tasks look whether they have something to do.
+  /// A task: sends one of the lane's requests.
+  [[nodiscard]] std::optional<Scheduler::Time> run(Asks asks, const mongo::Pool& pool);
+  template <class Request>
+  void carry_out(const Request& request, const mongo::Pool& pool, Lock& lock);
+  /// The tasks do what there is to do.
   void wake();
 
   // Under the lock.
@@ -89,11 +77,10 @@ class Inspector {
   void answer(Lock& lock);
   [[nodiscard]] std::shared_ptr<Inspection> newest() const;
   [[nodiscard]] std::vector<std::shared_ptr<Inspection>> in_use() const;  // the newest first
-  [[nodiscard]] std::vector<std::shared_ptr<Inspection>> asked_for(Asks its) const;
-  [[nodiscard]] std::optional<CatalogRequest> next(Asks its);
-  [[nodiscard]] std::optional<CatalogRequest> next_room();
-  void learn(const CatalogRequest& request, const CatalogResponse& response);
-  [[nodiscard]] Collections::Time due(Asks its) const;
+  [[nodiscard]] std::vector<std::shared_ptr<Inspection>> asking(Asks asks) const;
+  [[nodiscard]] std::optional<InspectionRequest> next(Asks asks);
+  [[nodiscard]] std::optional<InspectionRequest> next_room();
+  [[nodiscard]] Inspection::Time due(Asks asks) const;
   void tell(Lock& lock);
 
   const std::string uri_;

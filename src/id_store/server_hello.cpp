@@ -228,6 +228,11 @@ ServerHello ask(std::string_view host, const StringParts& parts, std::chrono::mi
   }
   const bson_t* reply = mongoc_server_description_hello_response(found.get());
   const Bytes said(bson_get_data(reply), reply->len);
+  if (bson::find_integer(said, "ok") != 1) {
+    const auto why = bson::find(said, "errmsg", bson::Type::string);
+    server.fault = why ? why->text() : "the server refuses hello";
+    return server;
+  }
   read(said, server);
   server.clock_ahead = clock_ahead(said, before, now());
   server.version = version_of(client.get());

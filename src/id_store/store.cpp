@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -240,11 +241,11 @@ void Watch::transaction_ended(const std::string& transaction) {
 }
 
 std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view field) {
-  return impl_->with([&](auto& known, auto now) { return known.fill(ns, field, now); });
+  return impl_->with([&](auto& known, auto now) { return known.space(ns, field, now).fill; });
 }
 
 std::shared_ptr<ids::FreeValues> Watch::free_values(std::string_view ns, std::string_view field) {
-  return impl_->with([&](auto& known, auto now) { return known.free_values(ns, field, now); });
+  return impl_->with([&](auto& known, auto now) { return known.space(ns, field, now).free; });
 }
 
 ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,
@@ -297,7 +298,10 @@ std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
 }
 
 std::vector<std::size_t> Watch::not_ready_counts() const {
-  auto counts = impl_->with([](auto& known, auto) { return known.not_ready_counts(); });
+  std::vector<std::size_t> counts(impl_->rules.size());
+  constexpr auto kAll = std::numeric_limits<std::size_t>::max();
+  const auto all = impl_->with([](auto& known, auto) { return known.not_ready(kAll); });
+  for (const ids::NotReady& each : all) ++counts.at(each.rule_index);
   for (const CounterObstacle& each : impl_->counter_obstacles()) {
     ++counts.at(each.not_ready.rule_index);
   }

@@ -11,6 +11,7 @@
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "rewrite/own_message.hpp"
 
@@ -192,11 +193,25 @@ bool read_results(Bytes array, std::size_t statements, WriteReply& reply) {
   return !results.malformed();
 }
 
+/// True if none of the fields that are read or merged occurs twice.
+bool has_fields_once(Bytes body) {
+  static constexpr auto kKnown =
+      std::to_array<std::string_view>({"ok", "cursor", "nErrors", "nInserted", "nMatched",
+                                       "nModified", "nUpserted", "nDeleted", "retriedStmtIds"});
+  FieldsOnce once;
+  bson::Elements fields(body);
+  while (const auto field = fields.next()) {
+    if (std::ranges::find(kKnown, field->key) != kKnown.end() && !once(field->key)) return false;
+  }
+  return !fields.malformed();
+}
+
 }  // namespace
 
 std::optional<WriteReply> read_bulk_reply(Bytes body, std::size_t statements) {
   // Of a failure, the fields are those of other commands.
   if (bson::find_integer(body, "ok") != 1) return WriteReply::read(body, statements);
+  if (!has_fields_once(body)) return std::nullopt;
   const auto cursor = read_cursor(body, "firstBatch");
   const auto errors = count_in(body, "nErrors");
   const auto inserted = count_in(body, "nInserted");

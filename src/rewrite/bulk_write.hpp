@@ -2,9 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <span>
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"

@@ -2,7 +2,6 @@
 
 #include <string_view>
 
-#include "idproxy/ids/store.hpp"
 #include "idproxy/rewrite/request.hpp"
 
 /// Commands that make, drop or change collections and their indexes. Once such a command passes,

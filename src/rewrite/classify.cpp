@@ -10,12 +10,10 @@
 #include "idproxy/wire/op_msg.hpp"
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/catalog_command.hpp"
-#include "rewrite/client_description.hpp"
 #include "rewrite/keep.hpp"
 #include "rewrite/login.hpp"
 #include "rewrite/status.hpp"
 #include "rewrite/turn_stage.hpp"
-#include "rewrite/upsert.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -12,19 +12,6 @@ Conversation::Conversation(Bytes request) : Conversation(wire::read_header(reque
 Conversation::Conversation(const wire::MsgHeader& header, Bytes request)
     : request_id_(header.request_id), acknowledged_(wire::expects_reply(header, request)) {}
 
-Action Conversation::answered(ids::Result<ids::Grant> /*grant*/, const Context& /*context*/,
-                              Workspace& /*workspace*/) {
-  return action::Close{};
-}
-
-Action Conversation::resume(const Context& /*context*/, Workspace& /*workspace*/) {
-  return action::Close{};
-}
-
-Action Conversation::learned(const Context& /*context*/, Workspace& /*workspace*/) {
-  return action::Close{};
-}
-
 void Conversation::taken(Workspace& workspace) {
   // The next message is then written to memory that is still in the processor's cache.
   workspace.give_back(std::move(message_));
@@ -59,9 +46,14 @@ void Conversation::refill(Workspace& workspace) {
 }
 
 Action Conversation::fail_request(Bytes request, CommandError error, Workspace& workspace) const {
+  if (acknowledged_) error.repeats_write = may_repeat_write(request);
+  return fail_with(request, error, workspace);
+}
+
+Action Conversation::fail_with(Bytes request, const CommandError& error,
+                               Workspace& workspace) const {
   workspace.reply.clear();
   if (acknowledged_) {
-    error.repeats_write = may_repeat_write(request);
     const auto id = static_cast<std::int32_t>(workspace.next_request_id++);
     append_error_reply(request, id, error, workspace.reply);
   }

@@ -11,19 +11,48 @@
 
 namespace idproxy::rewrite {
 
-bool DrawStage::is_done(const Plan& plan, const GivenValues& given) {
-  for (; assignment_ < plan.size(); ++assignment_) {
-    if (given.wanted[assignment_] > 0 && !plan[assignment_].in_turn) break;
+/// Many rules on many documents can exceed the limit, which is checked before memory is spent on
+/// writing the message.
+std::optional<Need> DrawStage::need(const Moment& moment) {
+  for (;;) {
+    is_too_large_ = has_too_many_bytes();
+    if (is_too_large_ || is_done()) return std::nullopt;
+    const Assignment& assignment = plan_[assignment_];
+    const auto drawn = draw();
+    if (drawn) continue;
+    if (!drawn.needs_store()) {
+      return Need{.stage = this, .assignment = &assignment, .error = drawn.error()};
+    }
+    Need need = asked();
+    need.patience = need.source->patience() - (moment.now - moment.patient_since);
+    return need;
   }
-  return assignment_ == plan.size();
 }
 
-ids::Draw DrawStage::draw(const Plan& plan, GivenValues& given) {
-  const Assignment& target = plan[assignment_];
+/// A bulkWrite may have thousands of rules: those that are drawn are added up once.
+bool DrawStage::has_too_many_bytes() {
+  for (; counted_ < assignment_; ++counted_) size_ += given_.values[counted_].bytes();
+  return std::accumulate(parts_.begin(), parts_.end(), size_,
+                         [](auto sum, const ids::Values& part) { return sum + part.bytes(); }) >
+         kMostWithIds;
+}
+
+/// True once all rules are done. Skips those that want nothing.
+bool DrawStage::is_done() {
+  for (; assignment_ < plan_.size(); ++assignment_) {
+    if (given_.wanted[assignment_] > 0 && !plan_[assignment_].in_turn) break;
+  }
+  return assignment_ == plan_.size();
+}
+
+/// Draws all missing values of the rule at hand, and goes on to the next rule. Returns what
+/// prevents that, if anything does.
+ids::Draw DrawStage::draw() {
+  const Assignment& target = plan_[assignment_];
   if (target.not_ready) return *target.not_ready;
-  ids::Values& values = given.values[assignment_];
+  ids::Values& values = given_.values[assignment_];
   if (target.sequences == nullptr) {
-    auto drawn = target.source->next(given.wanted[assignment_], values);
+    auto drawn = target.source->next(given_.wanted[assignment_], values);
     if (drawn) {
       go_on();
     } else if (!drawn.needs_store()) {
@@ -31,7 +60,7 @@ ids::Draw DrawStage::draw(const Plan& plan, GivenValues& given) {
     }
     return drawn;
   }
-  const GivenSequences& sequences = given.sequences[assignment_];
+  const GivenSequences& sequences = given_.sequences[assignment_];
   if (counts_.empty()) count(sequences);
   for (; sequence_ < counts_.size(); ++sequence_) {
     if (sequence_ < wanted_.size()) wanted_[sequence_] = {};
@@ -93,43 +122,42 @@ void DrawStage::go_on() {
   granted_ = 0;
 }
 
-Need DrawStage::need(const Plan& plan, const GivenValues& given) const {
-  const Assignment& target = plan[assignment_];
+/// The request to the store after Draw::need().
+Need DrawStage::asked() {
+  const Assignment& target = plan_[assignment_];
   if (target.sequences == nullptr) {
-    return {Stage::values, &target, target.source.get(), given.wanted[assignment_]};
+    return {this, &target, target.source.get(), given_.wanted[assignment_]};
   }
-  return {Stage::values, &target, given.sequences[assignment_].all[sequence_].get(),
-          counts_[sequence_]};
+  return {this, &target, given_.sequences[assignment_].all[sequence_].get(), counts_[sequence_]};
 }
 
-ids::Draw DrawStage::answered(ids::Result<ids::Grant> grant, const Plan& plan, GivenValues& given) {
-  const Need asked = need(plan, given);
-  const bool is_one = plan[assignment_].sequences == nullptr;
-  ids::Values& out = is_one ? given.values[assignment_] : parts_[sequence_];
+std::optional<End> DrawStage::accept(const Answer& answer) {
+  const auto drawn = answered(*std::move(answer.grant));
+  return drawn ? std::nullopt : std::optional<End>(drawn.error());
+}
+
+ids::Draw DrawStage::answered(ids::Result<ids::Grant> grant) {
+  const Need need = asked();
+  const bool is_one = plan_[assignment_].sequences == nullptr;
+  ids::Values& out = is_one ? given_.values[assignment_] : parts_[sequence_];
   if (grant) {
-    asked.source->accept(std::move(*grant), out);
+    need.source->accept(std::move(*grant), out);
     ++granted_;
-  } else if (auto drawn = asked.source->make_do(asked.count, out, grant.error()); !drawn) {
+  } else if (auto drawn = need.source->make_do(need.count, out, grant.error()); !drawn) {
     return is_one ? drawn : ids::Draw(with_progress(drawn.error(), granted_ > 0));
   }
   is_one ? go_on() : static_cast<void>(++sequence_);
   return {};
 }
 
-void DrawStage::take_back(const GivenValues& given) {
+void DrawStage::ended(const std::function<bool(std::int32_t)>& /*is_unstored*/) {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     if (parts_[i].size() == 0) continue;
     std::vector<std::uint32_t> all(parts_[i].size());
     std::iota(all.begin(), all.end(), 0U);
-    given.sequences[assignment_].all[i]->take_back(parts_[i], all);
+    given_.sequences[assignment_].all[i]->take_back(parts_[i], all);
   }
   parts_.clear();
-}
-
-std::size_t DrawStage::bytes() const {
-  return std::accumulate(
-      parts_.begin(), parts_.end(), std::size_t{0},
-      [](std::size_t sum, const ids::Values& part) { return sum + part.bytes(); });
 }
 
 void ValueRenewal::start(std::vector<Collision> collisions,
@@ -200,7 +228,7 @@ std::optional<Need> ValueRenewal::draw() {
         renewed(first);
       } else if (drawn.needs_store()) {
         asked_ = true;
-        return Need{Stage::fresh_values, &plan_[assignment_], &source, count_};
+        return Need{nullptr, &plan_[assignment_], &source, count_};
       } else {
         count_ /= 2;
       }

@@ -110,10 +110,11 @@ void append_statement(std::string_view key, Buffer& out) {
 
 }  // namespace
 
-void ExecutedLook::emit(const Question& question, wire::PatchedMessage& out) const {
-  OwnCommand command(*question.insert, question.request_id);
+void ExecutedLook::emit(const AboutInsert& about, const WriteOptions& options,
+                        wire::PatchedMessage& out) const {
+  OwnCommand command(*about.insert, about.request_id);
   Buffer& update = command.body();
-  bson::append_string(update, "update", split_ns(question.ns).collection);
+  bson::append_string(update, "update", split_ns(about.ns).collection);
   append_inside(update, Type::array, "updates", [&] {
     for (std::size_t i = 0; i < statements_.size(); ++i) {
       append_statement(std::to_string(i), update);
@@ -121,14 +122,14 @@ void ExecutedLook::emit(const Question& question, wire::PatchedMessage& out) con
   });
   append_inside(update, Type::array, "stmtIds", [&] {
     for (std::size_t i = 0; i < statements_.size(); ++i) {
-      bson::append_int32(update, std::to_string(i), question.options->number_of(statements_[i]));
+      bson::append_int32(update, std::to_string(i), options.number_of(statements_[i]));
     }
   });
   bson::append_bool(update, "ordered", false);
   append_inside(update, Type::document, "writeConcern",
                 [&] { bson::append_int32(update, "w", 1); });
-  if (question.max_time_ms) bson::append_int64(update, "maxTimeMS", *question.max_time_ms);
-  command.send(kKeptInSession, split_ns(question.ns).db, out);
+  if (about.max_time_ms) bson::append_int64(update, "maxTimeMS", *about.max_time_ms);
+  command.send(kKeptInSession, split_ns(about.ns).db, out);
 }
 
 std::optional<std::vector<std::int32_t>> ExecutedLook::read(const wire::OpMsgView& reply) const {
@@ -156,8 +157,6 @@ std::optional<std::vector<std::int32_t>> ExecutedLook::read(const wire::OpMsgVie
 
 namespace {
 
-using bson::append_inside;
-
 // What the query has in common with the insert.
 constexpr std::array<std::string_view, 3> kKeptInQuery = {"apiVersion", "apiStrict",
                                                           "apiDeprecationErrors"};
@@ -177,10 +176,10 @@ void append_projection(const Plan& plan, Buffer& out) {
 }  // namespace
 
 /// The query belongs to no session, so that it cannot end a transaction of the client.
-void StoredLook::emit(const Question& question, const Plan& plan, wire::PatchedMessage& out) const {
-  OwnCommand command(*question.insert, question.request_id);
+void StoredLook::emit(const AboutInsert& about, const Plan& plan, wire::PatchedMessage& out) const {
+  OwnCommand command(*about.insert, about.request_id);
   Buffer& query = command.body();
-  bson::append_string(query, "find", split_ns(question.ns).collection);
+  bson::append_string(query, "find", split_ns(about.ns).collection);
   append_inside(query, bson::Type::document, "filter", [&] {
     append_inside(query, bson::Type::document, "_id", [&] {
       append_inside(query, bson::Type::array, "$in", [&] {
@@ -199,8 +198,8 @@ void StoredLook::emit(const Question& question, const Plan& plan, wire::PatchedM
   // Whatever the deployment's default is: what was written a moment ago counts.
   append_inside(query, bson::Type::document, "readConcern",
                 [&] { bson::append_string(query, "level", "local"); });
-  if (question.max_time_ms) bson::append_int64(query, "maxTimeMS", *question.max_time_ms);
-  command.send(kKeptInQuery, split_ns(question.ns).db, out);
+  if (about.max_time_ms) bson::append_int64(query, "maxTimeMS", *about.max_time_ms);
+  command.send(kKeptInQuery, split_ns(about.ns).db, out);
 }
 
 bool StoredLook::read(const wire::OpMsgView& reply) {

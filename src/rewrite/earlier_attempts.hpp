@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -9,7 +8,6 @@
 #include <vector>
 
 #include "idproxy/ids/reservations.hpp"
-#include "idproxy/ids/scope.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/write.hpp"
@@ -83,6 +81,14 @@ class RepeatedInsert {
   std::vector<std::int32_t> invalid_;  // the documents that it refuses as such, ascending
 };
 
+/// What a question to the server about an insert needs.
+struct AboutInsert {
+  const wire::OpMsgView* insert;  ///< the client's message
+  std::string_view ns;            ///< "db.collection"
+  std::int32_t request_id;        ///< of the question
+  std::optional<std::int64_t> max_time_ms;
+};
+
 /// The statements of an insert with a txnNumber that the server has executed, in any attempt. A
 /// server before 6.0 does not name them in its reply to the insert. But if it gets an update with
 /// the same txnNumber and stmtIds, it answers with what it did for each of these statements then,
@@ -94,14 +100,8 @@ class ExecutedLook {
   explicit ExecutedLook(std::span<const std::int32_t> statements)
       : statements_(statements.begin(), statements.end()) {}
 
-  struct Question {
-    const wire::OpMsgView* insert;  ///< the client's message
-    const WriteOptions* options;    ///< its own
-    std::string_view ns;            ///< "db.collection"
-    std::int32_t request_id;
-    std::optional<std::int64_t> max_time_ms;
-  };
-  void emit(const Question& question, wire::PatchedMessage& out) const;
+  /// `options`: the insert's own.
+  void emit(const AboutInsert& about, const WriteOptions& options, wire::PatchedMessage& out) const;
   /// Event: the reply. Returns the statements that have been executed, ascending; nothing if it
   /// does not tell, as for lack of the right to update.
   [[nodiscard]] std::optional<std::vector<std::int32_t>> read(const wire::OpMsgView& reply) const;
@@ -121,14 +121,8 @@ class StoredLook {
   /// `ids`: by statement; the type `null` without bytes stands for none.
   explicit StoredLook(std::vector<ids::TypedValue> ids) : ids_(std::move(ids)) {}
 
-  struct Question {
-    const wire::OpMsgView* insert;  ///< the client's message
-    std::string_view ns;            ///< "db.collection"
-    std::int32_t request_id;
-    std::optional<std::int64_t> max_time_ms;
-  };
   /// Fills `out` with the query for the fields of these rules.
-  void emit(const Question& question, const Plan& plan, wire::PatchedMessage& out) const;
+  void emit(const AboutInsert& about, const Plan& plan, wire::PatchedMessage& out) const;
   /// Event: the reply to the query. False if it tells nothing.
   bool read(const wire::OpMsgView& reply);
 

@@ -118,7 +118,7 @@ void give_back(const Plan& plan, const GivenValues& given,
   for (std::size_t at = 0; at < given.given.size(); ++at) {
     const Assignment& its = plan[given.given[at].assignment];
     const bool lent = !its.in_turn && (its.source == nullptr || its.source->lends());
-    if (lent && is_unused(at)) unused.push_back(at);
+    if (lent && given.is_drawn(at) && is_unused(at)) unused.push_back(at);
   }
   by_source(plan, given, unused, [&](std::size_t i, ids::Source& source, auto which) {
     source.take_back(given.values[i], which);

@@ -26,38 +26,53 @@ bool names_collections(Bytes body, WriteKind kind) {
 
 }  // namespace
 
-std::optional<Need> GuardStage::need(const WriteRequest& write, const GivenValues& given,
-                                     std::chrono::nanoseconds now, bool was_sent) {
+std::optional<Need> GuardStage::need(const Moment& moment) {
   using Saw = ids::GuardState::Kind;
-  auto found = lacking(given, now);
-  is_left_alone_ = found && found->second.kind == Saw::left_alone;
+  auto found = lacking(moment.now);
   if (found && found->second.kind == Saw::unknown) {
-    waits_since_ = waits_since_.value_or(now);
-    return Need{.stage = Stage::guard,
+    waits_since_ = waits_since_.value_or(moment.now);
+    return Need{.stage = this,
                 .assignment = found->first,
                 .source = found->first->guard.get(),
-                .patience = patience(now, was_sent)};
+                .patience = patience(moment)};
   }
   waits_since_.reset();
-  ready_at_ = now;
-  if (!names_collections(write.message.body(), write.command.kind)) collections_.clear();
+  ready_at_ = moment.now;
+  if (!names_collections(write_.message.body(), write_.command.kind)) collections_.clear();
   if (!found) return std::nullopt;
-  if (is_left_alone_) {
-    found->second.error = {ids::Errc::unavailable,
-                           "the collection has become a view or a time-series collection"};
+  Need none{.stage = this, .assignment = found->first, .error = std::move(found->second.error)};
+  none.is_left_alone = found->second.kind == Saw::left_alone;
+  if (none.is_left_alone) {
+    none.error = {ids::Errc::unavailable,
+                  "the collection has become a view or a time-series collection"};
   }
-  return Need{
-      .stage = Stage::guard, .assignment = found->first, .error = std::move(found->second.error)};
+  return none;
 }
 
-std::optional<GuardStage::Lacking> GuardStage::lacking(const GivenValues& given,
-                                                       std::chrono::nanoseconds now) {
+std::optional<End> GuardStage::accept(const Answer& answer) {
+  return *answer.grant ? std::nullopt : std::optional<End>(answer.grant->error());
+}
+
+std::optional<Next> GuardStage::failed(const Failure& failure) {
+  if (collections_.empty() || failure.in_transaction) return std::nullopt;
+  if (is_moved(failure.code)) {
+    moved(failure.now);
+    return moves_too_often(failure.now).value_or(Next());
+  }
+  if (!rejects("collectionUUID", failure.message, failure.code)) return std::nullopt;
+  for (const Assignment& each : plan_) {
+    if (each.guard) each.guard->takes_no_uuid();
+  }
+  return Next();
+}
+
+std::optional<GuardStage::Lacking> GuardStage::lacking(std::chrono::nanoseconds now) {
   collections_.clear();
   const Assignment* first = nullptr;  // of a collection
   std::optional<ids::CollectionUuid> its;
   for (std::size_t i = 0; i < plan_.size(); ++i) {
     const Assignment& each = plan_[i];
-    if (!each.guard || given.wanted[i] == 0) continue;
+    if (!each.guard || given_.wanted[i] == 0) continue;
     ids::GuardState state = each.guard->state(now);
     if (state.kind != ids::GuardState::Kind::guarded) return Lacking(&each, std::move(state));
     if (first == nullptr || first->ns != each.ns) {
@@ -74,14 +89,30 @@ std::optional<GuardStage::Lacking> GuardStage::lacking(const GivenValues& given,
   return std::nullopt;
 }
 
-std::chrono::nanoseconds GuardStage::patience(std::chrono::nanoseconds now, bool was_sent) const {
-  return ids::StoreSource::kPatience - (now - (was_sent ? waits_since_.value_or(now) : started_));
+/// It waits as long as for values, or, once something was sent, as long each time.
+std::chrono::nanoseconds GuardStage::patience(const Moment& moment) const {
+  const auto since = moment.was_sent ? waits_since_.value_or(moment.now) : moment.patient_since;
+  return ids::StoreSource::kPatience - (moment.now - since);
 }
 
 bool GuardStage::is_moved(std::int64_t code) const {
   return !collections_.empty() && code == ErrorCode::collection_uuid_mismatch;
 }
 
+std::vector<std::int32_t> GuardStage::answered(const WriteReply& reply,
+                                               std::span<const std::int32_t> statements,
+                                               std::chrono::nanoseconds now) {
+  std::vector<std::int32_t> elsewhere;
+  for (const WriteError& error : reply.errors) {
+    if (!is_moved(error.code)) continue;
+    elsewhere.push_back(statements[static_cast<std::size_t>(error.index)]);
+  }
+  if (reply.n.value_or(0) > 0) moves_since_.reset();
+  if (!elsewhere.empty()) moved(now);
+  return elsewhere;
+}
+
+/// The server has said that the collections are others.
 void GuardStage::moved(std::chrono::nanoseconds now) {
   // Of two drops with a long command in between, each is the first.
   const bool was_long = now - ready_at_ >= ids::StoreSource::kPatience;
@@ -94,14 +125,16 @@ void GuardStage::moved(std::chrono::nanoseconds now) {
   }
 }
 
-bool GuardStage::moves_too_often(std::chrono::nanoseconds now) const {
-  return moves_since_ && now - *moves_since_ >= ids::StoreSource::kPatience;
+bool GuardStage::lost_index(const Moment& moment) {
+  if (collections_.empty() || patience(moment).count() <= 0) return false;
+  moved(moment.now);
+  return !moves_too_often(moment.now);
 }
 
-void GuardStage::takes_no_uuid() const {
-  for (const Assignment& each : plan_) {
-    if (each.guard) each.guard->takes_no_uuid();
-  }
+std::optional<Next> GuardStage::moves_too_often(std::chrono::nanoseconds now) const {
+  if (!moves_since_ || now - *moves_since_ < ids::StoreSource::kPatience) return std::nullopt;
+  return Next{&rule(),
+              {ids::Errc::unavailable, "the collection is dropped or replaced again and again"}};
 }
 
 const Assignment& GuardStage::rule() const {

@@ -10,7 +10,6 @@
 
 #include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
-#include "rewrite/reserve_stage.hpp"
 
 namespace idproxy::rewrite {
 namespace {

@@ -1,7 +1,6 @@
 #include "rewrite/keep.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <unordered_set>
 

@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <utility>
 
-#include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/part_frame.hpp"
@@ -228,7 +227,20 @@ std::optional<WriteReply> read_of_find_and_modify(Bytes body) {
   return reply;
 }
 
+BulkReply bulk_reply_of(const WriteRequest& write) {
+  if (write.command.kind != WriteKind::bulk_write) return BulkReply::no;
+  return write.all_results ? BulkReply::errors_only : BulkReply::all_results;
+}
+
 }  // namespace
+
+Operation::Operation(const WriteRequest& write, const GivenValues& given,
+                     std::vector<RefusedDocument> refused)
+    : write_(write),
+      given_(given),
+      ns_(write.ns()),
+      refused_(std::move(refused)),
+      replies_(bulk_reply_of(write)) {}
 
 std::optional<WriteReply> Operation::read(Bytes body, std::size_t sent) const {
   switch (write_.command.kind) {

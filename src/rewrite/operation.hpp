@@ -45,15 +45,12 @@ class Operation {
   /// Borrows its arguments. `given`: what scan() has recorded, with the values so far. `refused`:
   /// documents that were replaced by refused_document(); they ascend by index.
   Operation(const WriteRequest& write, const GivenValues& given,
-            std::vector<RefusedDocument> refused)
-      : write_(write),
-        given_(given),
-        ns_(write.ns()),
-        refused_(std::move(refused)),
-        replies_(write.all_results) {}
+            std::vector<RefusedDocument> refused);
 
   /// The client's.
+  [[nodiscard]] const WriteRequest& write() const { return write_; }
   [[nodiscard]] const wire::OpMsgView& message() const { return write_.message; }
+  [[nodiscard]] WriteKind kind() const { return write_.command.kind; }
   /// "db.collection".
   [[nodiscard]] std::string_view ns() const { return ns_; }
   /// The documents' `_id`s, those that they are given included; nothing in place of one that is

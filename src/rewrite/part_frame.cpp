@@ -1,6 +1,5 @@
 #include "rewrite/part_frame.hpp"
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 #include <unordered_map>

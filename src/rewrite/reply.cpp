@@ -8,7 +8,6 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/command.hpp"
-#include "idproxy/wire/checksum.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/op_query.hpp"
 #include "rewrite/own_message.hpp"
@@ -184,6 +183,15 @@ void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply
     }
     if (passes) append_labels(label_of_unsent(*command), may_repeat_write(*command), out);
   });
+}
+
+bool rejects(std::string_view field, const wire::OpMsgView& reply, std::int64_t code) {
+  using enum ErrorCode;
+  constexpr std::array kRejections{bad_value,       failed_to_parse,  type_mismatch,
+                                   invalid_options, api_strict_error, idl_unknown_field};
+  if (std::ranges::none_of(kRejections, [&](ErrorCode its) { return code == its; })) return false;
+  const auto errmsg = bson::find(reply.body(), "errmsg", bson::Type::string);
+  return errmsg && errmsg->text().find(field) != std::string_view::npos;
 }
 
 void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out) {

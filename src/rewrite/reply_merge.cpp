@@ -151,10 +151,11 @@ std::size_t most_bytes(const Assigned& assigned) {
 }
 
 /// True for the numbers of a reply that are added up, except `n`.
-bool is_sum(std::string_view field) {
-  static constexpr auto kSums = std::to_array<std::string_view>(
-      {"nModified", "nInserted", "nMatched", "nUpserted", "nDeleted"});
-  return std::ranges::find(kSums, field) != kSums.end();
+bool is_sum(std::string_view field, BulkReply bulk) {
+  static constexpr auto kOfBulkWrite =
+      std::to_array<std::string_view>({"nInserted", "nMatched", "nUpserted", "nDeleted"});
+  return field == "nModified" ||
+         (bulk != BulkReply::no && std::ranges::find(kOfBulkWrite, field) != kOfBulkWrite.end());
 }
 
 template <class Each>
@@ -226,12 +227,12 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
       const auto statement = static_cast<std::int32_t>(number.as_integer().value_or(0));
       if (retried_.insert(statement).second) retried_in_order_.push_back(statement);
     });
-  } else if (is_sum(field.key)) {
+  } else if (is_sum(field.key, bulk_)) {
     const auto sum = sums_.try_emplace(std::string(field.key), 0).first;
     sum->second += field.as_integer().value_or(0);
-  } else if (field.key == "cursor") {
+  } else if (field.key == "cursor" && bulk_ != BulkReply::no) {
     add_results(field, statements);
-  } else if (field.key == "upserted") {
+  } else if (field.key == "upserted" && bulk_ == BulkReply::no) {
     for_each(field, [&](const bson::Element& entry) {
       const auto index = bson::find_integer(entry.value, "index");
       Buffer copy;
@@ -252,13 +253,11 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
 void ReplyMerge::add_results(const bson::Element& cursor,
                              std::span<const std::int32_t> statements) {
   const auto batch = bson::find(cursor.value, "firstBatch");
-  if (!batch) return;
-  has_results_ = true;
+  if (!batch || bulk_ == BulkReply::errors_only) return;
   for_each(*batch, [&](const bson::Element& result) {
     if (bson::find_integer(result.value, "ok") != 1) return;
     const auto index = bson::find_integer(result.value, "idx");
     const std::int32_t statement = statements[static_cast<std::size_t>(*index)];
-    if (hides_successes_) return;
     Buffer copy;
     copy.append(result.value);
     successes_.insert_or_assign(statement, std::move(copy));
@@ -293,13 +292,13 @@ class ReplyMerge::Writer {
       time(merge_.operation_time_, operation_time_done_);
     } else if (field.key == "$clusterTime") {
       time(merge_.cluster_time_, cluster_time_done_);
-    } else if (is_sum(field.key)) {
-      if (!merge_.has_results_) upserted();
+    } else if (is_sum(field.key, merge_.bulk_)) {
+      if (!is_bulk_) upserted();
       const auto sum = merge_.sums_.find(field.key)->second;
       bson::append_int32(out_, field.key, static_cast<std::int32_t>(sum));
-    } else if (field.key == "nErrors") {
+    } else if (field.key == "nErrors" && is_bulk_) {
       bson::append_int32(out_, field.key, static_cast<std::int32_t>(merge_.errors_.size()));
-    } else if (field.key == "cursor") {
+    } else if (field.key == "cursor" && is_bulk_) {
       cursor(field.value);
     } else if (field.key == "upserted") {
       upserted();
@@ -353,7 +352,7 @@ class ReplyMerge::Writer {
 
   void errors() {
     if (std::exchange(errors_done_, true)) return;
-    if (!merge_.errors_.empty() && !merge_.has_results_) write_errors();
+    if (!merge_.errors_.empty() && !is_bulk_) write_errors();
     if (merge_.retried_in_order_.empty()) return;
     bson::append_inside(out_, bson::Type::array, "retriedStmtIds", [&] {
       for (std::size_t i = 0; i < merge_.retried_in_order_.size(); ++i) {
@@ -444,6 +443,7 @@ class ReplyMerge::Writer {
   }
 
   const ReplyMerge& merge_;
+  const bool is_bulk_ = merge_.bulk_ != BulkReply::no;
   std::span<const RefusedDocument> refused_;
   Buffer& out_;
   std::size_t room_;  // bytes left for texts

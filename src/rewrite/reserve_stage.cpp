@@ -63,8 +63,12 @@ class ReserveStage::Source final : public ids::StoreSource {
 };
 
 ReserveStage::ReserveStage(const WriteRequest& insert, const GivenValues& given,
-                           std::span<const RefusedDocument> refused)
-    : plan_(insert.plan), given_(given), ns_(insert.ns()), to_release_(insert.plan->size()) {
+                           std::span<const RefusedDocument> refused, Tell tell)
+    : plan_(insert.plan),
+      given_(given),
+      ns_(insert.ns()),
+      tell_(std::move(tell)),
+      to_release_(insert.plan->size()) {
   Statements documents(insert.command);
   for (std::int32_t statement = 0;; ++statement) {
     const auto document = documents.next();
@@ -122,11 +126,11 @@ bool ReserveStage::lacks(Place& place) {
   return true;
 }
 
-std::optional<Need> ReserveStage::need(std::span<const std::int32_t> statements) {
+std::optional<Need> ReserveStage::need(const Moment& moment) {
   asked_.clear();
   std::size_t assignment = 0;
   auto at = places_.begin();
-  for (const std::int32_t statement : statements) {
+  for (const std::int32_t statement : moment.todo) {
     at = std::lower_bound(at, places_.end(), statement,
                           [](const Place& place, auto wanted) { return place.statement < wanted; });
     for (; at != places_.end() && at->statement == statement; ++at) {
@@ -144,12 +148,12 @@ std::optional<Need> ReserveStage::need(std::span<const std::int32_t> statements)
   const Assignment& target = (*plan_)[assignment];
   source_ =
       std::make_unique<Source>(*target.reservations, std::move(batch), target.rule->reserve->ns());
-  return Need{Stage::reservations, &target,          source_.get(),
-              asked_.size(),       target.not_ready, source_->patience()};
+  return Need{this, &target, source_.get(), asked_.size(), source_->patience(), target.not_ready};
 }
 
-ReserveStage::Outcome ReserveStage::accept(ids::Grant grant) {
-  static_cast<void>(grant.take());
+std::optional<End> ReserveStage::accept(const Answer& answer) {
+  if (!*answer.grant) return answer.grant->error();
+  static_cast<void>((*answer.grant)->take());
   Outcome outcome;
   for (std::size_t i = 0; i < asked_.size(); ++i) {
     Place& place = places_[asked_[i]];
@@ -164,7 +168,8 @@ ReserveStage::Outcome ReserveStage::accept(ids::Grant grant) {
       refuse(place.statement);
     }
   }
-  return outcome;
+  tell_(std::move(outcome));
+  return std::nullopt;
 }
 
 RefusedDocument ReserveStage::give_up(const Collision& collision) {
@@ -208,7 +213,7 @@ RefusedDocument ReserveStage::refusal_of(const Place& place) const {
   return refusal;
 }
 
-void ReserveStage::not_stored(const std::function<bool(std::int32_t)>& is_unstored) {
+void ReserveStage::ended(const std::function<bool(std::int32_t)>& is_unstored) {
   for (Place& place : places_) {
     if (place.is_held && is_unstored(place.statement)) drop(place);
   }

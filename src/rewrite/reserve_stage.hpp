@@ -12,40 +12,35 @@
 #include "idproxy/ids/reservations.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/request.hpp"
-#include "idproxy/rewrite/write.hpp"
+#include "idproxy/rewrite/stage.hpp"
 
 namespace idproxy::rewrite {
 
 /// The reservations of one insert: those that its documents need before they are sent, generated
 /// values as well as the client's own, and those that must be deleted again, because their
 /// documents are certainly not stored (docs/reserve.md).
-class ReserveStage {
+class ReserveStage final : public Stage {
  public:
-  /// Reads the documents. `given` must outlive it, and may change: a value that has been replaced,
-  /// or whose document has another `_id` now, is reserved anew. `refused` documents need nothing.
-  ReserveStage(const WriteRequest& insert, const GivenValues& given,
-               std::span<const RefusedDocument> refused);
-  ReserveStage(const ReserveStage&) = delete;
-  ReserveStage& operator=(const ReserveStage&) = delete;
-  ~ReserveStage();
-
-  /// The next request to the store, for the values of one rule, before these statements (ascending)
-  /// are sent; nothing if they lack no reservation. Its source is valid until the next call.
-  [[nodiscard]] std::optional<Need> need(std::span<const std::int32_t> statements);
-
   /// Documents whose values could not be reserved.
   struct Outcome {
     std::vector<Collision> taken;          ///< generated values that are taken
     std::vector<RefusedDocument> refused;  ///< the client's own values: taken, or not possible
   };
-  /// Event: the store has answered.
-  [[nodiscard]] Outcome accept(ids::Grant grant);
+  using Tell = std::function<void(Outcome outcome)>;
+
+  /// Reads the documents. `given` must outlive it, and may change: a value that has been replaced,
+  /// or whose document has another `_id` now, is reserved anew. `refused` documents need nothing.
+  /// `tell` is called for each answer of the store.
+  ReserveStage(const WriteRequest& insert, const GivenValues& given,
+               std::span<const RefusedDocument> refused, Tell tell);
+  ~ReserveStage() override;
+
+  /// The values of one rule. The source is valid until the next call.
+  [[nodiscard]] std::optional<Need> need(const Moment& moment) override;
+  [[nodiscard]] std::optional<End> accept(const Answer& answer) override;
   /// The error for a document whose generated values stay taken. It needs no reservation any more.
   [[nodiscard]] RefusedDocument give_up(const Collision& collision);
-
-  /// At the end: releases the reservations of these statements, which have certainly stored
-  /// nothing.
-  void not_stored(const std::function<bool(std::int32_t statement)>& is_unstored);
+  void ended(const std::function<bool(std::int32_t)>& is_unstored) override;
 
  private:
   /// A value that a document gets, or has.
@@ -72,6 +67,7 @@ class ReserveStage {
   std::shared_ptr<const Plan> plan_;
   const GivenValues& given_;
   std::string ns_;
+  const Tell tell_;
   std::vector<Place> places_;  // by statement
   // The last Need.
   std::unique_ptr<Source> source_;

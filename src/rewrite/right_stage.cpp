@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "idproxy/base/words.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/rewrite/reply.hpp"
+#include "rewrite/right_question.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -63,13 +66,45 @@ bool RightStage::admits(const Assignment& its) const {
 
 Right RightStage::right_for(std::size_t assignment) {
   if (write_.command.kind != WriteKind::bulk_write) return right_of(write_.command.kind);
-  if (at_ == 0 && upserts_.empty()) {
+  if (!upserts_) {
+    upserts_.emplace();
     for (const Given& each : given_.given) {
       const auto kind = given_.upserts[static_cast<std::size_t>(each.statement)].kind;
-      if (kind != UpsertParts::Kind::insert) upserts_.insert((*write_.plan)[each.assignment].ns);
+      if (kind != UpsertParts::Kind::insert) upserts_->insert((*write_.plan)[each.assignment].ns);
     }
   }
-  return upserts_.contains((*write_.plan)[assignment].ns) ? Right::upsert : Right::insert;
+  return upserts_->contains((*write_.plan)[assignment].ns) ? Right::upsert : Right::insert;
+}
+
+std::optional<Need> RightStage::need(const Moment& moment) {
+  if (is_shown_ || moment.was_sent || !makes_something(moment.now)) return std::nullopt;
+  return demand();
+}
+
+std::optional<Need> RightStage::demand() {
+  return advance() ? std::optional(Need{this}) : std::nullopt;
+}
+
+Action RightStage::ask(const Question& question) {
+  const auto [db, collection] = split_ns(asked_for_->ns);
+  ask_right(write_.message, question.request_id, db, collection, asked_, question.out);
+  if (question.is_first) return action::AskServer{&question.out};
+  return action::Send{&question.out, {}};
+}
+
+std::optional<End> RightStage::accept(const Answer& answer) {
+  const RightAnswer said = read_right(*answer.reply, asked_);
+  if (said == RightAnswer::malformed) return action::Close{};
+  if (said != RightAnswer::may) {
+    if (said == RightAnswer::may_not) refused({asked_for_, 1});
+    Buffer& reply = answer.workspace.reply;
+    reply.clear();
+    append_refusal(write_.message, *answer.reply, kRightNeeded, reply);
+    return action::Reply{reply.view()};
+  }
+  shown(answer.now);
+  advance();
+  return std::nullopt;
 }
 
 bool RightStage::makes_something(std::chrono::nanoseconds now) const {
@@ -86,40 +121,45 @@ bool RightStage::makes_something(std::chrono::nanoseconds now) const {
   return false;
 }
 
-NeededRight RightStage::next() {
+/// Finds the next right to ask for. False: there is none, and is_shown() from now on.
+bool RightStage::advance() {
   const bool is_bulk = write_.command.kind == WriteKind::bulk_write;
   for (; !is_shown_ && at_ < write_.plan->size(); ++at_) {
     const Assignment& each = (*write_.plan)[at_];
     if (is_bulk && given_.wanted[at_] == 0) continue;
-    const Right right = right_for(at_);
-    if (!memory_->rights.has(key_of(each), right)) return {&each, right};
+    asked_for_ = &each;
+    asked_ = right_for(at_);
+    if (!memory_->rights.has(key_of(each), asked_)) return true;
   }
   is_shown_ = true;
-  return {nullptr, Right::insert};
+  return false;
 }
 
-void RightStage::shown(const NeededRight& right, std::chrono::nanoseconds now) {
-  memory_->rights.add(key_of(*right.assignment), right.right, now);
-  if (!beside_.empty()) memory_->rights.add(right.assignment->ns, right.right, now);
+void RightStage::shown(std::chrono::nanoseconds now) {
+  memory_->rights.add(key_of(*asked_for_), asked_, now);
+  if (!beside_.empty()) memory_->rights.add(asked_for_->ns, asked_, now);
 }
 
 void RightStage::replanned() {
   if (memory_ == nullptr || !memory_->enforces_logins()) return;
   at_ = 0;
-  upserts_.clear();
+  upserts_.reset();
   is_shown_ = false;
-  static_cast<void>(next());
+  advance();
 }
 
 void RightStage::carried_out(std::chrono::nanoseconds now) {
   for (; !is_shown_; ++at_) {
-    const NeededRight right = next();
-    if (right.assignment != nullptr) shown(right, now);
+    if (advance()) shown(now);
   }
 }
 
-void RightStage::refused(const Assignment& its) {
-  if (memory_ != nullptr) memory_->rights.remove(key_of(its));
+void RightStage::refused(std::span<const Assignment> where) {
+  for (const Assignment& each : where) {
+    if (not_permitted_ == nullptr) not_permitted_ = &each;
+    if (memory_ != nullptr) memory_->rights.remove(key_of(each));
+    if (!each.implied) ++each.outcomes->not_permitted;
+  }
 }
 
 bool stores_nothing(const WriteCommand& insert, Bytes body) {

@@ -1,6 +1,5 @@
 #include <chrono>
 #include <memory>
-#include <utility>
 
 #include "idproxy/rewrite/conversation.hpp"
 #include "rewrite/status.hpp"

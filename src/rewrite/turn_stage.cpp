@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/draw_stage.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/guard_stage.hpp"
 #include "idproxy/rewrite/memory.hpp"
@@ -16,82 +17,15 @@
 namespace idproxy::rewrite {
 namespace {
 
-std::string transaction_in(Bytes body) {
-  const bool is_one = bson::find_integer(body, "autocommit") == 0;
-  return is_one ? transaction_of(body).value_or("") : std::string();
-}
-
 ids::TurnTaker taker_of(Bytes body, const ConnectionMemory* memory) {
-  ids::TurnTaker taker{.transaction = transaction_in(body)};
+  ids::TurnTaker taker;
+  const bool in_transaction = bson::find_integer(body, "autocommit") == 0;
+  if (in_transaction) taker.transaction = transaction_of(body).value_or("");
   if (taker.transaction.empty() || memory == nullptr) return taker;
   taker.connection = memory->connection;
   if (memory->client != nullptr) taker.application = memory->client->application;
   return taker;
 }
-
-}  // namespace
-
-TurnStage::TurnStage(const Plan& plan, GivenValues& given, const Operation& command, WriteKind kind,
-                     const ConnectionMemory* memory)
-    : NumbersInTurn(plan, given, taker_of(command.message().body(), memory)),
-      command_(command),
-      kind_(kind),
-      majority_(memory == nullptr ? 0 : memory->majority) {}
-
-void TurnStage::told(std::optional<std::vector<std::int32_t>> executed) {
-  executed_ = std::move(executed);
-  told(executed_ && executed_->empty());
-}
-
-/// Whether an earlier attempt of the client has executed the statement, as far as the server says.
-bool TurnStage::was_executed(std::int32_t statement) const {
-  return executed_ && std::ranges::binary_search(*executed_, statement);
-}
-
-bool TurnStage::is_alone(const BatchProgress& progress) const {
-  if (kind_ != WriteKind::insert) return true;
-  return one_by_one_ && !(first_ == First::not_executed && progress.commands() == 0);
-}
-
-void TurnStage::append_fields(const BatchProgress& progress, Buffer& fields) {
-  // The rest follows at once, and its answer is for both.
-  const bool rest_follows = one_by_one_ && progress.commands() == 1 && progress.out().size() == 1 &&
-                            !progress.todo().empty();
-  const auto after = rest_follows ? AnswersAfter::primary : AnswersAfter::majority;
-  durability_ = append_fields_in_turn(command_.message().body(), kind_, after, majority_, fields);
-}
-
-void TurnStage::answered(const Outcome& outcome) {
-  const WriteReply& reply = outcome.reply;
-  const auto out = outcome.progress.out();
-  if (outcome.options.in_transaction && !reply.errors.empty()) return lost();
-  if (outcome.may_be_held) return lost();
-  const bool again = reply.retried > 0 || was_executed(out.front());
-  is_repeated_ = is_repeated_ || again;
-  // It is not known which of several statements the server has executed now, or whether it has
-  // executed any.
-  const bool is_unknown = outcome.is_unsure && !executed_ && reply.errors.empty();
-  if (is_unknown || (again && out.size() > 1)) return lost();
-  std::vector<std::int32_t> done;
-  if (!again) {
-    std::ranges::copy_if(outcome.progress.tried(), std::back_inserter(done),
-                         [&](std::int32_t each) { return command_.inserted(each); });
-  }
-  const bool is_certain = !bson::find(outcome.message.body(), "writeConcernError").has_value();
-  stored(done, is_certain ? durability_ : ids::Durability::not_yet);
-  const bool rest_is_pending = outcome.options.ordered || (!is_repeated_ && !outcome.loses_writes);
-  if (!done.empty() && rest_is_pending) one_by_one_ = false;
-  if (!reply.errors.empty()) answered_with_error(outcome);
-}
-
-/// A collection that took the place of another one has other numbers.
-void TurnStage::answered_with_error(const Outcome& outcome) {
-  if (outcome.is_moved) return lost();
-  if (!outcome.collisions.empty()) return taken(outcome.collisions.front());
-  if (!denies(outcome.reply.errors.front().document)) lost();
-}
-
-namespace {
 
 constexpr std::array<std::uint8_t, bson::kMinDocument> kNoFields{bson::kMinDocument};  // {}
 
@@ -103,7 +37,10 @@ bool is_up_to_majority(const std::optional<bson::Element>& w, std::int64_t major
   return members && *members <= std::max<std::int64_t>(majority, 1);
 }
 
-/// Asks for the journal, too, which a standalone server does not wait for otherwise.
+/// Appends {writeConcern: {w: "majority", j: true}}, with the client's j and wtimeout, and its `w`
+/// if that names a tag or more members than `majority` is sure to be. Asks for the journal, which a
+/// standalone server does not wait for otherwise. Returns the durability of the command's writes
+/// once it has been answered without a writeConcernError.
 ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& out) {
   const auto sent = bson::find(body, "writeConcern", bson::Type::document);
   const Bytes concern = sent ? sent->value : Bytes(kNoFields);
@@ -129,26 +66,135 @@ void append_w_1(Buffer& out) {
 
 }  // namespace
 
-void append_fields_of_question(RandomSource& random, Buffer& out) {
-  ids::CollectionUuid none{};
-  random.fill(none);
-  bson::Scope fields(out);
-  bson::append_bool(out, "ordered", true);
-  append_w_1(out);
-  append_uuid(none, out);
-  fields.close();
+TurnStage::TurnStage(GivenValues& given, const Operation& command, std::size_t statements,
+                     const WriteOptions& options, bool is_unsure, const ConnectionMemory* memory)
+    : NumbersInTurn(*command.write().plan, given, taker_of(command.message().body(), memory)),
+      command_(command),
+      options_(options),
+      is_unsure_(is_unsure),
+      majority_(memory == nullptr ? 0 : memory->majority),
+      one_by_one_(command.kind() == WriteKind::insert && options.may_be_repeated() &&
+                  (statements > 1 || is_unsure)) {}
+
+std::optional<Need> TurnStage::need(const Moment& moment) {
+  if (auto missing = provide(moment.todo)) {
+    if (!moment.was_sent) missing->patience -= moment.now - moment.patient_since;
+    missing->stage = this;
+    return missing;
+  }
+  if (!one_by_one_ || first_ != First::unknown) return std::nullopt;
+  first_ = First::asked;
+  first_statement_ = moment.todo.front();
+  if (is_unsure_) look_.emplace(moment.todo);
+  return Need{this};
 }
 
-ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after,
-                                      std::int64_t majority, Buffer& out) {
-  auto durability = ids::Durability::not_yet;
-  if (kind != WriteKind::find_and_modify) bson::append_bool(out, "ordered", true);
-  if (after == AnswersAfter::majority) {
-    durability = append_write_concern(body, majority, out);
-  } else {
-    append_w_1(out);
+/// By an insert of the first statement that cannot succeed, into a collection with a UUID that none
+/// has: the server skips what it has executed, and answers the first of the others with
+/// CollectionUUIDMismatch (observed, 6.0.5; docs/server-behaviour.md#retryable-writes). It costs no
+/// write, so that nobody waits for the secondaries twice. Servers before 6.0 have another question.
+Action TurnStage::ask(const Question& question) {
+  if (look_) {
+    look_->emit({&command_.message(), command_.ns(), question.request_id, question.max_time_ms},
+                options_, question.out);
+    return action::Send{&question.out, {}};
   }
-  return durability;
+  ids::CollectionUuid none{};
+  question.random.fill(none);
+  fields_.clear();
+  bson::Scope fields(fields_);
+  bson::append_bool(fields_, "ordered", true);
+  append_w_1(fields_);
+  append_uuid(none, fields_);
+  fields.close();
+  const WritePart part{{&first_statement_, 1}, &options_,           false,
+                       question.max_time_ms,   question.request_id, fields_.view()};
+  if (!command_.emit(part, question.workspace, question.out)) return action::Close{};
+  return action::Send{&question.out, command_.message().message()};
+}
+
+std::optional<End> TurnStage::accept(const Answer& answer) {
+  if (first_ != First::asked) {
+    ids::Result<ids::Grant>& grant = *answer.grant;
+    if (!grant) return with_progress(grant.error(), has_some());
+    NumbersInTurn::accept(*std::move(grant));
+    return std::nullopt;
+  }
+  // Any answer but the expected error leaves it open. So does that of a server before 6.0, which
+  // does not know the field.
+  bool is_not_executed = false;
+  if (look_) {
+    executed_ = std::exchange(look_, std::nullopt)->read(*answer.reply);
+    is_not_executed = executed_ && executed_->empty();
+  } else {
+    const auto reply = command_.read(answer.reply->body(), 1);
+    if (!reply) return action::Close{};
+    if (reply->ok && !command_.adds_up(*reply, options_, {&first_statement_, 1})) {
+      return action::Close{};
+    }
+    is_not_executed = reply->ok && !reply->errors.empty() &&
+                      reply->errors.front().code == ErrorCode::collection_uuid_mismatch;
+  }
+  first_ = is_not_executed ? First::not_executed : First::unclear;
+  return std::nullopt;
+}
+
+bool TurnStage::is_alone(const BatchProgress& progress) const {
+  if (command_.kind() != WriteKind::insert) return true;
+  return one_by_one_ && !(first_ == First::not_executed && progress.commands() == 0);
+}
+
+/// The majority of the members must have a command's writes before the server answers it.
+Bytes TurnStage::fields(const BatchProgress& progress) {
+  if (options_.in_transaction) return {};
+  // The rest follows at once, and its answer is for both.
+  const bool rest_follows = one_by_one_ && progress.commands() == 1 && progress.out().size() == 1 &&
+                            !progress.todo().empty();
+  durability_ = ids::Durability::not_yet;
+  fields_.clear();
+  bson::Scope all(fields_);
+  if (command_.kind() != WriteKind::find_and_modify) bson::append_bool(fields_, "ordered", true);
+  if (rest_follows) {
+    append_w_1(fields_);
+  } else {
+    durability_ = append_write_concern(command_.message().body(), majority_, fields_);
+  }
+  all.close();
+  return fields_.view();
+}
+
+std::optional<Next> TurnStage::failed(const Failure& failure) {
+  failure.is_denied && !failure.in_transaction ? stored({}, ids::Durability::not_yet) : lost();
+  if (failure.collision != nullptr && !failure.in_transaction) taken(*failure.collision);
+  return std::nullopt;
+}
+
+void TurnStage::answered(const Outcome& outcome) {
+  const WriteReply& reply = outcome.reply;
+  const auto out = outcome.progress.out();
+  if (options_.in_transaction && !reply.errors.empty()) return lost();
+  if (outcome.may_be_held) return lost();
+  const bool again =
+      reply.retried > 0 || (executed_ && std::ranges::binary_search(*executed_, out.front()));
+  is_repeated_ = is_repeated_ || again;
+  // It is not known which of several statements the server has executed now, or whether it has
+  // executed any.
+  const bool is_unknown = is_unsure_ && !executed_ && reply.errors.empty();
+  if (is_unknown || (again && out.size() > 1)) return lost();
+  std::vector<std::int32_t> done;
+  if (!again) {
+    std::ranges::copy_if(outcome.progress.tried(), std::back_inserter(done),
+                         [&](std::int32_t each) { return command_.inserted(each); });
+  }
+  const bool is_certain = !bson::find(outcome.message.body(), "writeConcernError").has_value();
+  stored(done, is_certain ? durability_ : ids::Durability::not_yet);
+  const bool rest_is_pending = options_.ordered || (!is_repeated_ && !outcome.loses_writes);
+  if (!done.empty() && rest_is_pending) one_by_one_ = false;
+  if (reply.errors.empty()) return;
+  // A collection that took the place of another one has other numbers.
+  if (outcome.is_moved) return lost();
+  if (!outcome.collisions.empty()) return taken(outcome.collisions.front());
+  if (!denies(reply.errors.front().document)) lost();
 }
 
 std::optional<std::string> transaction_of(Bytes body) {
@@ -267,8 +313,8 @@ std::optional<Need> NumbersInTurn::provide(std::span<const std::int32_t> stateme
 
 std::optional<Need> NumbersInTurn::draw(Line& line) {
   const Assignment& assignment = plan_[line.assignment];
-  Need missing{Stage::turn, &assignment,          line.turn.get(),
-               line.places, assignment.not_ready, line.turn->patience()};
+  Need missing{nullptr,     &assignment,           line.turn.get(),
+               line.places, line.turn->patience(), assignment.not_ready};
   if (missing.error) return missing;
   ids::Values& values = given_.values[line.assignment];
   line.next = values.size();

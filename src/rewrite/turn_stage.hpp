@@ -9,35 +9,15 @@
 #include <vector>
 
 #include "idproxy/base/bytes.hpp"
-#include "idproxy/base/random.hpp"
 #include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
-#include "idproxy/rewrite/hello_reply.hpp"
+#include "idproxy/rewrite/stage.hpp"
 #include "idproxy/rewrite/statements.hpp"
 #include "rewrite/batch_progress.hpp"
+#include "rewrite/earlier_attempts.hpp"
 #include "rewrite/operation.hpp"
 
 namespace idproxy::rewrite {
-
-/// The members that must have a command's writes before the server answers it.
-enum class AnswersAfter {
-  majority,  ///< a majority has its writes, or what the client asks for, if that is more
-  primary,   ///< only for a command that another one follows at once
-};
-
-/// Appends the elements {ordered: true, writeConcern: {w: "majority", j: true}}, which take the
-/// place of the client's own. Only `writeConcern` for a findAndModify. Keeps the client's
-/// j and wtimeout, and a `w` that names a tag or more members than `majority` is sure to be.
-/// Returns the durability of the command's writes once it has been answered without a
-/// writeConcernError.
-ids::Durability append_fields_in_turn(Bytes body, WriteKind kind, AnswersAfter after,
-                                      std::int64_t majority, Buffer& out);
-
-/// Appends a document with the fields by which an insert asks whether the server has executed its
-/// statements in an earlier attempt, {ordered: true, writeConcern: {w: 1}, collectionUUID: <none
-/// that exists>}: it skips those, and answers the first of the others with
-/// CollectionUUIDMismatch (observed, 6.0.5; docs/server-behaviour.md#retryable-writes).
-void append_fields_of_question(RandomSource& random, Buffer& out);
 
 /// Identifies the client's transaction that a command is a part of, by its lsid and txnNumber;
 /// nothing if these are missing or malformed.
@@ -121,64 +101,53 @@ class NumbersInTurn {
 /// the client and skips it now. The statements that were executed then precede those that were not,
 /// except for failed ones. So it is enough to ask the server about the first one, or to send
 /// statements one by one until one is stored.
-class TurnStage : public NumbersInTurn {
+class TurnStage final : public Stage, public NumbersInTurn {
  public:
-  /// Borrows its arguments but `memory`, which may be null. `command`: the client's.
-  TurnStage(const Plan& plan, GivenValues& given, const Operation& command, WriteKind kind,
-            const ConnectionMemory* memory);
+  /// Borrows its arguments but `memory`, which may be null. `command`, of so many `statements`, and
+  /// `options`: the client's. `is_unsure`: the server does not tell which statements it had
+  /// executed before.
+  TurnStage(GivenValues& given, const Operation& command, std::size_t statements,
+            const WriteOptions& options, bool is_unsure, const ConnectionMemory* memory);
 
-  /// Event: the client may have sent this insert before.
-  void may_be_repeated() { one_by_one_ = true; }
-
-  // ---- before a command
-
-  /// True if the server must be asked which statements it has executed. Ask after the numbers are
-  /// known: an earlier attempt that is still on its way would get the same numbers, or none.
-  [[nodiscard]] bool must_ask() const { return one_by_one_ && first_ == First::unknown; }
-  void asked() { first_ = First::asked; }
-  /// Event: the answer. `is_not_executed`: it says that the first statement has not been executed.
-  void told(bool is_not_executed) {
-    first_ = is_not_executed ? First::not_executed : First::unclear;
-  }
-  /// Event: the answer of a server before 6.0. `executed`: the executed statements, ascending;
-  /// nothing: they are not known.
-  void told(std::optional<std::vector<std::int32_t>> executed);
+  /// The numbers, then what the server has executed of these statements: an earlier attempt that is
+  /// still on its way would get the same numbers, or none.
+  [[nodiscard]] std::optional<Need> need(const Moment& moment) override;
+  [[nodiscard]] Action ask(const Question& question) override;
+  [[nodiscard]] std::optional<End> accept(const Answer& answer) override;
   /// True if the next command may have only one statement.
   [[nodiscard]] bool is_alone(const BatchProgress& progress) const;
-  /// Outside of a transaction, appends the fields that the command must have.
-  void append_fields(const BatchProgress& progress, Buffer& fields);
-
-  // ---- after it
+  /// A document with the fields that the command must have beside the client's, or in their place;
+  /// empty: none. Valid until the next call.
+  [[nodiscard]] Bytes fields(const BatchProgress& progress);
+  void sent(std::span<const std::int32_t> statements) override { send(statements); }
 
   /// A reply with ok: 1, after it has been merged.
   struct Outcome {
     const wire::OpMsgView& message;
     const WriteReply& reply;
     const BatchProgress& progress;
-    const WriteOptions& options;
     std::span<const Collision> collisions;
     bool is_moved;      ///< its collection is another one
-    bool is_unsure;     ///< the server does not tell which statements it had executed before
     bool loses_writes;  ///< ConnectionMemory's
     bool may_be_held;   ///< a document that a statement found may have its number
   };
   void answered(const Outcome& outcome);
-  /// The command has failed. `is_denied`: its statements are certainly not stored.
-  void failed(bool is_denied) { is_denied ? stored({}, ids::Durability::not_yet) : lost(); }
+  [[nodiscard]] std::optional<Next> failed(const Failure& failure) override;
 
  private:
-  [[nodiscard]] bool was_executed(std::int32_t statement) const;
-  void answered_with_error(const Outcome& outcome);
-
   const Operation& command_;
-  const WriteKind kind_;
+  const WriteOptions& options_;
+  const bool is_unsure_;
   const std::int64_t majority_;   // of the server's set
   ids::Durability durability_{};  // of the last command's writes
   bool one_by_one_ = false;   // an earlier attempt of the client may have executed some statements
   bool is_repeated_ = false;  // one has
+  std::int32_t first_statement_ = 0;
   /// Whether it has executed the first one.
   enum class First { unknown, asked, not_executed, unclear } first_ = First::unknown;
-  std::optional<std::vector<std::int32_t>> executed_;  // told()
+  std::optional<ExecutedLook> look_;                   // under way, at a server before 6.0
+  std::optional<std::vector<std::int32_t>> executed_;  // as it says: ascending
+  Buffer fields_;
 };
 
 }  // namespace idproxy::rewrite

@@ -1,7 +1,6 @@
 #include "rewrite/upsert_command.hpp"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <optional>
 #include <string>

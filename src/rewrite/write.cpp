@@ -1,11 +1,8 @@
 #include "idproxy/rewrite/write.hpp"
 
-#include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <limits>
 #include <string>
-#include <utility>
 
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/rewrite/document_fields.hpp"

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <new>
-#include <numeric>
 #include <utility>
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/memory.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
@@ -20,17 +18,30 @@
 namespace idproxy::rewrite {
 namespace {
 
-enum class Concern { none, errors, malformed };
-
-/// Checks whether a reply contains anything that concerns the proxy; nearly none does.
-Concern concern_of(Bytes body) {
-  Concern result = Concern::none;
+/// True if a reply contains anything that concerns the proxy; nearly none does. Nothing if it is
+/// malformed.
+std::optional<bool> concerns_us(Bytes body) {
+  bool result = false;
   bson::Elements fields(body);
   while (const auto field = fields.next()) {
-    if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = Concern::errors;
-    if (equals(field->key, "nErrors") && field->as_integer() != 0) result = Concern::errors;
+    if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = true;
+    if (equals(field->key, "nErrors") && field->as_integer() != 0) result = true;
   }
-  return fields.malformed() ? Concern::malformed : result;
+  return fields.malformed() ? std::nullopt : std::optional(result);
+}
+
+/// True if some statement may give its number to a document that it finds.
+bool some_may_be_found(const GivenValues& given) {
+  return std::ranges::any_of(
+      given.given, [&](const Given& each) { return given.may_be_used_by_found(each.statement); });
+}
+
+/// True if the write would do without what the proxy adds: pipelines, and values of replacements.
+bool only_keeps(const Plan& plan, const GivenValues& given) {
+  return !given.kept.empty() && std::ranges::all_of(given.given, [&](const Given& each) {
+    return given.may_be_used_by_found(each.statement) &&
+           plan[each.assignment].rule->upserts != Upserts::refuse;
+  });
 }
 
 }  // namespace
@@ -55,18 +66,16 @@ WriteExchange::~WriteExchange() {
 Steps WriteExchange::write(Buffer* owner) {
   if (const auto end = scan_statements(owner)) co_return *end;
   // Without upsert, the server would not ask whether the client may insert.
-  while (looks_first() && !rights_.is_shown()) {
-    const Need need{Stage::right};
-    co_await ask(need);
-    if (const auto end = accept(need)) co_return *end;
-    if (is_unchanged_) break;
+  while (const auto need = looks_first() ? rights_.demand() : std::nullopt) {
+    co_await ask(*need);
+    if (const auto end = accept(*need)) co_return *end;
   }
-  if (!is_unchanged_ && looks_first()) {
+  if (looks_first()) {
     co_await send_without_upsert();
     if (has_found()) co_return action::Relay{};
   }
   do {
-    // Its collection's guards, its values, their reservations, its turns.
+    // What its stages need.
     while (const auto need = lacks()) {
       co_await ask(*need);
       if (const auto end = accept(*need)) co_return *end;
@@ -78,7 +87,7 @@ Steps WriteExchange::write(Buffer* owner) {
     // Sorts what is stored from what has collided, for which it may have to ask the server.
     while (const auto next = batch_->take()) co_await *next;
     // Fresh values for what has collided.
-    while (const auto need = batch_->renews()) {
+    while (const auto need = batch_->fresh().need(moment())) {
       co_await ask(*need);
       if (const auto end = accept(*need)) co_return *end;
     }
@@ -95,14 +104,13 @@ Steps WriteExchange::write(Buffer* owner) {
 Action WriteExchange::go_on() {
   Action action = steps_.next();
   if (batch_ != nullptr) batch_->tell(facts_);
+  facts_.not_permitted = rights_.not_permitted();
   const bool sends = std::holds_alternative<action::Send>(action);
   const bool relays = std::holds_alternative<action::Relay>(action);
   const bool replies = std::holds_alternative<action::Reply>(action);
   asks_server_ = std::holds_alternative<action::AskServer>(action);
   if (sends) awaits_reply_ = acknowledged_;
-  // A batch of which nothing is sent yet asks whether it was executed before.
-  const bool asks =
-      (batch_ != nullptr && batch_->commands() == 0) || asks_right_ || looked_ == Looked::under_way;
+  const bool asks = asks_ || looked_ == Looked::under_way;
   if ((relays || (sends && !asks)) && !std::exchange(sent_, true)) count_sent();
   if (relays || replies || std::holds_alternative<action::Close>(action)) end();
   if (!replies || sent_) return action;
@@ -130,6 +138,14 @@ void WriteExchange::begin_step() {
   if (batch_ != nullptr) refill(*workspace_);
 }
 
+/// After others of the thread may have scanned their messages. Returns the time.
+std::chrono::nanoseconds WriteExchange::begin_later_step() {
+  begin_step();
+  look_into_original();
+  has_waited_ = true;
+  return now_;
+}
+
 Action WriteExchange::begin(const Received& received) {
   begin_event(received.context, received.workspace);
   steps_ = write(received.owner);
@@ -140,11 +156,15 @@ Action WriteExchange::reply(Bytes message, const Context& context, Workspace& wo
   begin_event(context, workspace);
   reply_ = single_reply(message);
   if (!reply_) return action::Close{};
-  if (asks_right_) return answered_by_server();
-  if (!steps_.awaits<action::Send>()) return action::Close{};
-  const Concern concern = is_unchanged_ ? Concern::none : concern_of(reply_->body());
-  if (concern == Concern::malformed) return action::Close{};
-  is_empty_ = concern == Concern::none;
+  const bool answers = std::exchange(asks_, false);
+  if (!answers && !steps_.awaits<action::Send>()) return action::Close{};
+  const auto concerns = is_unchanged_ ? std::optional(false) : concerns_us(reply_->body());
+  if (!concerns) return action::Close{};
+  if (answers) {
+    facts_.since = begin_later_step();
+    return go_on();
+  }
+  is_empty_ = !*concerns;
   const bool tells = !is_empty_ || is_unchanged_ || !rights_.is_shown();
   if (!std::exchange(rights_noted_, looked_ != Looked::under_way) && tells) note_rights();
   if (batch_ != nullptr) {
@@ -154,43 +174,22 @@ Action WriteExchange::reply(Bytes message, const Context& context, Workspace& wo
   return go_on();
 }
 
-/// Its own question, to which others of the thread have scanned their messages meanwhile.
-Action WriteExchange::answered_by_server() {
-  asks_right_ = false;
-  begin_step();
-  facts_.since = now_;
-  look_into_original();
-  has_waited_ = true;
-  return go_on();
-}
-
 /// What the reply to its first command says of the client's rights.
 void WriteExchange::note_rights() {
   const auto read = WriteReply::read(reply_->body(), kMaxBatch);
   if (!read) return;
   if (says_not_permitted(*read))
-    return note_refusal({request_.plan->begin(), request_.plan->end()});
+    return rights_.refused({request_.plan->begin(), request_.plan->end()});
   // Without values, it was no insert.
   const bool inserts = !given_.given.empty() && looked_ != Looked::under_way;
   if (read->ok && !is_unchanged_ && inserts) rights_.carried_out(now_);
-}
-
-/// `where`: rules of the collections into which the client may not write.
-void WriteExchange::note_refusal(std::span<const Assignment> where) {
-  for (const Assignment& each : where) {
-    if (facts_.not_permitted == nullptr) facts_.not_permitted = &each;
-    rights_.refused(each);
-    if (!each.implied) ++each.outcomes->not_permitted;
-  }
 }
 
 Action WriteExchange::answered(ids::Result<ids::Grant> grant, const Context& context,
                                Workspace& workspace) {
   if (!steps_.awaits<action::AskStore>()) return action::Close{};
   begin_event(context, workspace);
-  begin_step();
-  look_into_original();
-  has_waited_ = true;
+  begin_later_step();
   grant_ = std::move(grant);
   return go_on();
 }
@@ -227,6 +226,10 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   }
   workspace_->lend_to(given_);
   if (auto end = scan()) return end;
+  // The operations of a bulkWrite may need fewer rights than others could.
+  if (is_bulk() && !rights_.is_shown() && !rights_.need(moment()) && rights_.is_shown()) {
+    if (auto end = scan_again()) return end;
+  }
   keep_original(request_.message.message(), owner, *workspace_);
   return std::nullopt;
 }
@@ -240,21 +243,23 @@ std::optional<CommandError> WriteExchange::bind() {
     const auto [db, collection] = split_ns(each.ns);
     request_.known->admit(db, collection);
   }
-  const auto outline = std::exchange(request_.plan, nullptr);
+  WriteRequest bound = request_;  // which stays as it is if memory runs out
+  bound.plan = nullptr;
   std::optional<CommandError> fault;
   if (is_bulk()) {
-    static_cast<void>(read_namespaces(request_, *request_.known, fault));
+    static_cast<void>(read_namespaces(bound, *request_.known, fault));
   } else {
-    request_.plan = request_.known->plan(request_.command.db, request_.command.collection);
+    bound.plan = request_.known->plan(request_.command.db, request_.command.collection);
   }
-  is_unchanged_ = request_.plan == nullptr && !fault;
-  if (request_.plan == nullptr) request_.plan = outline;
+  is_unchanged_ = bound.plan == nullptr && !fault;
+  if (bound.plan == nullptr) bound.plan = request_.plan;
+  request_ = std::move(bound);
   return fault;
 }
 
 std::optional<Action> WriteExchange::scan() {
   guards_.reset();
-  if (request_.plan->is_guarded()) guards_.emplace(*request_.plan, patient_since_);
+  if (request_.plan->is_guarded()) guards_.emplace(request_, given_);
   facts_.assigned = 0;
   if (request_.plan->may_depend_on_time()) {
     request_.now = std::chrono::duration_cast<std::chrono::seconds>(context_->clock.wall());
@@ -274,13 +279,15 @@ std::optional<Action> WriteExchange::scan() {
   refused_ = std::move(result.refused);
   facts_.refused = refused_.size();
   facts_.assigned = given_.given.size();
-  size_ = result.size;
+  drawing_.emplace(*request_.plan, given_, result.size);
+  list_stages();
   wants_results_ = is_bulk() && wants_results(request_, given_);
   if (wants_results_) {
     request_.all_results =
         bson::find_integer(request_.message.body(), "errorsOnly").value_or(0) != 0;
   }
-  const bool needs_batch = needs_turn(*request_.plan, given_) || reserves_values();
+  const bool needs_batch =
+      needs_turn(*request_.plan, given_) || (is_insert() && request_.plan->reserves());
   as_batch_ = needs_batch || looked_ == Looked::found_nothing;
   if (needs_batch) {
     if (auto fault = fault_in_batch()) return fail(*std::move(fault));
@@ -288,79 +295,12 @@ std::optional<Action> WriteExchange::scan() {
   return std::nullopt;
 }
 
-/// What the next command lacks; nothing once it can be sent, or because send() will end the write.
-/// Before its client has shown that it may write there, the store is asked for nothing; and never
-/// for documents that nobody will store.
-std::optional<Need> WriteExchange::lacks() {
-  const bool may_ask = sent_ || rights_.is_shown();
-  if (!is_unchanged_ && !may_ask && rights_.makes_something(now_)) {
-    return ask_first({Stage::right});
-  }
-  if (is_unchanged_) return std::nullopt;
-  auto need = lacks_stages();
-  if (sent_ || !need || need->source == nullptr) return need;
-  return ask_first(may_ask ? *need : Need{Stage::right});
-}
-
-/// `need`, unless the server will refuse all documents: then they need nothing.
-std::optional<Need> WriteExchange::ask_first(const Need& need) {
-  is_unchanged_ = is_insert() && stores_nothing(request_.command, request_.message.body());
-  return is_unchanged_ ? std::nullopt : std::optional(need);
-}
-
-/// The guards come first: a counter that does not exist yet then finds its first number by their
-/// index. They come again before anything is sent, since a number may have taken long.
-std::optional<Need> WriteExchange::lacks_stages() {
-  if (batch_ == nullptr) {
-    if (auto need = lacks_guard()) return need;
-    if (is_unchanged_) return std::nullopt;
-    if (auto need = lacks_values()) return need;
-    if (is_too_large_ || !as_batch_) return std::nullopt;
-    open_batch();
-  }
-  if (batch_->has_expired()) return std::nullopt;
-  if (auto need = lacks_guard()) return need;
-  return batch_->lacks();
-}
-
-Action WriteExchange::ask(const Need& need) {
-  if (need.error) return no_values_for(*need.assignment, *need.error);
-  if (need.stage == Stage::right) return ask_for_right();
-  if (need.stage == Stage::earlier_attempt) {
-    rights_noted_ = true;  // by the reply to this one, nothing is said
-    return batch_->ask_whether_executed();
-  }
-  return action::AskStore{need.source, need.assignment->outcomes, need.count,
-                          std::max(need.patience, std::chrono::nanoseconds(0))};
-}
-
-Action WriteExchange::ask_for_right() {
-  asked_ = rights_.next();
-  const auto [db, collection] = split_ns(asked_.assignment->ns);
-  refill(*workspace_);
-  ask_right(request_.message, request_id_, db, collection, asked_.right, message_);
-  asks_right_ = true;
-  if (looked_ != Looked::no) return action::Send{&message_, {}};
-  return action::AskServer{&message_};
-}
-
-/// Ends the write unless the client may go on. Then what was found without the right is found
+/// With the client's right shown, the store says more; and what was found without it is found
 /// again.
-std::optional<Action> WriteExchange::accept_right() {
-  const RightAnswer answer = read_right(*reply_, asked_.right);
-  if (answer == RightAnswer::malformed) return action::Close{};
-  if (answer != RightAnswer::may) {
-    if (answer == RightAnswer::may_not) note_refusal({asked_.assignment, 1});
-    workspace_->reply.clear();
-    append_refusal(request_.message, *reply_, kRightNeeded, workspace_->reply);
-    return action::Reply{workspace_->reply.view()};
-  }
-  rights_.shown(asked_, now_);
-  if (rights_.next().assignment != nullptr) return std::nullopt;
+std::optional<Action> WriteExchange::scan_again() {
   take_back();
   given_.clear();
-  drawing_ = {};
-  drawn_ = 0;
+  stages_ = {};  // they refer to the plan
   patient_since_ = now_;
   if (auto fault = bind()) return fail(*std::move(fault));
   if (is_unchanged_) return std::nullopt;
@@ -371,54 +311,80 @@ std::optional<Action> WriteExchange::accept_right() {
   return is_unchanged_ ? std::nullopt : end;
 }
 
+/// The guards come first: a counter that does not exist yet then finds its first number by their
+/// index. They come again before anything is sent, since a number may have taken long.
+void WriteExchange::list_stages() {
+  stages_ = {
+      &rights_,
+      guards_ ? &*guards_ : nullptr,
+      &*drawing_,
+      batch_ ? &batch_->fresh() : nullptr,
+      batch_ ? batch_->reservations() : nullptr,
+      batch_ ? batch_->turns() : nullptr,
+  };
+}
+
+Moment WriteExchange::moment() const {
+  return {now_, patient_since_, sent_,
+          batch_ == nullptr ? std::span<const std::int32_t>() : batch_->todo()};
+}
+
+/// What the next command lacks; nothing once it can be sent, or because send() will end the write.
+/// Before its client has shown that it may write there, the store is asked for nothing; and never
+/// for documents that nobody will store.
+std::optional<Need> WriteExchange::lacks() {
+  auto need = is_unchanged_ ? std::nullopt : first_need();
+  if (sent_ || !need || (need->source == nullptr && need->stage != &rights_)) return need;
+  is_unchanged_ = is_insert() && stores_nothing(request_.command, request_.message.body());
+  if (is_unchanged_) return std::nullopt;
+  if (rights_.is_shown() || need->stage == &rights_) return need;
+  auto right = rights_.demand();
+  return right ? right : need;
+}
+
+std::optional<Need> WriteExchange::first_need() {
+  if (batch_ != nullptr && batch_->has_expired()) return std::nullopt;
+  for (Stage* stage : stages_) {
+    auto need = stage == nullptr ? std::nullopt : stage->need(moment());
+    if (!need) continue;
+    if (!need->is_left_alone || batch_ != nullptr || is_bulk()) return need;
+    is_unchanged_ = true;
+    facts_.forwarded.clear();
+    return std::nullopt;
+  }
+  if (batch_ != nullptr || !as_batch_ || drawing_->is_too_large()) return std::nullopt;
+  open_batch();
+  return first_need();
+}
+
+Action WriteExchange::ask(const Need& need) {
+  if (need.error) return no_values_for(*need.assignment, *need.error);
+  if (need.assignment != nullptr) {
+    return action::AskStore{need.source, need.assignment->outcomes, need.count,
+                            std::max(need.patience, std::chrono::nanoseconds(0))};
+  }
+  asks_ = true;
+  // Of its right to write the server says nothing to other questions.
+  rights_noted_ = rights_noted_ || need.stage != &rights_;
+  refill(*workspace_);
+  const auto time_left = batch_ == nullptr ? std::nullopt : batch_->time_left();
+  const Action action = need.stage->ask(
+      {message_, request_id_, looked_ == Looked::no, time_left, context_->random, *workspace_});
+  const bool is_too_large = std::holds_alternative<action::Send>(action) && !fits();
+  return is_too_large ? fail(too_large()) : action;
+}
+
 /// The answer to what ask() has asked.
 std::optional<Action> WriteExchange::accept(const Need& need) {
-  if (need.stage == Stage::right) return accept_right();
-  if (need.stage == Stage::guard) {
-    return *grant_ ? std::nullopt : std::optional(no_values_for(*need.assignment, grant_->error()));
-  }
-  if (need.stage != Stage::values) return batch_->accept(need);
-  const auto drawn = drawing_.answered(*std::move(grant_), *request_.plan, given_);
-  return drawn ? std::nullopt : std::optional(no_values_for(*need.assignment, drawn.error()));
-}
-
-std::optional<Need> WriteExchange::lacks_guard() {
-  if (!guards_) return std::nullopt;
-  const bool was_sent = batch_ != nullptr && batch_->commands() > 0;
-  auto need = guards_->need(request_, given_, now_, was_sent);
-  if (!need || !guards_->is_left_alone() || batch_ != nullptr || is_bulk()) return need;
-  is_unchanged_ = true;
-  facts_.forwarded.clear();
-  return std::nullopt;
-}
-
-/// Draws the values that are missing. Many rules on many documents can exceed the limit, which is
-/// checked before memory is spent on writing the message.
-std::optional<Need> WriteExchange::lacks_values() {
-  for (;;) {
-    is_too_large_ = too_many_bytes();
-    if (is_too_large_ || drawing_.is_done(*request_.plan, given_)) return std::nullopt;
-    const Assignment& assignment = (*request_.plan)[drawing_.assignment()];
-    const auto drawn = drawing_.draw(*request_.plan, given_);
-    if (drawn) continue;
-    if (!drawn.needs_store())
-      return Need{.stage = Stage::values, .assignment = &assignment, .error = drawn.error()};
-    Need need = drawing_.need(*request_.plan, given_);
-    // All questions to the store for one write share the time of one question.
-    need.patience = need.source->patience() - (now_ - patient_since_);
-    return need;
-  }
-}
-
-bool WriteExchange::too_many_bytes() {
-  // A bulkWrite may have thousands of rules: those that are drawn are added up once.
-  for (; drawn_ < drawing_.assignment(); ++drawn_) size_ += given_.values[drawn_].bytes();
-  return size_ + drawing_.bytes() > kMostWithIds;
-}
-
-/// True if the documents' values must be reserved before they are sent.
-bool WriteExchange::reserves_values() const {
-  return is_insert() && request_.plan->reserves();
+  const bool was_shown = rights_.is_shown();
+  const auto end = need.stage->accept({grant_, reply_, now_, *workspace_});
+  if (!end) return was_shown == rights_.is_shown() ? std::nullopt : scan_again();
+  if (const Action* action = std::get_if<Action>(&*end)) return *action;
+  const ids::Error& error = std::get<ids::Error>(*end);
+  const bool is_of_turn = batch_ != nullptr && need.stage == batch_->turns();
+  const bool may_come =
+      is_of_turn && error.code == ids::Errc::unguarded && guards_ && guards_->lost_index(moment());
+  return may_come ? std::nullopt : std::optional(no_values_for(*need.assignment, error));
 }
 
 /// Why a write that needs them cannot get numbers of a sequence without gaps, or reserved values.
@@ -434,7 +400,7 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
     why = "a write with {w: 0} does not tell which numbers are stored";
   } else if (!options || (statements_ > 1 && !separable(request_))) {
     why = "this write cannot be sent in several commands";
-  } else if (in_turn && options->in_transaction && !looks_first() && some_may_be_found()) {
+  } else if (in_turn && options->in_transaction && !looks_first() && some_may_be_found(given_)) {
     why =
         "in a transaction nobody can read which numbers replacements with upsert have used: send "
         "each in a command of its own";
@@ -446,13 +412,6 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
                           (in_turn ? " has a field whose numbers have no gaps (strategy gapless)"
                                    : " has a field whose values are reserved (reserve)") +
                           ", and " + why};
-}
-
-/// True if some statement may give its number to a document that it finds.
-bool WriteExchange::some_may_be_found() const {
-  return std::ranges::any_of(given_.given, [this](const Given& each) {
-    return given_.may_be_used_by_found(each.statement);
-  });
 }
 
 Action WriteExchange::no_values_for(const Assignment& assignment, const ids::Error& error) {
@@ -476,17 +435,13 @@ Action WriteExchange::fail(CommandError error) {
 /// Returns to their strategies the values that are certainly not stored: all of them if nothing has
 /// been sent. If the server has the whole write, and its reply shows no error, it has stored them.
 void WriteExchange::take_back() {
-  if (batch_ != nullptr) return batch_->give_back();
-  if (sent_) return;
-  drawing_.take_back(given_);
-  for (std::size_t i = 0; i < given_.values.size(); ++i) {
-    const ids::Values& values = given_.values[i];
-    std::vector<std::uint32_t> all(values.size());
-    std::iota(all.begin(), all.end(), 0U);
-    by_source(*request_.plan, given_, i, std::move(all),
-              [&](ids::Source& source, auto which) { source.take_back(values, which); });
+  if (sent_ && batch_ == nullptr) return;
+  for (Stage* stage : stages_) {
+    if (stage == nullptr) continue;
+    stage->ended([this](std::int32_t each) { return !batch_ || batch_->is_unstored(each); });
   }
-  given_.values.clear();
+  give_back(*request_.plan, given_,
+            [this](std::size_t at) { return !batch_ || batch_->is_unused(at); });
 }
 
 // ---- without upsert first ----------------------------------------------------------------------
@@ -494,7 +449,7 @@ void WriteExchange::take_back() {
 /// True for a replacement in a command of its own that may insert a document, and would take a
 /// value away from one that it finds: what ODMs send to save a document.
 bool WriteExchange::looks_first() const {
-  if (statements_ != 1 || given_.kept.empty() || !acknowledged_) return false;
+  if (is_unchanged_ || statements_ != 1 || given_.kept.empty() || !acknowledged_) return false;
   const UpsertParts& only = given_.upserts.front();
   return only.is_replacement && only.kind == UpsertParts::Kind::upsert && goes_alone(request_);
 }
@@ -531,10 +486,10 @@ bool WriteExchange::has_found() {
 /// Sends the next command, or fails the write if it cannot be sent.
 Action WriteExchange::send() {
   if (is_unchanged_) return send_unchanged();
-  if (is_too_large_) return fail(too_large());
+  if (drawing_->is_too_large()) return fail(too_large());
   refill(*workspace_);
+  if (batch_ == nullptr && is_large_unordered()) open_batch();
   if (batch_ != nullptr) return batch_->send();
-  if (is_large_unordered()) return send_batch();
   // Those whose indexes were seen.
   if (is_bulk() || !named().empty()) {
     if (!emit_as_sequence(request_, given_, named(), workspace_->insert, message_)) {
@@ -548,16 +503,11 @@ Action WriteExchange::send() {
   if (fits()) return action::Send{&message_, original()};
   const bool in_parts =
       acknowledged_ && divisible(request_.message, statements_) && separable(request_);
-  if (in_parts) return send_batch();
-  return only_keeps() ? send_unkept() : fail(too_large());
-}
-
-/// True if the write would do without what the proxy adds: pipelines, and values of replacements.
-bool WriteExchange::only_keeps() const {
-  return !given_.kept.empty() && std::ranges::all_of(given_.given, [this](const Given& each) {
-    return given_.may_be_used_by_found(each.statement) &&
-           (*request_.plan)[each.assignment].rule->upserts != Upserts::refuse;
-  });
+  if (in_parts) {
+    open_batch();
+    return batch_->send();
+  }
+  return only_keeps(*request_.plan, given_) ? send_unkept() : fail(too_large());
 }
 
 /// A write that has no room for them, and cannot be divided.
@@ -591,6 +541,7 @@ Action WriteExchange::send_unchanged() {
   take_back();
   given_.clear();
   batch_.reset();
+  stages_ = {};
   look_into_original();
   facts_.assigned = facts_.refused = 0;
   count_odd();
@@ -610,11 +561,6 @@ void WriteExchange::note_time_series() {
   note_past({{std::string(command.db), std::string(command.collection)},
              ForwardReason::time_series,
              rules});
-}
-
-Action WriteExchange::send_batch() {
-  open_batch();
-  return batch_->send();
 }
 
 /// True if the write goes in several commands because of the number of its statements.
@@ -682,6 +628,7 @@ bool WriteExchange::wants_every_reply() const {
 void WriteExchange::open_batch() {
   look_into_original();
   batch_ = std::make_unique<Batch>(*this);
+  list_stages();
   begin_step();
 }
 

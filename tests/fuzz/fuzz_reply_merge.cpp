@@ -1,12 +1,14 @@
 // Merges replies to the commands of one batch. Input: pieces of {uint8 documents, uint24 length,
-// bytes}, each a reply to a command with some of the documents. The merged reply must be
-// well-formed with ascending errors and the sum of all `n`; each other field must come from a
-// reply.
+// bytes}, each a reply to a command with some of the documents; of the first piece's documents,
+// 0x08 says that the replies are those to a bulkWrite, 0x10 that its client wants errors only. The
+// merged reply must be well-formed with ascending errors and the sum of all `n`; each other field
+// must come from a reply.
 
 #include <set>
 
 #include "fuzz.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
+#include "rewrite/bulk_write.hpp"
 
 namespace {
 
@@ -22,9 +24,22 @@ std::vector<std::int32_t> documents_of(std::uint8_t event) {
   return documents;
 }
 
+rewrite::BulkReply bulk_of(std::uint8_t event) {
+  if ((event & 0x08) == 0) return rewrite::BulkReply::no;
+  return (event & 0x10) == 0 ? rewrite::BulkReply::all_results : rewrite::BulkReply::errors_only;
+}
+
+std::optional<rewrite::WriteReply> read(rewrite::BulkReply bulk, const wire::OpMsgView& message,
+                                        std::size_t statements) {
+  return bulk == rewrite::BulkReply::no ? rewrite::WriteReply::read(message.body(), statements)
+                                        : rewrite::read_bulk_reply(message.body(), statements);
+}
+
 /// What the merged reply must contain: the sum of `n`, and elements from any of the replies.
 class Inputs {
  public:
+  explicit Inputs(rewrite::BulkReply bulk) : bulk_(bulk) {}
+
   void see(const wire::OpMsgView& message, std::int64_t n, bool has_n) {
     n_ += n;
     has_n_ = has_n;
@@ -32,13 +47,16 @@ class Inputs {
     while (const auto field = fields.next()) elements_.insert(text(*field));
   }
   void check(const wire::OpMsgView& merged) const {
-    const auto reply = rewrite::WriteReply::read(merged.body(), 64);
+    const auto reply = read(bulk_, merged, 64);
     require(reply && reply->ok);
     require(reply->n.has_value() == has_n_ && (!has_n_ || *reply->n == n_));
     bson::Elements fields(merged.body());
     while (const auto field = fields.next()) {
-      const std::set<std::string_view> made = {
-          "n", "writeErrors", "retriedStmtIds", "nModified", "upserted", "errorLabels", "idproxy"};
+      std::set<std::string_view> made = {"n",        "writeErrors", "retriedStmtIds", "nModified",
+                                         "upserted", "errorLabels", "idproxy"};
+      if (bulk_ != rewrite::BulkReply::no) {
+        made.insert({"cursor", "nErrors", "nInserted", "nMatched", "nUpserted", "nDeleted"});
+      }
       require(made.contains(field->key) || elements_.contains(text(*field)));
     }
     require(!fields.malformed());
@@ -49,18 +67,20 @@ class Inputs {
     return std::string(as_text({field.begin, field.end()}));
   }
 
+  rewrite::BulkReply bulk_;
   std::int64_t n_ = 0;
   bool has_n_ = false;  // of the last reply
   std::set<std::string> elements_;
 };
 
 /// Adds a reply if Batch would accept it; else returns false.
-bool add(Bytes bytes, std::span<const std::int32_t> documents, rewrite::ReplyMerge& merge,
-         Inputs& inputs) {
+bool add(Bytes bytes, std::span<const std::int32_t> documents, rewrite::BulkReply bulk,
+         rewrite::ReplyMerge& merge, Inputs& inputs) {
   const auto message = wire::OpMsgView::parse(bytes);
   if (!message) return false;
-  const auto reply = rewrite::WriteReply::read(message->body(), documents.size());
-  if (!reply || !reply->ok || reply->n.value_or(0) < 0 || reply->n.value_or(0) > 100'000)
+  const auto reply = read(bulk, *message, documents.size());
+  if (!reply || !reply->ok || reply->n.value_or(0) < 0 || reply->n.value_or(0) > 100'000 ||
+      reply->n_upserted > 100'000)
     return false;
   merge.add(*message, *reply, documents);
   inputs.see(*message, reply->n.value_or(0), reply->n.has_value());
@@ -70,8 +90,9 @@ bool add(Bytes bytes, std::span<const std::int32_t> documents, rewrite::ReplyMer
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  rewrite::ReplyMerge merge;
-  Inputs inputs;
+  const rewrite::BulkReply bulk = size > 0 ? bulk_of(data[0]) : rewrite::BulkReply::no;
+  rewrite::ReplyMerge merge(bulk);
+  Inputs inputs(bulk);
   bool any = false;
   for (Bytes rest(data, size); rest.size() >= 4 + wire::kHeaderSize;) {
     const std::size_t length = rest[1] + (std::size_t{rest[2]} << 8) + (std::size_t{rest[3]} << 16);
@@ -81,7 +102,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     rest = rest.subspan(4 + message.size());
     if (message.size() < wire::kHeaderSize) continue;
     store_i32(message.data(), static_cast<std::int32_t>(message.size()));
-    any = add(message.view(), documents, merge, inputs) || any;
+    any = add(message.view(), documents, bulk, merge, inputs) || any;
   }
   if (!any) return 0;
   const std::vector<rewrite::RefusedDocument> refused = {

@@ -178,7 +178,25 @@ def merges() -> dict[str, bytes]:
     bare = op_msg(b"\0" + doc(double("ok", 1)))
     in_transaction = op_msg(b"\0" + doc(int32("n", 0), timestamp("opTime", 0),
                                         array("writeErrors", duplicate(0)), double("ok", 1)))
+
+    def bulk(*results: bytes, n: int, errors: int = 0, more: bytes = b"") -> bytes:
+        cursor = doc(int64("id", 0), array("firstBatch", *results), text("ns", "admin.$cmd.bulkWrite"))
+        counts = (int32(name, n) for name in ("nInserted", "nMatched", "nModified", "nUpserted", "nDeleted"))
+        return op_msg(b"\0" + doc(element(3, "cursor", cursor), int32("nErrors", errors), *counts, more,
+                                  double("ok", 1)))
+
+    def stored(index: int) -> bytes:
+        return doc(double("ok", 1), int32("idx", index), int32("n", 1))
+
+    def taken(index: int) -> bytes:
+        return doc(double("ok", 0), int32("idx", index), int32("code", 11000), text("errmsg", "E11000"))
+
+    bulks = pieces(bulk(stored(0), taken(1), n=1, errors=1, more=retried), bulk(stored(1), n=1))
     return {
+        "bulk": b"\x0b" + bulks[1:],
+        "bulk_errors_only": b"\x1b" + bulks[1:],
+        "a_cursor_of_no_bulk_write": pieces(
+            reply(1, more=element(3, "cursor", doc(array("firstBatch", stored(4711), doc()))))),
         "one": pieces(reply(3)),
         "cured": pieces(reply(2, duplicate(1, "_id")), reply(1)),
         "late_first": pieces(reply(3, more=retried + label), reply(0, duplicate(0), duplicate(2))),

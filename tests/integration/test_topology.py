@@ -6,6 +6,7 @@ A driver is told the first listener's address and the set's name, and nothing el
 from __future__ import annotations
 
 import contextlib
+import json
 import pathlib
 import socket
 import subprocess
@@ -23,7 +24,7 @@ from support.access import OPEN
 from support.hello import node
 from support.mongod import Mongod
 from support.process import eventually, free_ports
-from support.proxy import Proxy, binary
+from support.proxy import Proxy, binary, configuration
 from support.replica_set import ARBITER, HIDDEN, ReplicaSet
 from support.secured import Certificates, SecuredSet
 from support.servers import has
@@ -474,6 +475,27 @@ class TestServersThatAreDown:
             says = hello(proxy, proxy.listeners[1][0])
             assert says["me"] == proxy.listeners[1][0] and len(says["hosts"]) == 3
             assert proxy.listeners[0][0] not in says["hosts"]
+
+    def test_one_that_shuts_down(self, members, tmp_path):
+        """Until it has, it answers hello with an error."""
+        one = members.members[2]
+        config = tmp_path / "config.yaml"
+        config.write_text(json.dumps(configuration(members, [])))
+        config.chmod(0o600)
+        assert not one.client.admin.command("hello")["isWritablePrimary"]
+        try:
+            client = pymongo.MongoClient(one.uri)
+            with Threads(lambda: pytest.raises(
+                    PyMongoError, client.admin.command, "shutdown", timeoutSecs=60)):
+                eventually(lambda: not one.hello(), 30, "it says that it shuts down")
+                done = subprocess.run([binary(), "check", "--connect", "--config", config],
+                                      capture_output=True, text=True, timeout=60)
+                one.kill()
+        finally:
+            members.heal()
+        assert (f"server {one.address} cannot be reached: The server is in quiesce mode and will "
+                "shut down") in done.stdout
+        assert "no replica set" not in done.stdout
 
     def test_one_of_whose_set_no_primary_is_left(self, members, start):
         """What a secondary says is taken for new members, not for members that have gone."""

@@ -65,21 +65,21 @@ class FakeParameters final : private FakeFile, public Parameters {
 
   /// "KEY: REASON", in the order in which they were reported.
   [[nodiscard]] std::vector<std::string> errors() const {
-    return texts(Finding::Severity::error, false);
+    return texts(FileFinding::Severity::error, false);
   }
   [[nodiscard]] std::vector<std::string> warnings() const {
-    return texts(Finding::Severity::warning, false);
+    return texts(FileFinding::Severity::warning, false);
   }
   /// Keys that the strategy did not ask for.
   [[nodiscard]] std::vector<std::string> unknown() {
     finish();
-    return texts(Finding::Severity::error, true);
+    return texts(FileFinding::Severity::error, true);
   }
 
  private:
-  [[nodiscard]] std::vector<std::string> texts(Finding::Severity severity, bool unknown) const {
+  [[nodiscard]] std::vector<std::string> texts(FileFinding::Severity severity, bool unknown) const {
     std::vector<std::string> texts;
-    for (const Finding& each : findings.in_file_order()) {
+    for (const FileFinding& each : findings.in_file_order()) {
       const bool is_unknown = each.message.find("unknown key '") != std::string::npos;
       if (each.severity == severity && is_unknown == unknown) texts.push_back(each.message);
     }

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "idproxy/base/finding.hpp"
+#include "idproxy/base/file_finding.hpp"
 
 namespace idproxy {
 
@@ -147,11 +147,11 @@ class Parameters {
   [[nodiscard]] Place place_of(std::string_view key) const;
 
   /// Records an error or a warning at the key's place, or at the mapping's if the key is absent.
-  /// `file`: as Finding::other_file.
+  /// `file`: as FileFinding::other_file.
   void error(std::string_view key, std::string_view reason, const std::string& file = {},
-             Finding::About about = Finding::About::text);
+             FileFinding::About about = FileFinding::About::text);
   void warning(std::string_view key, std::string_view reason,
-               Finding::About about = Finding::About::text);
+               FileFinding::About about = FileFinding::About::text);
   void note(std::string_view key, std::string_view text) {
     findings_.note(place_of(key), message(key, text));
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "idproxy/base/finding.hpp"
+#include "idproxy/base/file_finding.hpp"
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/ids/source.hpp"
@@ -47,9 +47,9 @@ struct Config {
 
 struct Loaded {
   Config config;  ///< valid only if ok()
-  std::vector<Finding> findings;
-  std::vector<Finding> notes;  ///< in file order, for whoever has the file checked
-  bool is_mapping = false;     ///< false: the text has no keys that could be read
+  std::vector<FileFinding> findings;
+  std::vector<FileFinding> notes;  ///< in file order, for whoever has the file checked
+  bool is_mapping = false;         ///< false: the text has no keys that could be read
   /// The files that it names, each with its state_of_file() just before it was read; also after
   /// errors.
   std::map<std::string, std::string> files;

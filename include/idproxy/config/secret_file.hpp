@@ -23,7 +23,7 @@ enum class Access {
 [[nodiscard]] std::string fault_of_file(const std::string& path, Access access, Parameters& reader);
 
 /// What a finding with this fault of a file is about.
-[[nodiscard]] Finding::About about_file(const std::string& fault, Finding::About otherwise);
+[[nodiscard]] FileFinding::About about_file(const std::string& fault, FileFinding::About otherwise);
 
 /// The path at `key` as messages show it: "'/a/b'", or "'${NAME}/b' (/a/b)" if it contains a
 /// variable. The expanded form is shown only if it is an absolute path; anything else may be a

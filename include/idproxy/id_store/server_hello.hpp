@@ -11,8 +11,9 @@ namespace idproxy::id_store {
 /// A server of a connection string, as it describes itself. The replica set that the string names
 /// does not matter.
 struct ServerHello {
-  std::string address{};               ///< "host:port"
-  std::string fault{};                 ///< why it does not answer; empty: it does
+  std::string address{};  ///< "host:port"
+  /// Why it does not answer, or, while it shuts down, says nothing of itself; empty: it does.
+  std::string fault{};
   std::string me{};                    ///< its name in its set; empty: none
   bool wants_tls = false;              ///< `fault`: it answers only with TLS
   bool is_silent = false;              ///< `fault`: it accepts a connection, and says nothing

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -76,10 +75,16 @@ class Conversation {
   virtual Action reply(Bytes message, const Context& context, Workspace& workspace) = 0;
   /// The events after AskStore, Wait and Learn: a conversation that returns such an action has a
   /// handler.
-  virtual Action answered(ids::Result<ids::Grant> grant, const Context& context,
-                          Workspace& workspace);
-  virtual Action resume(const Context& context, Workspace& workspace);
-  virtual Action learned(const Context& context, Workspace& workspace);
+  virtual Action answered(ids::Result<ids::Grant> /*grant*/, const Context& /*context*/,
+                          Workspace& /*workspace*/) {
+    return action::Close{};
+  }
+  virtual Action resume(const Context& /*context*/, Workspace& /*workspace*/) {
+    return action::Close{};
+  }
+  virtual Action learned(const Context& /*context*/, Workspace& /*workspace*/) {
+    return action::Close{};
+  }
   /// Event: see Exchange::taken().
   void taken(Workspace& workspace);
   /// Must be the last call: see Exchange::release().
@@ -104,6 +109,9 @@ class Conversation {
   /// Answers the command `request` with an error instead of sending it. There is no answer to an
   /// unacknowledged one.
   [[nodiscard]] Action fail_request(Bytes request, CommandError error, Workspace& workspace) const;
+  /// The same with the labels of `error`.
+  [[nodiscard]] Action fail_with(Bytes request, const CommandError& error,
+                                 Workspace& workspace) const;
   /// The reply to a command in an OP_MSG; nothing if the server must not answer like that.
   [[nodiscard]] static std::optional<wire::OpMsgView> single_reply(Bytes message);
 

@@ -9,7 +9,7 @@
 #include "idproxy/ids/grant.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "idproxy/rewrite/write.hpp"
+#include "idproxy/rewrite/stage.hpp"
 
 namespace idproxy::rewrite {
 
@@ -19,35 +19,39 @@ namespace idproxy::rewrite {
 
 /// Draws the values for the first send of a command: rule by rule, and within a rule sequence by
 /// sequence. Values are in given.values once their rule is done.
-class DrawStage {
+class DrawStage final : public Stage {
  public:
-  /// True once all rules are done. Skips those that want nothing.
-  [[nodiscard]] bool is_done(const Plan& plan, const GivenValues& given);
-  /// The rule at hand; only before is_done().
-  [[nodiscard]] std::size_t assignment() const { return assignment_; }
+  /// Borrows its arguments. `size`: the bytes of the message without the values.
+  DrawStage(const Plan& plan, GivenValues& given, std::size_t size = 0)
+      : plan_(plan), given_(given), size_(size) {}
 
-  /// Draws all missing values of the rule at hand, and goes on to the next rule. Returns what
-  /// prevents that, if anything does.
-  [[nodiscard]] ids::Draw draw(const Plan& plan, GivenValues& given);
-  /// The request to the store after Draw::need().
-  [[nodiscard]] Need need(const Plan& plan, const GivenValues& given) const;
-  /// The store's answer, or the error with which the caller has stopped waiting for it. As draw(),
-  /// but never Draw::need().
-  [[nodiscard]] ids::Draw answered(ids::Result<ids::Grant> grant, const Plan& plan,
-                                   GivenValues& given);
-
+  /// Draws all missing values, or as far as is_too_large() allows.
+  [[nodiscard]] std::optional<Need> need(const Moment& moment) override;
+  [[nodiscard]] std::optional<End> accept(const Answer& answer) override;
+  /// The answer is the store's, or the error with which the caller has stopped waiting for it.
+  [[nodiscard]] ids::Draw answered(ids::Result<ids::Grant> grant);
   /// Returns to their sequences the values of the rule at hand.
-  void take_back(const GivenValues& given);
-  /// The bytes of those values.
-  [[nodiscard]] std::size_t bytes() const;
+  void ended(const std::function<bool(std::int32_t)>& is_unstored) override;
+
+  /// True if the message has more than kMostWithIds together with the values.
+  [[nodiscard]] bool is_too_large() const { return is_too_large_; }
 
  private:
+  [[nodiscard]] bool is_done();
+  [[nodiscard]] bool has_too_many_bytes();
+  [[nodiscard]] ids::Draw draw();
+  [[nodiscard]] Need asked();
   void count(const GivenSequences& sequences);
   void want_all(const GivenSequences& sequences);
   void merge(const GivenSequences& sequences, ids::Values& out);
   void go_on();
 
-  std::size_t assignment_ = 0;
+  const Plan& plan_;
+  GivenValues& given_;
+  std::size_t size_;  // with the values of the rules before counted_
+  std::size_t counted_ = 0;
+  bool is_too_large_ = false;
+  std::size_t assignment_ = 0;  // the rule at hand
   // Of a rule with several sequences.
   std::size_t sequence_ = 0;         // the one at hand
   std::vector<std::size_t> counts_;  // by sequence: how many values are wanted

@@ -3,8 +3,6 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
 
 #include "idproxy/rewrite/action.hpp"
 #include "idproxy/rewrite/context.hpp"

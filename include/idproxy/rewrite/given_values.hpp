@@ -79,6 +79,11 @@ struct GivenValues {
       }
     }
   }
+  /// True if the value at this index of `given` is there.
+  [[nodiscard]] bool is_drawn(std::size_t at) const {
+    const Given& its = given[at];
+    return its.assignment < values.size() && its.value < values[its.assignment].size();
+  }
   [[nodiscard]] bool is_multi(std::int32_t statement) const {
     return !upserts.empty() && upserts[static_cast<std::size_t>(statement)].multi;
   }

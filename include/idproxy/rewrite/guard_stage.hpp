@@ -9,7 +9,7 @@
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/ids/guard.hpp"
 #include "idproxy/rewrite/rules.hpp"
-#include "idproxy/rewrite/statements.hpp"
+#include "idproxy/rewrite/stage.hpp"
 #include "idproxy/rewrite/write.hpp"
 
 namespace idproxy::rewrite {
@@ -19,49 +19,51 @@ namespace idproxy::rewrite {
 /// (docs/server-behaviour.md#collection-uuid).
 void append_uuid(const ids::CollectionUuid& uuid, Buffer& out);
 
+struct WriteReply;
+
 /// The guards of a write. Asks them before each command, and tells them the server's answers about
 /// their collections, of which only a bulkWrite has several.
-class GuardStage {
+class GuardStage final : public Stage {
  public:
-  /// Borrows `plan`. `started`: when the write arrived, monotonic.
-  GuardStage(const Plan& plan, std::chrono::nanoseconds started) : plan_(plan), started_(started) {}
+  /// Borrows its arguments.
+  GuardStage(const WriteRequest& write, const GivenValues& given)
+      : write_(write), given_(given), plan_(*write.plan) {}
 
-  /// What a command of `write` lacks: the index of a rule whose values it stores. Nothing once it
-  /// may be sent; it must name collections(). `was_sent`: as for patience().
-  [[nodiscard]] std::optional<Need> need(const WriteRequest& write, const GivenValues& given,
-                                         std::chrono::nanoseconds now, bool was_sent);
-  /// True if the last need() came from a collection to which no rule applies after all.
-  [[nodiscard]] bool is_left_alone() const { return is_left_alone_; }
+  /// The index of a rule whose values the command stores. Nothing once it may be sent; it must name
+  /// collections().
+  [[nodiscard]] std::optional<Need> need(const Moment& moment) override;
+  [[nodiscard]] std::optional<End> accept(const Answer& answer) override;
+  /// The collection is another one, or the server does not know `collectionUUID`.
+  [[nodiscard]] std::optional<Next> failed(const Failure& failure) override;
+
   /// Those that the last command names. Valid until need().
   [[nodiscard]] std::span<const NamedCollection> collections() const { return collections_; }
-  /// How long the write may still wait. It waits as long as for values, from its arrival on or,
-  /// once something `was_sent`, from the beginning of each wait on.
-  [[nodiscard]] std::chrono::nanoseconds patience(std::chrono::nanoseconds now,
-                                                  bool was_sent) const;
   /// True if this error says that a collection is not the one that the guards know.
   [[nodiscard]] bool is_moved(std::int64_t code) const;
-  /// Event: the server has answered a statement with such an error.
-  void moved(std::chrono::nanoseconds now);
-  /// Event: a command has stored something.
-  void stood() { moves_since_.reset(); }
-  /// True if the collections have been moving for as long as a write waits, one command after the
-  /// other.
-  [[nodiscard]] bool moves_too_often(std::chrono::nanoseconds now) const;
-  /// Event: the server does not accept `collectionUUID`.
-  void takes_no_uuid() const;
+  /// Event: the reply to a command with these statements. Returns those with such an error.
+  std::vector<std::int32_t> answered(const WriteReply& reply,
+                                     std::span<const std::int32_t> statements,
+                                     std::chrono::nanoseconds now);
+  /// Event: an index has gone since need(). True if the write may still wait for it.
+  [[nodiscard]] bool lost_index(const Moment& moment);
+  /// The error for collections that have been moving for as long as a write waits, one command
+  /// after the other; nothing if they have not.
+  [[nodiscard]] std::optional<Next> moves_too_often(std::chrono::nanoseconds now) const;
   /// The first rule that has a guard.
   [[nodiscard]] const Assignment& rule() const;
 
  private:
+  void moved(std::chrono::nanoseconds now);
   /// The first one that does not know the collection to be guarded, and what it knows.
   using Lacking = std::pair<const Assignment*, ids::GuardState>;
-  [[nodiscard]] std::optional<Lacking> lacking(const GivenValues& given,
-                                               std::chrono::nanoseconds now);
+  [[nodiscard]] std::optional<Lacking> lacking(std::chrono::nanoseconds now);
 
+  [[nodiscard]] std::chrono::nanoseconds patience(const Moment& moment) const;
+
+  const WriteRequest& write_;
+  const GivenValues& given_;
   const Plan& plan_;
-  const std::chrono::nanoseconds started_;
   std::vector<NamedCollection> collections_;
-  bool is_left_alone_ = false;
   // Monotonic.
   std::chrono::nanoseconds ready_at_{};                  // the last time
   std::optional<std::chrono::nanoseconds> waits_since_;  // unless it was ready the last time

@@ -8,11 +8,9 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/spares.hpp"
-#include "idproxy/rewrite/hello_reply.hpp"
 #include "idproxy/rewrite/insert.hpp"
 #include "idproxy/rewrite/logins.hpp"
 #include "idproxy/wire/compression.hpp"

@@ -123,6 +123,9 @@ void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply
 inline constexpr std::string_view kRightNeeded =
     "mongo-idproxy: values are for those who may insert into the collection; the server says: ";
 
+/// True if a reply with this code says that the server does not know this field of the command.
+[[nodiscard]] bool rejects(std::string_view field, const wire::OpMsgView& reply, std::int64_t code);
+
 /// Appends `reply` unchanged, as the answer to another request.
 void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out);
 /// Appends `reply`, the failure of a command, as the answer to a client's request that was sent as

@@ -67,12 +67,16 @@ struct Assigned {
   Bytes value;
 };
 
+/// Whether replies are those to a bulkWrite, and which results its client wants in them.
+enum class BulkReply : std::uint8_t { no, all_results, errors_only };
+
 /// Merges the replies to several commands that carried one batch into a reply that looks like the
 /// only one. Field by field:
 ///
-///   n, nModified, nInserted, …        the sum
-///   nErrors                           the number of statements with an error
-///   cursor                            of a bulkWrite: the latest result of each statement
+///   n, nModified                      the sum
+///   nInserted, … of a bulkWrite       the sum
+///   nErrors of a bulkWrite            the number of statements with an error
+///   cursor of a bulkWrite             the latest result of each statement
 ///   writeErrors                       the latest error of each statement, at its index in the
 ///   batch
 ///   upserted                          those of all replies, at their indexes in the batch
@@ -85,8 +89,7 @@ struct Assigned {
 ///   electionId, other fields          the last reply's
 class ReplyMerge {
  public:
-  /// `hides_successes`: the client of a bulkWrite wants errors only.
-  explicit ReplyMerge(bool hides_successes = false) : hides_successes_(hides_successes) {}
+  explicit ReplyMerge(BulkReply bulk = BulkReply::no) : bulk_(bulk) {}
 
   /// Counts statements as stored of which no reply that is added says so.
   void add_stored(std::int64_t count) { n_ = n_.value_or(0) + count; }
@@ -132,8 +135,7 @@ class ReplyMerge {
   void add_results(const bson::Element& cursor, std::span<const std::int32_t> statements);
   [[nodiscard]] bool has_written() const;
 
-  bool hides_successes_;
-  bool has_results_ = false;  // those of a bulkWrite, which has its errors among them
+  BulkReply bulk_;
   std::optional<std::int64_t> n_;
   std::map<std::string, std::int64_t, std::less<>> sums_;  // of the other numbers
   std::map<std::int32_t, Buffer> errors_;

@@ -41,9 +41,14 @@ struct WriteRequest {
   Namespaces* known = nullptr;  ///< where an outline gets bound; outlives the exchange
 
   /// The same request, referring to a copy of its message.
-  [[nodiscard]] WriteRequest in(Bytes copy) const;
+  [[nodiscard]] WriteRequest in(Bytes copy) const {
+    const auto view = *wire::OpMsgView::parse(copy);
+    return {view, *WriteCommand::read(view), plan, now, namespaces, all_results, known};
+  }
   /// "db.collection"; of a bulkWrite, "admin.".
-  [[nodiscard]] std::string ns() const;
+  [[nodiscard]] std::string ns() const {
+    return std::string(command.db) + "." + std::string(command.collection);
+  }
 };
 
 /// A hello or isMaster, in an OP_MSG or an OP_QUERY.

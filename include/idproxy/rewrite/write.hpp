@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "idproxy/base/bytes.hpp"
-#include "idproxy/ids/source.hpp"
 #include "idproxy/rewrite/given_values.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/request.hpp"
@@ -16,29 +15,6 @@
 
 /// What all write commands have in common, from their options to the reasons for which they fail.
 namespace idproxy::rewrite {
-
-/// What a write may have to wait for before it can send its next command.
-enum class Stage {
-  right,            ///< the client has to show that it may write there
-  guard,            ///< the unique index that a rule demands
-  values,           ///< for the first send
-  fresh_values,     ///< in place of taken ones
-  reservations,     ///< of the values, before their documents are sent
-  turn,             ///< numbers of a sequence without gaps
-  earlier_attempt,  ///< what the server, not the store, has executed of the client's earlier
-                    ///< attempt
-};
-
-/// What the store must be asked for before a write can go on.
-struct Need {
-  Stage stage;
-  const Assignment* assignment =
-      nullptr;  ///< the rule; null for Stage::earlier_attempt and Stage::right, as `source`
-  ids::StoreSource* source = nullptr;  ///< whom to ask
-  std::size_t count = 0;
-  std::optional<ids::Error> error{};    ///< do not ask: there are no values
-  std::chrono::nanoseconds patience{};  ///< how long to wait; with none left, it may be negative
-};
 
 /// The fields of a command's body that determine how its statements may be sent again.
 struct WriteOptions {
@@ -56,6 +32,8 @@ struct WriteOptions {
   [[nodiscard]] static std::optional<WriteOptions> read(Bytes body);
   /// True if the server stops at the first error of a command.
   [[nodiscard]] bool stops() const { return ordered || in_transaction || in_turn; }
+  /// True if a driver may have sent the command before.
+  [[nodiscard]] bool may_be_repeated() const { return has_txn_number && !in_transaction; }
   /// True if each of the `statements` in the batch has a statement number.
   [[nodiscard]] bool numbers(std::size_t statements) const;
   [[nodiscard]] std::int32_t number_of(std::int32_t statement) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,31 +30,25 @@ class WriteExchange final : public WriteState {
   Steps write(Buffer* owner);
   Action go_on();
   void end();
-  Action answered_by_server();
   void note_rights();
   void begin_event(const Context& context, Workspace& workspace);
   void begin_step();
+  std::chrono::nanoseconds begin_later_step();
 
   // Before a command. The actions end the write.
   std::optional<Action> scan_statements(Buffer* owner);
   std::optional<Action> scan();
+  std::optional<Action> scan_again();
   std::optional<CommandError> bind();
+  void list_stages();
+  [[nodiscard]] Moment moment() const;
   std::optional<Need> lacks();
-  std::optional<Need> ask_first(const Need& need);
-  std::optional<Need> lacks_stages();
-  std::optional<Need> lacks_guard();
-  std::optional<Need> lacks_values();
+  std::optional<Need> first_need();
   Action ask(const Need& need);
-  Action ask_for_right();
   std::optional<Action> accept(const Need& need);
-  std::optional<Action> accept_right();
-  void note_refusal(std::span<const Assignment> where);
-  [[nodiscard]] bool too_many_bytes();
   [[nodiscard]] bool is_insert() const { return request_.command.kind == WriteKind::insert; }
   [[nodiscard]] bool is_bulk() const { return request_.command.kind == WriteKind::bulk_write; }
-  [[nodiscard]] bool reserves_values() const;
   [[nodiscard]] std::optional<CommandError> fault_in_batch() const;
-  [[nodiscard]] bool some_may_be_found() const;
   Action no_values_for(const Assignment& assignment, const ids::Error& error);
   Action fail(CommandError error);
   void take_back();
@@ -67,10 +62,8 @@ class WriteExchange final : public WriteState {
   Action send();
   void emit();
   Action send_unchanged();
-  [[nodiscard]] bool only_keeps() const;
   Action send_unkept();
   void note_time_series();
-  Action send_batch();
   [[nodiscard]] bool is_large_unordered() const;
   void look_into_original();
   void count_odd() const;
@@ -85,18 +78,16 @@ class WriteExchange final : public WriteState {
   bool as_batch_ = false;       // needs numbers in turn, or reservations
   bool wants_results_ = false;  // of a bulkWrite: needs those of successes, too
   bool has_waited_ = false;     // the workspace has scanned other messages since
-  bool is_too_large_ = false;   // together with its values
-  RightStage rights_;
-  NeededRight asked_{};           // of the server
-  bool asks_right_ = false;       // that is under way
-  bool rights_noted_ = false;     // as the server's reply says
-  bool is_unchanged_ = false;     // is sent as it came after all
-  DrawStage drawing_;             // of the values for the first send
-  std::size_t size_ = 0;          // bytes of the message with the values of the first assignments
-  std::size_t drawn_ = 0;         // how many assignments that is
-  std::unique_ptr<Batch> batch_;  // once a reply or the size calls for further commands
+  bool asks_ = false;           // a stage has asked the server
+  bool rights_noted_ = false;   // as the server's reply says
+  bool is_unchanged_ = false;   // is sent as it came after all
 
-  bool is_empty_ = false;  // the reply has nothing that concerns the proxy
+  RightStage rights_;
+  std::optional<DrawStage> drawing_;  // of the values for the first send; nothing before the scan
+  std::unique_ptr<Batch> batch_;      // once a reply or the size calls for further commands
+
+  // The current event.
+  bool is_empty_ = false;  // it has nothing that concerns the proxy
 
   Steps steps_;  // write()
 };

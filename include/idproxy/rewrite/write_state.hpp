@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/guard_stage.hpp"
+#include "idproxy/rewrite/stage.hpp"
 
 namespace idproxy::rewrite {
 
@@ -44,6 +46,7 @@ class WriteState : public Conversation {
   std::chrono::nanoseconds patient_since_;  // that, or when the client had shown its right
   bool sent_ = false;                       // the write or a part of it, or it is relayed
   std::optional<GuardStage> guards_;        // nothing: no rule has one
+  std::array<Stage*, 6> stages_{};          // in their order; null: it has none of them
   /// Of a replacement that may insert a document: sent without upsert, so that no value is drawn
   /// for one that is there.
   enum class Looked { no, under_way, found_nothing };

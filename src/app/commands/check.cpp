@@ -186,7 +186,7 @@ bool is_further(const state::Finding& finding) {
 json::array findings_json(const ConfigFile& opened, const std::string& file) {
   json::array all;
   for (const auto* findings : {&opened.loaded.findings, &opened.loaded.notes}) {
-    for (const Finding& each : *findings) {
+    for (const FileFinding& each : *findings) {
       all.push_back({{"level", each.level()},
                      {"line", each.place.line},
                      {"column", each.place.column},
@@ -209,7 +209,8 @@ class Check {
     const config::Loaded& loaded = opened_.loaded;
     opened_.look_at_mode();
     opened_.print_findings(out_);
-    for (const Finding& note : loaded.notes) out_ << printable(note.text(request_.file)) << '\n';
+    for (const FileFinding& note : loaded.notes)
+      out_ << printable(note.text(request_.file)) << '\n';
     json_["ok"] = loaded.ok();
     if (!loaded.ok()) return end(ExitCode::config);
     const std::size_t count = loaded.config.rules.size();

@@ -182,9 +182,9 @@ boost::system::result<net::Endpoint, ExitCode> find_admin(const AdminOptions& op
   const auto opened = ConfigFile::open(options.file);
   if (!opened) return opened.error();
   const config::Config& config = opened->loaded.config;
-  const std::vector<Finding>& findings = opened->loaded.findings;
-  const bool has_fault = std::ranges::any_of(findings, [&](const Finding& finding) {
-    return finding.severity == Finding::Severity::error &&
+  const std::vector<FileFinding>& findings = opened->loaded.findings;
+  const bool has_fault = std::ranges::any_of(findings, [&](const FileFinding& finding) {
+    return finding.severity == FileFinding::Severity::error &&
            (!config.admin || finding.message.starts_with("admin"));
   });
   if (has_fault) {

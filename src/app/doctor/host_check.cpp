@@ -43,8 +43,8 @@ Commands ways_to_variables(const std::string& file, bool are_credentials) {
                           "--property=EnvironmentFile=/etc/mongo-idproxy/environment"}));
 }
 
-void add_finding(const std::string& file, const Finding& said, DoctorCheck& check) {
-  using About = Finding::About;
+void add_finding(const std::string& file, const FileFinding& said, DoctorCheck& check) {
+  using About = FileFinding::About;
   const std::string& named = said.other_file;
   const auto add = [&](const FindingKind& kind, std::string subject, Commands commands) {
     check.add(kind, std::move(subject), said.message, std::move(commands));
@@ -71,7 +71,7 @@ void add_finding(const std::string& file, const Finding& said, DoctorCheck& chec
     case About::text:
       break;
   }
-  const bool is_error = said.severity == Finding::Severity::error;
+  const bool is_error = said.severity == FileFinding::Severity::error;
   const std::string at = std::to_string(said.place.line) + ":" + std::to_string(said.place.column);
   add(is_error ? finding::kConfigError : finding::kConfigWarning,
       said.place.line > 0 ? file + ":" + at : file, Commands().shell({"sudoedit", as_path(file)}));
@@ -133,32 +133,32 @@ void add_fault(const net::Endpoint& endpoint, const std::string& purpose, const 
 }
 
 /// A place where the proxy listens, and what for.
-struct Place {
+struct ListenPlace {
   net::Endpoint endpoint;
   std::string purpose;
 };
 
-std::vector<Place> places_of(const config::Config& config) {
-  std::vector<Place> places;
+std::vector<ListenPlace> places_of(const config::Config& config) {
+  std::vector<ListenPlace> places;
   places.reserve(config.net.routes.size());
   for (const net::Route& each : config.net.routes) {
     places.push_back({each.listen, "clients of " + each.upstream.text()});
   }
   for (const auto& [server, port] : config.net.pins) {
     const bool is_known = std::ranges::any_of(
-        places, [its = port](const Place& each) { return each.endpoint.port == its; });
+        places, [its = port](const ListenPlace& each) { return each.endpoint.port == its; });
     if (is_known || config.net.routes.empty()) continue;
     places.push_back({{config.net.routes.front().listen.host, port, {}}, "clients of " + server});
   }
   if (config.admin) places.push_back({*config.admin, "admin.listen"});
-  std::erase_if(places, [](const Place& each) {
+  std::erase_if(places, [](const ListenPlace& each) {
     return each.endpoint.port == 0 && each.endpoint.unix_path.empty();  // any free one
   });
   return places;
 }
 
 /// True if the running proxy, which has answered at admin.listen, listens there.
-bool is_held(const Place& place, const config::Config& config, const JsonView& proxy) {
+bool is_held(const ListenPlace& place, const config::Config& config, const JsonView& proxy) {
   if (!proxy.is_object()) return false;
   const std::string text = place.endpoint.text();
   if (config.admin && text == config.admin->text()) return true;
@@ -175,9 +175,9 @@ DoctorCheck check_configuration(const std::string& file, const ConfigFile& opene
   check.what =
       file +
       (opened.loaded.ok() ? ", " + std::to_string(rules) + (rules == 1 ? " rule" : " rules") : "");
-  for (const Finding& each : opened.loaded.findings) {
+  for (const FileFinding& each : opened.loaded.findings) {
     // check_certificates() has those of a file that can be used.
-    const bool is_said = opened.loaded.ok() && each.about == Finding::About::certificate_date;
+    const bool is_said = opened.loaded.ok() && each.about == FileFinding::About::certificate_date;
     if (!is_said) add_finding(file, each, check);
   }
   return check;
@@ -190,7 +190,7 @@ DoctorCheck check_ports(const config::Config& config, const JsonView& proxy) {
       can_ask ? "" : ". If it is the proxy itself: without admin.listen, nobody can ask it";
   std::string free;
   std::string held;
-  for (const Place& place : places_of(config)) {
+  for (const ListenPlace& place : places_of(config)) {
     const std::string text = place.endpoint.text();
     if (is_held(place, config, proxy)) {
       held += (held.empty() ? "" : ", ") + text;

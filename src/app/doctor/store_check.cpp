@@ -199,7 +199,7 @@ class StoreCheck {
 
   [[nodiscard]] std::string all_privileges() const {
     std::map<std::string, std::vector<std::string>> by_db;
-    for (const Need& need : needs_of(config_.rules, config_.id_store.db)) {
+    for (const NeededPrivileges& need : needs_of(config_.rules, config_.id_store.db)) {
       if (!need.by_role) add(by_db[need.db], need.actions);
     }
     return privileges_text(by_db);
@@ -214,7 +214,7 @@ class StoreCheck {
   void look_at_roles(const User& user) {
     said_.user.what = user.name + "@" + user.source;
     std::map<std::string, std::vector<std::string>> missing;
-    for (const Need& need : needs_of(config_.rules, config_.id_store.db)) {
+    for (const NeededPrivileges& need : needs_of(config_.rules, config_.id_store.db)) {
       const auto actions = lacking(need, user.privileges);
       if (actions.empty()) continue;
       if (need.by_role) {
@@ -226,7 +226,7 @@ class StoreCheck {
     for (const auto& [db, actions] : missing) privileges_missing(user, db, actions);
   }
 
-  void role_missing(const User& user, const Need& need) {
+  void role_missing(const User& user, const NeededPrivileges& need) {
     id_store::mongo::Login login = client_.login();
     login.user = user.name;  // of a certificate only the server knows it
     login.source = user.source;
@@ -328,11 +328,12 @@ void judge(const jobs::CounterView& view, const std::string& file, DoctorCheck& 
 
 }  // namespace
 
-std::vector<Need> needs_of(const std::vector<rewrite::Rule>& rules, const std::string& store_db) {
-  std::vector<Need> needs;
+std::vector<NeededPrivileges> needs_of(const std::vector<rewrite::Rule>& rules,
+                                       const std::string& store_db) {
+  std::vector<NeededPrivileges> needs;
   const auto add_role = [&](const std::string& db, const std::string& collection) {
-    const bool is_known =
-        std::ranges::any_of(needs, [&](const Need& each) { return each.by_role && each.db == db; });
+    const bool is_known = std::ranges::any_of(
+        needs, [&](const NeededPrivileges& each) { return each.by_role && each.db == db; });
     if (!is_known) needs.push_back({db, collection, {"find", "insert", "update", "remove"}, true});
   };
   for (const rewrite::Rule& rule : rules) {
@@ -340,9 +341,9 @@ std::vector<Need> needs_of(const std::vector<rewrite::Rule>& rules, const std::s
     const id_store::Namespace ns = id_store::split_namespace(rule.ns);
     const bool is_db = !has_wildcards(ns.db);
     const bool is_collection = is_db && !has_wildcards(ns.collection);
-    Need need{is_db ? ns.db : "",
-              is_collection ? ns.collection : "",
-              {"listCollections", "find", "listIndexes"}};
+    NeededPrivileges need{is_db ? ns.db : "",
+                          is_collection ? ns.collection : "",
+                          {"listCollections", "find", "listIndexes"}};
     if (about.fills_up) need.actions.emplace_back("collStats");
     if (rule.unique_index == ids::UniqueIndex::create) {
       need.actions.insert(need.actions.end(), {"createIndex", "dropIndex"});
@@ -359,7 +360,8 @@ std::vector<Need> needs_of(const std::vector<rewrite::Rule>& rules, const std::s
   return needs;
 }
 
-std::vector<std::string> lacking(const Need& need, const std::vector<Privilege>& privileges) {
+std::vector<std::string> lacking(const NeededPrivileges& need,
+                                 const std::vector<Privilege>& privileges) {
   std::vector<std::string> missing;
   for (const std::string& action : need.actions) {
     // It is of a database, not of one of its collections.

@@ -31,7 +31,7 @@ struct Privilege {
 };
 
 /// What the store's user must be allowed to do.
-struct Need {
+struct NeededPrivileges {
   std::string db{};          ///< empty: in every database
   std::string collection{};  ///< empty: in every collection
   std::vector<std::string> actions{};
@@ -39,11 +39,11 @@ struct Need {
 };
 
 /// All needs of the rules: docs/tls-and-logins.md#the-stores-user.
-[[nodiscard]] std::vector<Need> needs_of(const std::vector<rewrite::Rule>& rules,
-                                         const std::string& store_db);
+[[nodiscard]] std::vector<NeededPrivileges> needs_of(const std::vector<rewrite::Rule>& rules,
+                                                     const std::string& store_db);
 
 /// The actions of `need` that none of the privileges permits, in their order.
-[[nodiscard]] std::vector<std::string> lacking(const Need& need,
+[[nodiscard]] std::vector<std::string> lacking(const NeededPrivileges& need,
                                                const std::vector<Privilege>& privileges);
 
 }  // namespace idproxy::app::doctor

@@ -109,15 +109,12 @@ ids::Result<void> BackfillValues::draw(std::size_t count, Sequences sequences) {
   rewrite::GivenSequences& its = given_.sequences.emplace_back();  // empty: the rule has none
   for (const auto& sequence : sequences) its.add_value(sequence);
   if (plan_.front().in_turn) return draw_in_turn(count, rewrite::source_at(plan_, given_, 0, 0));
-  rewrite::DrawStage drawing;
-  while (!drawing.is_done(plan_, given_)) {
-    auto drawn = drawing.draw(plan_, given_);
-    if (drawn.needs_store()) {
-      const auto need = drawing.need(plan_, given_);
-      drawn = drawing.answered(ask(*need.source, need.count), plan_, given_);
-    }
+  rewrite::DrawStage drawing(plan_, given_);
+  while (const auto need = drawing.need({})) {
+    const ids::Draw drawn =
+        need->error ? *need->error : drawing.answered(ask(*need->source, need->count));
     if (drawn) continue;
-    drawing.take_back(given_);
+    drawing.ended({});
     return drawn.error();
   }
   each_source(0, count, [this](ids::Source& source, auto) { lends_ = lends_ || source.lends(); });

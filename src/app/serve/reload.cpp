@@ -106,7 +106,7 @@ bool same_certificates(const Tls& a, const Tls& b) {
 
 std::string fault_of(const config::Loaded& loaded) {
   const auto errors =
-      std::ranges::count(loaded.findings, Finding::Severity::error, &Finding::severity);
+      std::ranges::count(loaded.findings, FileFinding::Severity::error, &FileFinding::severity);
   return "the configuration has " + std::to_string(errors) + (errors == 1 ? " error" : " errors") +
          "; mongo-idproxy --check-config shows all";
 }

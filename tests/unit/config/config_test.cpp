@@ -384,11 +384,13 @@ TEST(Config, ReportsAllFaultsInOneGoInOrderOfTheirLines) {
                   HasSubstr("13:3: error: listen.max_connections: must be an integer")));
 }
 
-TEST(Finding, IsFormattedAsCompilersDo) {
-  EXPECT_EQ((Finding{Finding::Severity::error, {3, 5}, "threads: is wrong"}.text("/etc/x.yaml")),
-            "/etc/x.yaml:3:5: error: threads: is wrong");
-  EXPECT_EQ((Finding{Finding::Severity::warning, {}, "rules: there are none"}.text("x.yaml")),
-            "x.yaml: warning: rules: there are none");
+TEST(FileFinding, IsFormattedAsCompilersDo) {
+  EXPECT_EQ(
+      (FileFinding{FileFinding::Severity::error, {3, 5}, "threads: is wrong"}.text("/etc/x.yaml")),
+      "/etc/x.yaml:3:5: error: threads: is wrong");
+  EXPECT_EQ(
+      (FileFinding{FileFinding::Severity::warning, {}, "rules: there are none"}.text("x.yaml")),
+      "x.yaml: warning: rules: there are none");
 }
 
 }  // namespace config_test

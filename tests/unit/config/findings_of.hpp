@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "config/tree.hpp"
-#include "idproxy/base/finding.hpp"
+#include "idproxy/base/file_finding.hpp"
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/config/config.hpp"
 
@@ -35,10 +35,10 @@ inline Loaded load(const std::string& text) {
 }
 
 /// Each as "LINE:COLUMN: error: MESSAGE"; "error: MESSAGE" for what concerns the file as a whole.
-inline std::vector<std::string> texts_of(const std::vector<Finding>& findings) {
+inline std::vector<std::string> texts_of(const std::vector<FileFinding>& findings) {
   std::vector<std::string> texts;
   texts.reserve(findings.size());
-  for (const Finding& finding : findings) {
+  for (const FileFinding& finding : findings) {
     texts.push_back(finding.text("").substr(finding.place.line == 0 ? 2 : 1));
   }
   return texts;

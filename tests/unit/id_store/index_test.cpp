@@ -178,20 +178,20 @@ Index unique_on(std::initializer_list<const char*> fields) {
 }
 
 TEST(ScopedIndex, GuardsIfItsKeyIsTheFieldAndTheScope) {
-  const Repeats tenant{{"tenant"}};
+  const Repetition tenant{{"tenant"}};
   EXPECT_TRUE(guards(unique_on({"tenant", "number"}), {"number", ValueType::number, tenant}));
   EXPECT_TRUE(guards(unique_on({"number", "tenant"}), {"number", ValueType::number, tenant}));
   EXPECT_FALSE(guards(unique_on({"number"}), {"number", ValueType::number, tenant}));
   EXPECT_FALSE(guards(unique_on({"tenant", "number", "x"}), {"number", ValueType::number, tenant}));
   EXPECT_FALSE(guards(unique_on({"site", "number"}), {"number", ValueType::number, tenant}));
   EXPECT_FALSE(guards(unique_on({"tenant", "number"}), {"number", ValueType::number}));
-  const Repeats both{{"site.name", "tenant"}};
+  const Repetition both{{"site.name", "tenant"}};
   EXPECT_TRUE(
       guards(unique_on({"tenant", "site.name", "number"}), {"number", ValueType::number, both}));
 }
 
 TEST(ScopedIndex, GuardsWithAFurtherFieldIfTheProxyDoesNotKnowIt) {
-  const Repeats and_more{{"tenant"}, true};
+  const Repetition and_more{{"tenant"}, true};
   EXPECT_TRUE(
       guards(unique_on({"tenant", "year", "number"}), {"number", ValueType::number, and_more}));
   EXPECT_FALSE(guards(unique_on({"tenant", "number"}), {"number", ValueType::number, and_more}));
@@ -297,7 +297,7 @@ TEST(OwnIndex, YieldsToAnotherThatGuards) {
 // ---- the command that makes one
 
 TEST(CreateIndexCommand, HasTheFieldsOfTheScope) {
-  const Repeats repeats{{"tenant", "site.name"}};
+  const Repetition repeats{{"tenant", "site.name"}};
   const std::string begin = R"(db.getSiblingDB("shop").getCollection("orders").createIndex()";
   const std::string options = R"({unique: true, partialFilterExpression: {"no": {$exists: true}})";
   EXPECT_EQ(create_index_command({"shop", "orders"}, {"no", ValueType::number, repeats}, {}).text(),

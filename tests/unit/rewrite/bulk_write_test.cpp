@@ -2,6 +2,8 @@
 
 #include "rewrite/bulk_write.hpp"
 
+#include <cmath>
+
 #include "idproxy/ids/guard.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "support/bulk_writes.hpp"
@@ -408,6 +410,10 @@ TEST(BulkWrite, AReplyThatDoesNotAddUpIsTheClients) {
            bulk_reply({.errors = 1, .inserted = 1}, {taken(0, {"_id"}), upserted_result(1, 5)}),
            bulk_reply({.errors = 1, .inserted = 1, .upserted = 1}, {taken(0, {"_id"}), well(1)}),
            int_field("nErrors", 1) + int_field("nInserted", 1) + ok(),
+           doc_field("cursor", long_field("id", 0) + array_field("firstBatch", {well(7)})) +
+               bulk_reply({.errors = 1, .inserted = 1}, {taken(0, {"_id"}), well(1)}),
+           bulk_reply({.errors = 1, .inserted = 1}, {taken(0, {"_id"}), well(1)}) +
+               doc_field("cursor", long_field("id", 0) + array_field("firstBatch", {well(7)})),
        }) {
     ExchangeWorld world(two_rules());
     ASSERT_EQ(world.request(bulk(BulkForm::sequences, kUnordered, inserts(0, 2), kOrders)),

@@ -60,7 +60,7 @@ TEST(ExecutedLook, AsksByTheNumbersOfTheInsertsStatements) {
   options.stmt_id = 40;
   const std::vector<std::int32_t> statements{0, 3};
   wire::PatchedMessage out;
-  ExecutedLook(statements).emit({&*view, &options, "shop.orders", 77, std::nullopt}, out);
+  ExecutedLook(statements).emit({&*view, "shop.orders", 77, std::nullopt}, options, out);
   Buffer sent;
   out.copy({}, 0, sent);
   const auto asked = wire::OpMsgView::parse(sent.view());

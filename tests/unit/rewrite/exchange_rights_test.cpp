@@ -238,6 +238,12 @@ TEST_F(RightsExchange, NewSequencesNeedIt) {
 
 class OutlinedExchange : public RightsExchange {
  protected:
+  /// The command of the question to the server, and the collection.
+  std::string asked_for() {
+    const auto view = wire::OpMsgView::parse(as_bytes(world.bytes()));
+    const auto command = bson::Elements(view->body()).next();
+    return std::string(command->key) + " " + std::string(command->text());
+  }
   void use(std::vector<Rule> rules) {
     world.reload(std::make_shared<const RuleSet>(std::move(rules), "idproxy", store));
   }
@@ -327,11 +333,6 @@ TEST_F(OutlinedExchange, EachCollectionOfABulkWriteThatGetsAValueIsAskedFor) {
       bulk(BulkForm::sequences, "",
            {insert_op(0, nth(0)), upsert_op(1, 5), delete_op(2, 1), insert_op(3, nth(1))},
            {ns_entry("shop.orders"), ns_entry("shop.a"), ns_entry("shop.b"), ns_entry("bank.c")});
-  const auto asked_for = [&] {
-    const auto view = wire::OpMsgView::parse(as_bytes(world.bytes()));
-    const auto command = bson::Elements(view->body()).next();
-    return std::string(command->key) + " " + std::string(command->text());
-  };
   EXPECT_EQ(world.request(kBulk), ActionKind::ask_server);
   EXPECT_EQ(asked_for(), "insert orders");
   EXPECT_EQ(world.reply_with(kMay), ActionKind::ask_server);
@@ -347,6 +348,28 @@ TEST_F(OutlinedExchange, EachCollectionOfABulkWriteThatGetsAValueIsAskedFor) {
   EXPECT_EQ(world.reply_with(n(0) + write_errors({write_error(0, 9)}) + ok()),
             ActionKind::ask_store);
   EXPECT_EQ(store->asked, (std::set<std::string>{"shop.orders", "shop.a"})) << "not shop.b";
+}
+
+/// The right to insert is enough where nothing else is done, and has been shown before.
+TEST_F(OutlinedExchange, ABulkWriteNeedsNoMoreThanItsOperationsDo) {
+  use({lent("shop.*")});
+  world.memory.rights.add("shop.orders", Right::insert, {});
+  const std::string kBulk =
+      bulk(BulkForm::sequences, "", {insert_op(0, nth(0))}, {ns_entry("shop.orders")});
+  EXPECT_EQ(world.request(kBulk), ActionKind::ask_store);
+  EXPECT_EQ(store->asked, (std::set<std::string>{"shop.orders"}));
+  EXPECT_EQ(world.answer(numbers(7, 1)), ActionKind::send);
+}
+
+/// Whatever stands before it in the command.
+TEST_F(OutlinedExchange, AnUpsertOfABulkWriteNeedsMoreThanInsert) {
+  use({lent("shop.*")});
+  world.memory.rights.add("shop.b", Right::insert, {});
+  const std::string kBulk = bulk(BulkForm::sequences, "", {delete_op(0, 1), upsert_op(1, 5)},
+                                 {ns_entry("shop.orders"), ns_entry("shop.b")});
+  EXPECT_EQ(world.request(kBulk), ActionKind::ask_server);
+  EXPECT_EQ(asked_for(), "update b");
+  EXPECT_TRUE(store->asked.empty());
 }
 
 TEST_F(RightsExchange, WhereNobodyLogsInNothingIsAsked) {

@@ -155,6 +155,14 @@ TEST(ReplyMerge, KeepsTheOrderOfFields) {
   EXPECT_EQ(merged({{first, {0, 1, 2}}}), first);
 }
 
+/// Fields of a bulkWrite's reply that nobody has checked in this one.
+TEST(ReplyMerge, TakesNoOtherReplyForThatToABulkWrite) {
+  const std::string result = doc(double_field("ok", 1) + int_field("idx", 4711));
+  const std::string cursor = doc_field("cursor", array_field("firstBatch", {result, doc("")}));
+  const std::string others = cursor + string_field("nErrors", "x") + int_field("nInserted", 7);
+  EXPECT_EQ(merged({{n(1) + ok(), {0}}, {n(1) + others + ok(), {1}}}), n(2) + others + ok());
+}
+
 TEST(ReplyMerge, FindsTheClientsIndexes) {
   const Answer parts[] = {
       {n(1) + write_errors({duplicate(0), write_error(2, 2)}) + ok(), {0, 1, 2}},

@@ -106,7 +106,7 @@ TEST(DoctorTest, NotesAreNoFaults) {
 // ---- privileges --------------------------------------------------------------------------------
 
 TEST(DoctorTest, FindsWhatPrivilegesLack) {
-  const Need collection{"shop", "orders", {"find", "listIndexes", "listCollections"}};
+  const NeededPrivileges collection{"shop", "orders", {"find", "listIndexes", "listCollections"}};
   EXPECT_THAT(lacking(collection, {}), ElementsAre("find", "listIndexes", "listCollections"));
   EXPECT_THAT(lacking(collection, {{"shop", "", {"find", "listCollections"}}}),
               ElementsAre("listIndexes"));
@@ -117,7 +117,7 @@ TEST(DoctorTest, FindsWhatPrivilegesLack) {
                                    {"bank", "", {"listIndexes"}}}),
               ElementsAre("listIndexes", "listCollections"))
       << "listCollections is of a database";
-  const Need everywhere{"", "", {"find"}};
+  const NeededPrivileges everywhere{"", "", {"find"}};
   EXPECT_THAT(lacking(everywhere, {{"shop", "", {"find"}}}), ElementsAre("find"));
 }
 

@@ -1,20 +1,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unit/id_store/collections_fixture.hpp"
+#include "unit/id_store/inspection_fixture.hpp"
 
-// What Collections tells writes through their guards.
+// What an Inspection tells writes through their guards.
 namespace idproxy::id_store::test {
-namespace inspector_guards_test {
+namespace inspection_guards_test {
 
 using State = ids::GuardState::Kind;
 
 constexpr ids::CollectionUuid kOne{1};
 constexpr ids::CollectionUuid kOther{2};
-const CatalogResponse kNoCollection{.kind = Kind::no_collection};
+const ServerAnswer kNoCollection{.kind = Kind::no_collection};
 
-CatalogResponse guarded_by(const ids::CollectionUuid& uuid) {
-  CatalogResponse response = indexes({unique({"number"})});
+IndexList guarded_by(const ids::CollectionUuid& uuid) {
+  IndexList response = indexes({unique({"number"})});
   response.uuid = uuid;
   return response;
 }
@@ -23,9 +23,9 @@ class NobodyWaits final : public ids::Waiter {
   void answered(ids::Result<ids::Grant> /*grant*/) override {}
 };
 
-struct GuardsTest : CollectionsTest {
+struct GuardsTest : InspectionTest {
   void watch(std::vector<WatchedRule> rules) {
-    CollectionsTest::watch(std::move(rules));
+    InspectionTest::watch(std::move(rules));
     known->tell(
         [this](const ids::Guard& who, ids::Guard::Need need) { known->need(who, need, now); });
   }
@@ -34,12 +34,11 @@ struct GuardsTest : CollectionsTest {
     guard = known->guard(0, "shop", "orders", now);
   }
   [[nodiscard]] State state() const { return guard->state(now).kind; }
-  void look(const CatalogResponse& response) { (void)round({{"indexes shop.orders", response}}); }
-  /// The next look at indexes.
-  CatalogRequest next_look() {
-    while (auto request = known->next(Asks::looks, now)) {
-      if (request->kind == CatalogRequest::Kind::indexes) return *request;
-      known->learn(*request, {}, now);
+  void look(const Answer& response) { (void)round({{"indexes shop.orders", response}}); }
+  ListIndexes next_listing() {
+    while (auto request = known->next(Asks::checks, now)) {
+      if (const auto* listing = std::get_if<ListIndexes>(&*request)) return *listing;
+      learn(*request, {});
     }
     ADD_FAILURE() << "nothing is due";
     return {};
@@ -63,8 +62,8 @@ TEST_F(GuardsTest, OnlyRulesThatDemandAnIndexHaveOne) {
 TEST_F(GuardsTest, SayWhichCollectionIsGuarded) {
   watch_orders(UniqueIndex::require);
   EXPECT_EQ(state(), State::unknown);
-  EXPECT_TRUE(next_look().is_anew);
-  known->learn(CatalogRequest{CatalogRequest::Kind::indexes, {"shop", "orders"}}, {}, now);
+  EXPECT_TRUE(next_listing().identifies);
+  known->learn(ListIndexes{.ns = {"shop", "orders"}}, IndexList(), now);
   watch_orders(UniqueIndex::require);
   look(guarded_by(kOne));
   EXPECT_EQ(state(), State::guarded);
@@ -76,9 +75,9 @@ TEST_F(GuardsTest, ALaterLookKeepsTheUuidAndAsksLess) {
   watch_orders(UniqueIndex::require);
   look(guarded_by(kOne));
   now += 60s;
-  const CatalogRequest request = next_look();
-  EXPECT_FALSE(request.is_anew);
-  known->learn(request, indexes({unique({"number"})}), now);
+  const ListIndexes request = next_listing();
+  EXPECT_FALSE(request.identifies);
+  learn(request, indexes({unique({"number"})}));
   EXPECT_EQ(guard->state(now).uuid, kOne);
 }
 
@@ -102,50 +101,69 @@ TEST_F(GuardsTest, AnIndexThatHasGoneIsNoticed) {
 TEST_F(GuardsTest, ItsOwnIndexYieldsToTheApplicationsOnce) {
   watch_orders(UniqueIndex::create);
   look(guarded_by(kOne));
-  EXPECT_EQ(known->due(Asks::make_index), Collections::kNever);
+  EXPECT_EQ(known->due(Asks::indexes), Inspection::kNever);
   const auto both = indexes({own_index("number"), unique({"number"})});
   now += 10s;
-  known->learn(next_look(), both, now);
-  const auto drop = known->next(Asks::make_index, now);
+  learn(next_listing(), both);
+  const auto drop = known->next(Asks::indexes, now);
   ASSERT_TRUE(drop);
   EXPECT_EQ(text_of(*drop), "yield shop.orders number");
   now += 10s;
-  known->learn(next_look(), both, now);
-  EXPECT_FALSE(known->next(Asks::make_index, now)) << "it is being dropped";
+  learn(next_listing(), both);
+  EXPECT_FALSE(known->next(Asks::indexes, now)) << "it is being dropped";
   EXPECT_EQ(state(), State::guarded);
-  known->learn(*drop, {.index = "i"}, now);
+  learn(*drop, DroppedIndex{{}, "i"});
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("guard_yields ")));
   now += 10s;
-  known->learn(next_look(), guarded_by(kOne), now);
-  EXPECT_EQ(known->due(Asks::make_index), Collections::kNever);
+  learn(next_listing(), guarded_by(kOne));
+  EXPECT_EQ(known->due(Asks::indexes), Inspection::kNever);
 }
 
 TEST_F(GuardsTest, AnIndexThatCannotBeDroppedIsLeftForAWhile) {
   watch_orders(UniqueIndex::create);
   const auto both = indexes({own_index("number"), unique({"number"})});
-  const std::pair<CatalogResponse, std::chrono::seconds> kRows[] = {
-      {{}, 10s}, {{.kind = Kind::refused}, 10s}, {{.kind = Kind::not_permitted}, 3600s}};
+  const std::pair<Answer, std::chrono::seconds> kRows[] = {
+      {{}, 10s},
+      {ServerAnswer{.kind = Kind::refused}, 10s},
+      {ServerAnswer{.kind = Kind::not_permitted}, 3600s}};
   for (const auto& [response, rest] : kRows) {
-    known->learn(next_look(), both, now);
-    const auto drop = known->next(Asks::make_index, now);
+    learn(next_listing(), both);
+    const auto drop = known->next(Asks::indexes, now);
     ASSERT_TRUE(drop);
-    known->learn(*drop, response, now);
+    learn(*drop, response);
     now += 2s;
     known->begin_change({"shop", "orders"}, now);
     known->end_change({"shop", "orders"}, now);
-    known->learn(next_look(), both, now);
-    EXPECT_EQ(known->due(Asks::make_index), now - 2s + rest);
+    learn(next_listing(), both);
+    EXPECT_EQ(known->due(Asks::indexes), now - 2s + rest);
     EXPECT_EQ(state(), State::guarded);
     now += rest;
   }
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("missing_privilege ")));
 }
 
+/// Though to drop one would have to wait for an hour.
+TEST_F(GuardsTest, WhereBothIndexesHaveGoneOneIsMade) {
+  watch_orders(UniqueIndex::create);
+  const auto both = indexes({own_index("number"), unique({"number"})});
+  learn(next_listing(), both);
+  const auto drop = known->next(Asks::indexes, now);
+  ASSERT_TRUE(drop);
+  learn(*drop, ServerAnswer{.kind = Kind::not_permitted});
+  now += 10s;
+  learn(next_listing(), both);
+  now += 10s;
+  learn(next_listing(), indexes({}));
+  const auto make = known->next(Asks::indexes, now);
+  ASSERT_TRUE(make);
+  EXPECT_EQ(text_of(*make), "make_index shop.orders number");
+}
+
 TEST_F(GuardsTest, OnlyWhatTheProxyMakesItDrops) {
   for (const UniqueIndex demand : {UniqueIndex::require, UniqueIndex::warn}) {
     watch_orders(demand);
     look(indexes({own_index("number"), unique({"number"})}));
-    EXPECT_EQ(known->due(Asks::make_index), Collections::kNever);
+    EXPECT_EQ(known->due(Asks::indexes), Inspection::kNever);
   }
 }
 
@@ -155,11 +173,11 @@ TEST_F(GuardsTest, NoCollectionIsMadeBeforeAWriteNeedsIt) {
   watch_orders(UniqueIndex::create);
   look(kNoCollection);
   EXPECT_EQ(state(), State::unknown);
-  EXPECT_TRUE(known->looked()) << "nobody has to wait for it";
+  EXPECT_TRUE(known->is_checked()) << "nobody has to wait for it";
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   now += 60s;
   look(kNoCollection);
-  EXPECT_EQ(known->due(Asks::make_index), Collections::kNever);
+  EXPECT_EQ(known->due(Asks::indexes), Inspection::kNever);
   EXPECT_THAT(log_events(), IsEmpty());
 }
 
@@ -168,15 +186,15 @@ TEST_F(GuardsTest, AWriteHasTheIndexMadeAndThenWhichCollectionItIsIn) {
   look(kNoCollection);
   EXPECT_FALSE(known->next(Asks::awaited, now));
   const auto ticket = wait();
-  EXPECT_FALSE(known->next(Asks::make_index, now)) << "it does not wait behind others";
+  EXPECT_FALSE(known->next(Asks::indexes, now)) << "it does not wait behind others";
   const auto make = known->next(Asks::awaited, now);
   ASSERT_TRUE(make);
   EXPECT_EQ(text_of(*make), "make_index shop.orders number");
-  known->learn(*make, {}, now);
+  learn(*make, {});
   EXPECT_EQ(state(), State::unknown) << "it may be another collection by now";
-  const CatalogRequest request = next_look();
-  EXPECT_TRUE(request.is_anew);
-  known->learn(request, guarded_by(kOne), now);
+  const ListIndexes request = next_listing();
+  EXPECT_TRUE(request.identifies);
+  learn(request, guarded_by(kOne));
   EXPECT_EQ(state(), State::guarded);
   EXPECT_EQ(guard->state(now).uuid, kOne);
 }
@@ -184,7 +202,7 @@ TEST_F(GuardsTest, AWriteHasTheIndexMadeAndThenWhichCollectionItIsIn) {
 TEST_F(GuardsTest, AWriteThatComesDuringTheLookHasTheIndexMade) {
   watch_orders(UniqueIndex::create);
   const auto ticket = wait();
-  known->learn(next_look(), kNoCollection, now);
+  learn(next_listing(), kNoCollection);
   const auto make = known->next(Asks::awaited, now);
   ASSERT_TRUE(make);
   EXPECT_EQ(text_of(*make), "make_index shop.orders number");
@@ -196,15 +214,15 @@ TEST_F(GuardsTest, OneWriteGetsAllThatItWaitsForBeforeTheNextOne) {
   for (const char* name : {"a", "b"}) {
     tickets.push_back(known->guard(0, "shop", name, now)->ask(0, std::make_unique<NobodyWaits>()));
   }
-  const std::pair<const char*, CatalogResponse> kSteps[] = {{"indexes shop.a", kNoCollection},
-                                                            {"make_index shop.a number", {}},
-                                                            {"indexes shop.a", guarded_by(kOne)},
-                                                            {"indexes shop.b", kNoCollection}};
+  const std::pair<const char*, Answer> kSteps[] = {{"indexes shop.a", kNoCollection},
+                                                   {"make_index shop.a number", {}},
+                                                   {"indexes shop.a", guarded_by(kOne)},
+                                                   {"indexes shop.b", kNoCollection}};
   for (const auto& [expected, response] : kSteps) {
     const auto request = known->next(Asks::awaited, now);
     ASSERT_TRUE(request) << expected;
     EXPECT_EQ(text_of(*request), expected);
-    known->learn(*request, response, now);
+    learn(*request, response);
   }
 }
 
@@ -215,7 +233,7 @@ TEST_F(GuardsTest, AFailureIsOfThatWriteAndTheNextOneTriesAgain) {
     const auto ticket = wait();
     const auto make = known->next(Asks::awaited, now);
     ASSERT_TRUE(make);
-    known->learn(*make, {.kind = Kind::not_permitted}, now);
+    learn(*make, ServerAnswer{.kind = Kind::not_permitted});
     EXPECT_EQ(state(), State::unguarded);
     EXPECT_EQ(log_events().size(), i == 0 ? 2U : 0U) << "missing_privilege, not_ready";
     EXPECT_EQ(known->not_ready(1).size(), 1U);
@@ -227,12 +245,49 @@ TEST_F(GuardsTest, AFailureIsOfThatWriteAndTheNextOneTriesAgain) {
   }
 }
 
+TEST_F(GuardsTest, AWriteWaitsWhenTheCollectionComesUpAfterAnAttemptThatFailed) {
+  watch_orders(UniqueIndex::create);
+  look(kNoCollection);
+  const auto ticket = wait();
+  learn(*known->next(Asks::awaited, now), ServerAnswer{.kind = Kind::not_permitted});
+  known->take_answers().front()->answer();
+  now += 2s;
+  look(kNoCollection);
+  now += 2s;
+  known->learn(next_listing(), indexes({}), now);
+  EXPECT_EQ(state(), State::unknown);
+}
+
+TEST_F(GuardsTest, AnAttemptThatFailsAgainForAWhileAnswersTheWrite) {
+  watch_orders(UniqueIndex::create);
+  look(kNoCollection);
+  for (const Kind kind : {Kind::not_permitted, Kind::unreachable}) {
+    const auto ticket = wait();
+    learn(*known->next(Asks::awaited, now), ServerAnswer{.kind = kind});
+    EXPECT_EQ(state(), State::unguarded);
+    known->take_answers().front()->answer();
+    now += 2s;
+    look(kNoCollection);
+  }
+}
+
+TEST_F(GuardsTest, AListThatIsRefusedForGoodAnswersTheWrite) {
+  watch_orders(UniqueIndex::create);
+  const auto ticket = wait();
+  known->learn(next_listing(), IndexList{kNoCollection}, now);
+  EXPECT_EQ(state(), State::unknown);
+  now += 2s;
+  const ListIndexes request{.ns = {"shop", "orders"}};
+  known->learn(request, IndexList{{.kind = Kind::refused, .reason = "no"}}, now);
+  EXPECT_EQ(state(), State::unguarded);
+}
+
 TEST_F(GuardsTest, TheIndexIsMadeOnceTheCollectionIsThere) {
   watch_orders(UniqueIndex::create);
   look(kNoCollection);
   now += 60s;
-  known->learn(next_look(), indexes({}), now);
-  EXPECT_TRUE(known->next(Asks::make_index, now));
+  learn(next_listing(), indexes({}));
+  EXPECT_TRUE(known->next(Asks::indexes, now));
   EXPECT_EQ(state(), State::unknown);
 }
 
@@ -241,13 +296,13 @@ TEST_F(GuardsTest, AnIndexThatAnotherProxyBuildsIsLookedAtSoonWhileAWriteWaits) 
   const auto ticket = wait();
   Index building = unique({"number"});
   building.building = true;
-  known->learn(next_look(), indexes({building}), now);
+  learn(next_listing(), indexes({building}));
   (void)round({{"indexes shop.orders", indexes({building})}});  // what else there is
-  EXPECT_EQ(known->due(Asks::looks), now + Collections::kAwaitedRound);
+  EXPECT_EQ(known->due(Asks::checks), now + CollectionWatch::kAwaitedRound);
   EXPECT_THAT(log_events(), IsEmpty()) << "it takes no time";
   for (int i = 0; i < 2; ++i) {
     now += 2s;
-    known->learn(next_look(), indexes({building}), now);
+    learn(next_listing(), indexes({building}));
   }
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("not_ready ")));
 }
@@ -262,20 +317,20 @@ TEST_F(GuardsTest, NothingIsBelievedDuringAChangeAndAllIsLookedAtAfterIt) {
   EXPECT_THAT(round(), IsEmpty()) << "the command may not have been carried out yet";
   known->end_change({"shop", "orders"}, now);
   EXPECT_EQ(state(), State::unknown);
-  const CatalogRequest request = next_look();
-  EXPECT_TRUE(request.is_anew);
-  known->learn(request, guarded_by(kOther), now);
+  const ListIndexes request = next_listing();
+  EXPECT_TRUE(request.identifies);
+  learn(request, guarded_by(kOther));
   EXPECT_EQ(guard->state(now).uuid, kOther);
 }
 
 TEST_F(GuardsTest, WhatWasSeenBeforeAChangeIsVoid) {
   watch_orders(UniqueIndex::require);
-  const CatalogRequest before = next_look();
+  const ListIndexes before = next_listing();
   known->begin_change({"shop", "orders"}, now);
   known->end_change({"shop", "orders"}, now);
-  known->learn(before, guarded_by(kOne), now);
+  learn(before, guarded_by(kOne));
   EXPECT_EQ(state(), State::unknown);
-  known->learn(next_look(), guarded_by(kOther), now);
+  learn(next_listing(), guarded_by(kOther));
   EXPECT_EQ(state(), State::guarded);
 }
 
@@ -307,15 +362,15 @@ TEST_F(GuardsTest, AWriteSaysThatTheCollectionHasGone) {
   watch_orders(UniqueIndex::require);
   look(guarded_by(kOne));
   guard->gone(kOne);
-  EXPECT_TRUE(next_look().is_anew);
+  EXPECT_TRUE(next_listing().identifies);
 }
 
 TEST_F(GuardsTest, AViewTellsItsWritesThatNoRuleApplies) {
   watch_orders(UniqueIndex::require);
   const auto version = known->version();
-  CatalogResponse view;
-  view.is_left_alone = LeftAlone::view;
-  known->learn(next_look(), view, now);
+  IndexList view;
+  view.left_alone = LeftAlone::view;
+  learn(next_listing(), view);
   EXPECT_EQ(state(), State::left_alone);
   EXPECT_GT(known->version(), version) << "plans are made anew";
   now += 60s;
@@ -330,9 +385,9 @@ TEST_F(GuardsTest, ATimeSeriesCollectionIsToldFromAView) {
     return readiness.is_time_series;
   };
   watch_orders(UniqueIndex::require);
-  CatalogResponse response;
-  response.is_left_alone = LeftAlone::time_series;
-  known->learn(next_look(), response, now);
+  IndexList response;
+  response.left_alone = LeftAlone::time_series;
+  learn(next_listing(), response);
   EXPECT_TRUE(is_time_series());
   const auto version = known->version();
   now += 60s;
@@ -345,26 +400,23 @@ TEST_F(GuardsTest, ATimeSeriesCollectionIsToldFromAView) {
 
 TEST_F(GuardsTest, CollectionsThatExistAreLookedAtFromTheStart) {
   watch({{"tenant*.orders", "number", UniqueIndex::require}, {"shop.*", "n", UniqueIndex::create}});
-  CatalogResponse databases;
-  databases.names = {"tenant1", "tenant2", "other"};
-  CatalogResponse names;
-  names.names = {"orders", "carts"};
+  const DatabaseList databases{{}, {"tenant1", "tenant2", "other"}};
+  const CollectionList names = ordinary({"orders", "carts"});
   EXPECT_THAT(
       round({{"databases", databases}, {"left_alone tenant1", names}, {"left_alone shop", names}}),
       testing::IsSupersetOf({"databases", "left_alone tenant2", "indexes tenant1.orders",
                              "indexes shop.orders", "indexes shop.carts"}));
-  EXPECT_FALSE(known->next(Asks::looks, now));
+  EXPECT_FALSE(known->next(Asks::checks, now));
 }
 
 TEST_F(GuardsTest, OfACollectionThatNobodyHasAskedAboutNothingIsSaidOrMade) {
   watch({{"shop.*", "number", UniqueIndex::create}});
-  CatalogResponse names;
-  names.names = {"carts"};
+  const CollectionList names = ordinary({"carts"});
   EXPECT_THAT(round({{"left_alone shop", names}}),
               ElementsAre("left_alone shop", "indexes shop.carts"));
   EXPECT_THAT(log_events(), IsEmpty());
   EXPECT_THAT(known->not_ready(10), IsEmpty());
-  EXPECT_EQ(known->due(Asks::make_index), Collections::kNever);
+  EXPECT_EQ(known->due(Asks::indexes), Inspection::kNever);
   guard = known->guard(0, "shop", "carts", now);
   EXPECT_THAT(round({{"indexes shop.carts", indexes({unique({"number"})})}}),
               ElementsAre("indexes shop.carts"));
@@ -373,8 +425,7 @@ TEST_F(GuardsTest, OfACollectionThatNobodyHasAskedAboutNothingIsSaidOrMade) {
 
 TEST_F(GuardsTest, AnIndexThatHasGoneBeforeAnybodyAskedIsNotBelieved) {
   watch({{"shop.*", "number", UniqueIndex::require}});
-  CatalogResponse names;
-  names.names = {"carts"};
+  const CollectionList names = ordinary({"carts"});
   (void)round({{"left_alone shop", names}, {"indexes shop.carts", guarded_by(kOne)}});
   now += 60s;
   (void)round({{"indexes shop.carts", indexes({})}});
@@ -389,13 +440,13 @@ TEST_F(GuardsTest, WhatAWriteWaitsForComesFirst) {
   }
   guard = known->guard(0, "shop", "z", now);
   const auto ticket = wait();
-  EXPECT_EQ(text_of(*known->next(Asks::looks, now)), "indexes shop.z");
+  EXPECT_EQ(text_of(*known->next(Asks::checks, now)), "indexes shop.z");
 }
 
 TEST_F(GuardsTest, AReloadKeepsWhatIsKnownInGuardsOfItsOwn) {
   watch_orders(UniqueIndex::require);
   look(guarded_by(kOne));
-  Collections next({{"shop.orders", "number", UniqueIndex::require}, {"a.b", "_id"}}, now, *known);
+  Inspection next({{"shop.orders", "number", UniqueIndex::require}, {"a.b", "_id"}}, now, &*known);
   known.emplace(std::move(next));
   const auto taken = known->guard(0, "shop", "orders", now);
   EXPECT_NE(taken, guard);
@@ -403,5 +454,5 @@ TEST_F(GuardsTest, AReloadKeepsWhatIsKnownInGuardsOfItsOwn) {
   EXPECT_EQ(taken->state(now).uuid, kOne);
 }
 
-}  // namespace inspector_guards_test
+}  // namespace inspection_guards_test
 }  // namespace idproxy::id_store::test

@@ -1,63 +1,63 @@
-#include "id_store/inspector_collections.hpp"
+#include "id_store/inspection.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unit/id_store/collections_fixture.hpp"
+#include "unit/id_store/inspection_fixture.hpp"
 
 namespace idproxy::id_store::test {
-namespace inspector_collections_test {
+namespace inspection_test {
 
 constexpr const char* kCommand =
     R"(db.getSiblingDB("shop").getCollection("orders").createIndex({"number": -1}, )"
     R"({unique: true, partialFilterExpression: {"number": {$exists: true}}, name: "number_idproxy"}))";
 
-TEST_F(CollectionsTest, AsksAboutWhatRulesNameLiterally) {
+TEST_F(InspectionTest, AsksAboutWhatRulesNameLiterally) {
   watch({{"shop.orders", "number"},
          {"shop.orders", "_id"},
          {"shop.c*", "x"},
          {"b.c.d", "n", UniqueIndex::warn, true},
          {"*.logs", "y"}});
-  EXPECT_FALSE(known->looked());
+  EXPECT_FALSE(known->is_checked());
   EXPECT_THAT(round(), ElementsAre("left_alone b", "left_alone shop", "indexes b.c.d",
                                    "documents b.c.d", "indexes shop.orders"));
-  EXPECT_TRUE(known->looked());
+  EXPECT_TRUE(known->is_checked());
   EXPECT_THAT(round(), IsEmpty());
-  EXPECT_GE(known->due(Asks::looks), now);
+  EXPECT_GE(known->due(Asks::checks), now);
 }
 
-TEST_F(CollectionsTest, AsksAgainAfterAMinuteAndAboutIndexesAfterTenSeconds) {
+TEST_F(InspectionTest, AsksAgainAfterAMinuteAndAboutIndexesAfterTenSeconds) {
   watch({{"shop.orders", "number"}});
   EXPECT_EQ(round().size(), 2U);
-  EXPECT_EQ(known->due(Asks::looks), now + 10s);
+  EXPECT_EQ(known->due(Asks::checks), now + 10s);
   now += 10s;
   EXPECT_THAT(round(), ElementsAre("indexes shop.orders"));
   now += 50s;
   EXPECT_EQ(round().size(), 2U);
 }
 
-TEST_F(CollectionsTest, AsksTenTimesASecondAboutIndexesOfManyCollections) {
+TEST_F(InspectionTest, AsksTenTimesASecondAboutIndexesOfManyCollections) {
   watch({{"shop.*", "number"}});
   for (int i = 0; i < 300; ++i) readiness("shop", "c" + std::to_string(i));
   EXPECT_EQ(round().size(), 301U);
-  EXPECT_EQ(known->due(Asks::looks), now + 30s);
+  EXPECT_EQ(known->due(Asks::checks), now + 30s);
 }
 
-TEST_F(CollectionsTest, AsksAboutWhatComesUpThroughWildcards) {
+TEST_F(InspectionTest, AsksAboutWhatComesUpThroughWildcards) {
   watch({{"*.logs", "x", UniqueIndex::warn, true}});
-  EXPECT_TRUE(known->looked());
-  EXPECT_EQ(known->due(Asks::looks), Collections::kNever);
+  EXPECT_TRUE(known->is_checked());
+  EXPECT_EQ(known->due(Asks::checks), Inspection::kNever);
   EXPECT_EQ(readiness("a", "logs").kind, Readiness::Kind::ready);
   EXPECT_TRUE(known->take_news());
   EXPECT_FALSE(known->take_news());
-  EXPECT_TRUE(known->fill("a.logs", "x", now));
+  EXPECT_TRUE(known->space("a.logs", "x", now).fill);
   EXPECT_TRUE(known->take_news());
   EXPECT_THAT(round(), ElementsAre("left_alone a", "indexes a.logs", "documents a.logs"));
 }
 
 // --- Views and time-series collections ---
 
-TEST_F(CollectionsTest, LeavesViewsAlone) {
+TEST_F(InspectionTest, LeavesViewsAlone) {
   watch({{"shop.*", "number", UniqueIndex::require}, {"shop.*", "_id"}});
   const auto version = known->version();
   EXPECT_THAT(round({{"left_alone shop", views({"v"})}}), ElementsAre("left_alone shop"));
@@ -68,33 +68,33 @@ TEST_F(CollectionsTest, LeavesViewsAlone) {
   EXPECT_THAT(round(), ElementsAre("indexes shop.orders"));
 }
 
-TEST_F(CollectionsTest, AsksNothingAboutAView) {
+TEST_F(InspectionTest, AsksNothingAboutAView) {
   watch({{"shop.orders", "number", UniqueIndex::create, true}});
   EXPECT_THAT(round({{"left_alone shop", views({"orders"})}}), ElementsAre("left_alone shop"));
-  EXPECT_TRUE(known->looked());
+  EXPECT_TRUE(known->is_checked());
   now += 60s;
-  EXPECT_THAT(round({{"indexes shop.orders", {.kind = Kind::no_collection}}}),
+  EXPECT_THAT(round({{"indexes shop.orders", ServerAnswer{.kind = Kind::no_collection}}}),
               ElementsAre("left_alone shop", "indexes shop.orders", "documents shop.orders"));
 }
 
-TEST_F(CollectionsTest, TakesCollectionsForOrdinaryIfTheListIsNotPermitted) {
+TEST_F(InspectionTest, TakesCollectionsForOrdinaryIfTheListIsNotPermitted) {
   watch({{"shop.*", "_id"}});
   EXPECT_EQ(round({{"left_alone shop", views({"v"})}}).size(), 1U);
   now += 60s;
-  EXPECT_EQ(round({{"left_alone shop", {.kind = Kind::not_permitted}}}).size(), 1U);
+  EXPECT_EQ(round({{"left_alone shop", ServerAnswer{.kind = Kind::not_permitted}}}).size(), 1U);
   EXPECT_EQ(readiness("shop", "v").kind, Readiness::Kind::ready);
   EXPECT_THAT(log_events(),
               ElementsAre(HasSubstr("missing_privilege the id store's user may not "
                                     "listCollections in shop: views and time-series")));
   now += 60s;
-  EXPECT_EQ(round({{"left_alone shop", {.kind = Kind::not_permitted}},
-                   {"indexes shop.v", {.kind = Kind::not_permitted}}})
+  EXPECT_EQ(round({{"left_alone shop", ServerAnswer{.kind = Kind::not_permitted}},
+                   {"indexes shop.v", ServerAnswer{.kind = Kind::not_permitted}}})
                 .size(),
             2U);
   EXPECT_THAT(log_events(), IsEmpty());
 }
 
-TEST_F(CollectionsTest, KeepsViewsForAMinuteWhileTheStoreIsDown) {
+TEST_F(InspectionTest, KeepsViewsForAMinuteWhileTheStoreIsDown) {
   watch({{"shop.*", "_id"}});
   EXPECT_EQ(round({{"left_alone shop", views({"v"})}}).size(), 1U);
   now += 60s;
@@ -110,7 +110,7 @@ TEST_F(CollectionsTest, KeepsViewsForAMinuteWhileTheStoreIsDown) {
 
 // --- Unique indexes ---
 
-TEST_F(CollectionsTest, WarnsOnceOfAMissingIndex) {
+TEST_F(InspectionTest, WarnsOnceOfAMissingIndex) {
   watch({{"shop.orders", "number"}});
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"_id"})})}}).size(), 2U);
@@ -119,15 +119,15 @@ TEST_F(CollectionsTest, WarnsOnceOfAMissingIndex) {
   ASSERT_EQ(said.size(), 1U);
   EXPECT_EQ(said[0].event, "no_unique_index");
   EXPECT_EQ(said[0].message, "no unique index keeps a value from being stored twice");
-  EXPECT_EQ(said[0].fields[2].value, kCommand);
+  EXPECT_EQ(said[0].fields[2].second, kCommand);
   now += 60s;
   EXPECT_EQ(round({{"indexes shop.orders", indexes({})}}).size(), 2U);
   EXPECT_THAT(log_events(), IsEmpty());
 }
 
-TEST_F(CollectionsTest, SaysWhenAnIndexGoesAndComes) {
+TEST_F(InspectionTest, SaysWhenAnIndexGoesAndComes) {
   watch({{"shop.orders", "number"}});
-  const CatalogResponse guarded = indexes({unique({"number"})});
+  const IndexList guarded = indexes({unique({"number"})});
   EXPECT_EQ(round({{"indexes shop.orders", guarded}}).size(), 2U);
   EXPECT_THAT(known->lack_index(), IsEmpty());
   for (int i = 0; i < 2; ++i) {
@@ -147,7 +147,7 @@ TEST_F(CollectionsTest, SaysWhenAnIndexGoesAndComes) {
   }
 }
 
-TEST_F(CollectionsTest, CountsCollectionsWithoutAnIndex) {
+TEST_F(InspectionTest, CountsCollectionsWithoutAnIndex) {
   watch({{"shop.*", "number"}});
   for (const char* name : {"a", "b", "c"}) readiness("shop", name);
   EXPECT_EQ(round({{"indexes shop.a", indexes({})},
@@ -160,8 +160,8 @@ TEST_F(CollectionsTest, CountsCollectionsWithoutAnIndex) {
   EXPECT_EQ(lacks.at(0).ns, "shop.a");
   EXPECT_EQ(lacks.at(0).collections, 2U);
   now += 10s;
-  const CatalogResponse guarded = indexes({unique({"number"})});
-  EXPECT_EQ(round({{"indexes shop.a", {.kind = Kind::no_collection}},
+  const IndexList guarded = indexes({unique({"number"})});
+  EXPECT_EQ(round({{"indexes shop.a", ServerAnswer{.kind = Kind::no_collection}},
                    {"indexes shop.b", guarded},
                    {"indexes shop.c", guarded}})
                 .size(),
@@ -169,15 +169,15 @@ TEST_F(CollectionsTest, CountsCollectionsWithoutAnIndex) {
   EXPECT_THAT(known->lack_index(), IsEmpty());
 }
 
-TEST_F(CollectionsTest, SaysEachIndexThatItMakes) {
+TEST_F(InspectionTest, SaysEachIndexThatItMakes) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
   const auto make = [&](bool is_new) {
-    while (const auto request = known->next(Asks::looks, now)) {
-      known->learn(*request, indexes({}), now);
+    while (const auto request = known->next(Asks::checks, now)) {
+      learn(*request, indexes({}));
     }
-    const auto request = known->next(Asks::make_index, now);
+    const auto request = known->next(Asks::indexes, now);
     ASSERT_TRUE(request);
-    known->learn(*request, {.is_new = is_new}, now);
+    learn(*request, MadeIndex{{}, is_new});
     EXPECT_THAT(round({{"indexes shop.orders", indexes({unique({"number"})})}}),
                 ElementsAre("indexes shop.orders"));
   };
@@ -192,9 +192,9 @@ TEST_F(CollectionsTest, SaysEachIndexThatItMakes) {
   EXPECT_THAT(log_events(), IsEmpty()) << "another proxy has made it";
 }
 
-TEST_F(CollectionsTest, SaysNothingAboutACollectionThatIsNotThere) {
+TEST_F(InspectionTest, SaysNothingAboutACollectionThatIsNotThere) {
   watch({{"shop.orders", "number"}});
-  EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::no_collection}}}).size(), 2U);
+  EXPECT_EQ(round({{"indexes shop.orders", ServerAnswer{.kind = Kind::no_collection}}}).size(), 2U);
   EXPECT_THAT(log_events(), IsEmpty());
   now += 60s;
   EXPECT_EQ(round({{"indexes shop.orders", indexes({})}}).size(), 2U);
@@ -208,7 +208,7 @@ struct IndexCase {
   const char* log_event;
 };
 
-TEST_F(CollectionsTest, RemembersUniqueIndexes) {
+TEST_F(InspectionTest, RemembersUniqueIndexes) {
   watch({{"shop.orders", "number"}, {"shop.ids", "_id"}});
   const auto of = [&](const char* ns) { return known->unique_indexes(ns, now); };
   EXPECT_EQ(of("shop.orders"), std::nullopt);
@@ -228,15 +228,15 @@ TEST_F(CollectionsTest, RemembersUniqueIndexes) {
   EXPECT_THAT(round(), IsEmpty());
   // What cannot be known any more.
   now += 60s;
-  EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::no_collection}},
-                   {"indexes shop.ids", {.kind = Kind::not_permitted}}})
+  EXPECT_EQ(round({{"indexes shop.orders", ServerAnswer{.kind = Kind::no_collection}},
+                   {"indexes shop.ids", ServerAnswer{.kind = Kind::not_permitted}}})
                 .size(),
             4U);
   EXPECT_EQ(of("shop.orders"), std::nullopt);
   EXPECT_EQ(of("shop.ids"), std::nullopt);
 }
 
-TEST_F(CollectionsTest, KnowsWhichIndexesGuardAField) {
+TEST_F(InspectionTest, KnowsWhichIndexesGuardAField) {
   Index plain = unique({"number"});
   plain.unique = false;
   Index partial = unique({"number"});
@@ -262,14 +262,14 @@ TEST_F(CollectionsTest, KnowsWhichIndexesGuardAField) {
   }
 }
 
-TEST_F(CollectionsTest, RequiredIndexMakesARuleReady) {
+TEST_F(InspectionTest, RequiredIndexMakesARuleReady) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   auto stands = readiness("shop", "orders");
   EXPECT_EQ(stands.kind, Readiness::Kind::not_ready);
   EXPECT_EQ(stands.error.code, ids::Errc::unavailable);
   EXPECT_THAT(stands.error.reason, HasSubstr("has not been checked yet"));
 
-  EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::no_collection}}}).size(), 2U);
+  EXPECT_EQ(round({{"indexes shop.orders", ServerAnswer{.kind = Kind::no_collection}}}).size(), 2U);
   stands = readiness("shop", "orders");
   EXPECT_EQ(stands.kind, Readiness::Kind::not_ready);
   EXPECT_EQ(stands.error.code, ids::Errc::exhausted);
@@ -285,7 +285,7 @@ TEST_F(CollectionsTest, RequiredIndexMakesARuleReady) {
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("ready_again ")));
 }
 
-TEST_F(CollectionsTest, ARuleThatWasReadyStaysReadyWhileTheStoreIsDown) {
+TEST_F(InspectionTest, ARuleThatWasReadyStaysReadyWhileTheStoreIsDown) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 2U);
   now += 60s;
@@ -297,10 +297,10 @@ TEST_F(CollectionsTest, ARuleThatWasReadyStaysReadyWhileTheStoreIsDown) {
   EXPECT_EQ(round().size(), 0U);
 }
 
-TEST_F(CollectionsTest, ARuleThatCannotBeCheckedIsNotReady) {
+TEST_F(InspectionTest, ARuleThatCannotBeCheckedIsNotReady) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
-  EXPECT_TRUE(known->looked());
+  EXPECT_TRUE(known->is_checked());
   now += 1s;
   EXPECT_EQ(round({{"indexes shop.orders", kUnreachable}}).size(), 1U);
   const auto stands = readiness("shop", "orders");
@@ -309,14 +309,14 @@ TEST_F(CollectionsTest, ARuleThatCannotBeCheckedIsNotReady) {
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
 }
 
-TEST_F(CollectionsTest, AsksAllAgainWhenTheStoreIsBack) {
+TEST_F(InspectionTest, AsksAllAgainWhenTheStoreIsBack) {
   watch({{"a.a", "x"}, {"b.b", "x", UniqueIndex::require}, {"c.c", "x"}});
   for (int i = 0; i < 3; ++i, now += 1s) {
-    const auto request = known->next(Asks::looks, now);
+    const auto request = known->next(Asks::checks, now);
     ASSERT_TRUE(request);
-    known->learn(*request, kUnreachable, now);
-    EXPECT_FALSE(known->next(Asks::looks, now));
-    EXPECT_GT(known->due(Asks::looks), now);
+    learn(*request, kUnreachable);
+    EXPECT_FALSE(known->next(Asks::checks, now));
+    EXPECT_GT(known->due(Asks::checks), now);
   }
   EXPECT_THAT(round(), ElementsAre("indexes a.a", "left_alone a", "left_alone b", "left_alone c",
                                    "indexes b.b", "indexes c.c"));
@@ -326,31 +326,32 @@ TEST_F(CollectionsTest, AsksAllAgainWhenTheStoreIsBack) {
                           HasSubstr("not_ready"), HasSubstr("no_unique_index")));
 }
 
-TEST_F(CollectionsTest, ARuleNeedsThePrivilegeToCheck) {
+TEST_F(InspectionTest, ARuleNeedsThePrivilegeToCheck) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
-  EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::not_permitted}}}).size(), 2U);
+  EXPECT_EQ(round({{"indexes shop.orders", ServerAnswer{.kind = Kind::not_permitted}}}).size(), 2U);
   const auto stands = readiness("shop", "orders");
   EXPECT_EQ(stands.error.code, ids::Errc::exhausted);
   EXPECT_THAT(stands.error.reason, HasSubstr("may not listIndexes of shop.orders"));
 }
 
-TEST_F(CollectionsTest, SaysWhenThereIsNoUserToGrantAPrivilegeTo) {
+TEST_F(InspectionTest, SaysWhenThereIsNoUserToGrantAPrivilegeTo) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
   EXPECT_EQ(
-      round({{"indexes shop.orders", {.kind = Kind::not_permitted, .has_user = false}}}).size(),
+      round({{"indexes shop.orders", ServerAnswer{.kind = Kind::not_permitted, .has_user = false}}})
+          .size(),
       2U);
   EXPECT_THAT(readiness("shop", "orders").error.reason,
               HasSubstr("the id store, which logs in as no user, may not listIndexes of "
                         "shop.orders"));
 }
 
-TEST_F(CollectionsTest, MakesAnIndexWhereThereIsNone) {
+TEST_F(InspectionTest, MakesAnIndexWhereThereIsNone) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
-  while (const auto request = known->next(Asks::looks, now)) known->learn(*request, {}, now);
-  const auto request = known->next(Asks::make_index, now);
+  while (const auto request = known->next(Asks::checks, now)) learn(*request, {});
+  const auto request = known->next(Asks::indexes, now);
   ASSERT_TRUE(request);
   EXPECT_EQ(text_of(*request), "make_index shop.orders number");
-  known->learn(*request, {}, now);
+  learn(*request, {});
   EXPECT_NE(readiness("shop", "orders").kind, Readiness::Kind::ready) << "it is looked at first";
   EXPECT_THAT(round({{"indexes shop.orders", indexes({unique({"number"})})}}),
               ElementsAre("indexes shop.orders"));
@@ -359,12 +360,12 @@ TEST_F(CollectionsTest, MakesAnIndexWhereThereIsNone) {
 }
 
 /// For a check, which makes none.
-TEST_F(CollectionsTest, SaysWhichIndexesAProxyWouldMake) {
+TEST_F(InspectionTest, SaysWhichIndexesAProxyWouldMake) {
   watch({{"shop.orders", "number", UniqueIndex::offer},
          {"shop.bills", "number", UniqueIndex::offer},
          {"shop.items", "number", UniqueIndex::offer},
          {"shop.other", "number", UniqueIndex::warn}});
-  EXPECT_EQ(round({{"indexes shop.orders", {.kind = Kind::no_collection}},
+  EXPECT_EQ(round({{"indexes shop.orders", ServerAnswer{.kind = Kind::no_collection}},
                    {"indexes shop.items", indexes({unique({"number"})})}})
                 .size(),
             5U);
@@ -384,33 +385,33 @@ TEST_F(CollectionsTest, SaysWhichIndexesAProxyWouldMake) {
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("no_unique_index"))) << "of the last one";
 }
 
-TEST_F(CollectionsTest, IsNotReadyWhileAnIndexIsMade) {
+TEST_F(InspectionTest, IsNotReadyWhileAnIndexIsMade) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
-  while (const auto request = known->next(Asks::looks, now)) known->learn(*request, {}, now);
-  const auto request = known->next(Asks::make_index, now);
+  while (const auto request = known->next(Asks::checks, now)) learn(*request, {});
+  const auto request = known->next(Asks::indexes, now);
   ASSERT_TRUE(request);
-  EXPECT_FALSE(known->looked());
+  EXPECT_FALSE(known->is_checked());
   now += 10s;
   Index building = unique({"number"});
   building.building = true;
-  const auto look = known->next(Asks::looks, now);
+  const auto look = known->next(Asks::checks, now);
   ASSERT_TRUE(look);
-  known->learn(*look, indexes({building}), now);
+  learn(*look, indexes({building}));
   const auto stands = readiness("shop", "orders");
   EXPECT_EQ(stands.error.code, ids::Errc::unavailable);
   EXPECT_THAT(stands.error.reason, HasSubstr("still being built"));
-  EXPECT_FALSE(known->next(Asks::make_index, now));
-  known->learn(*request, {}, now);
+  EXPECT_FALSE(known->next(Asks::indexes, now));
+  learn(*request, {});
   EXPECT_THAT(round({{"indexes shop.orders", indexes({unique({"number"})})}}),
               ElementsAre("indexes shop.orders"));
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
-  EXPECT_TRUE(known->looked());
+  EXPECT_TRUE(known->is_checked());
 }
 
-TEST_F(CollectionsTest, SaysWhyAnIndexCannotBeMade) {
+TEST_F(InspectionTest, SaysWhyAnIndexCannotBeMade) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
-  const CatalogResponse refused{.kind = Kind::refused,
-                                .reason = "there are documents with the same value"};
+  const ServerAnswer refused{.kind = Kind::refused,
+                             .reason = "there are documents with the same value"};
   EXPECT_EQ(round({{"make_index shop.orders number", refused}}).size(), 3U);
   auto stands = readiness("shop", "orders");
   EXPECT_EQ(stands.error.code, ids::Errc::exhausted);
@@ -420,7 +421,7 @@ TEST_F(CollectionsTest, SaysWhyAnIndexCannotBeMade) {
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("not_ready ")));
 
   now += 2s;
-  EXPECT_THAT(round({{"make_index shop.orders number", {.kind = Kind::not_permitted}}}),
+  EXPECT_THAT(round({{"make_index shop.orders number", ServerAnswer{.kind = Kind::not_permitted}}}),
               ElementsAre("indexes shop.orders", "make_index shop.orders number"));
   stands = readiness("shop", "orders");
   EXPECT_THAT(stands.error.reason, HasSubstr("may not createIndex in shop.orders"));
@@ -434,13 +435,13 @@ TEST_F(CollectionsTest, SaysWhyAnIndexCannotBeMade) {
 
 // --- The index that is advised ---
 
-struct AdviceTest : CollectionsTest {
-  static CatalogResponse offering(IndexForm form, std::string name = {}) {
-    CatalogResponse response = indexes({});
+struct AdviceTest : InspectionTest {
+  static IndexList offering(IndexForm form, std::string name = {}) {
+    IndexList response = indexes({});
     response.offers["number"] = {form, std::move(name)};
     return response;
   }
-  std::string advice_after(const CatalogResponse& response) {
+  std::string advice_after(const IndexList& response) {
     (void)round({{"indexes shop.orders", response}});
     return readiness("shop", "orders").error.reason;
   }
@@ -457,11 +458,12 @@ TEST_F(AdviceTest, FitsTheDocuments) {
 
 TEST_F(AdviceTest, IsAskedForOnceInTenMinutesWhileThereIsNoIndex) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
-  const auto asked = [&](const CatalogResponse& response) {
-    while (auto request = known->next(Asks::looks, now)) {
-      if (request->kind != CatalogRequest::Kind::indexes) continue;
-      known->learn(*request, response, now);
-      return !request->advise.empty();
+  const auto asked = [&](const IndexList& response) {
+    while (auto request = known->next(Asks::checks, now)) {
+      const auto* listing = std::get_if<ListIndexes>(&*request);
+      if (listing == nullptr) continue;
+      known->learn(*listing, response, now);
+      return !listing->advise.empty();
     }
     ADD_FAILURE() << "nothing is due";
     return false;
@@ -476,22 +478,22 @@ TEST_F(AdviceTest, IsAskedForOnceInTenMinutesWhileThereIsNoIndex) {
   EXPECT_THAT(readiness("shop", "orders").error.reason, HasSubstr("$type"));
 }
 
-TEST_F(CollectionsTest, RestsAfterALongTryToMakeAnIndex) {
+TEST_F(InspectionTest, RestsAfterALongTryToMakeAnIndex) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
-  while (const auto request = known->next(Asks::looks, now)) known->learn(*request, {}, now);
-  const auto request = known->next(Asks::make_index, now);
+  while (const auto request = known->next(Asks::checks, now)) learn(*request, {});
+  const auto request = known->next(Asks::indexes, now);
   ASSERT_TRUE(request);
   now += 100s;
-  known->learn(*request, {.kind = Kind::refused, .reason = "no"}, now);
-  EXPECT_EQ(known->due(Asks::make_index), now + 1000s);
+  learn(*request, ServerAnswer{.kind = Kind::refused, .reason = "no"});
+  EXPECT_EQ(known->due(Asks::indexes), now + 1000s);
 }
 
 // --- Numbers ---
 
-struct FillTest : CollectionsTest {
+struct FillTest : InspectionTest {
   void SetUp() override {
     watch({{"a.b", "n", UniqueIndex::warn, true}});
-    fill = known->fill("a.b", "n", now);
+    fill = known->space("a.b", "n", now).fill;
     fill->limit({1000, 0.1, 0.9});
   }
   Texts count(std::uint64_t count) {
@@ -508,7 +510,7 @@ struct FillTest : CollectionsTest {
 TEST_F(FillTest, IsCounted) {
   EXPECT_THAT(count(50), IsEmpty());
   EXPECT_EQ(fill->seen().documents, 50U);
-  EXPECT_EQ(known->fill("a.b", "n", now), fill);
+  EXPECT_EQ(known->space("a.b", "n", now).fill, fill);
 }
 
 TEST_F(FillTest, IsWarnedOfOnceAnHour) {
@@ -529,7 +531,7 @@ TEST_F(FillTest, IsAnErrorOnceItIsUsedUp) {
 }
 
 TEST_F(FillTest, CountsDocumentsWithAValueIfItIsKnownHowMany) {
-  CatalogResponse some = documents(1000);
+  DocumentCount some = documents(1000);
   some.with_value = {{"n", 40U}, {"other", 900U}};
   now += 60s;
   EXPECT_EQ(round({{"documents a.b", some}}).size(), 3U);
@@ -537,14 +539,16 @@ TEST_F(FillTest, CountsDocumentsWithAValueIfItIsKnownHowMany) {
 }
 
 TEST_F(FillTest, AsksWhichDocumentsHaveAValue) {
-  while (const auto request = known->next(Asks::looks, now)) {
-    const bool counts = request->kind == CatalogRequest::Kind::documents;
-    EXPECT_EQ(request->fields, counts ? Texts{"n"} : Texts{});
+  while (const auto request = known->next(Asks::checks, now)) {
+    const auto* counting = std::get_if<CountDocuments>(&*request);
+    if (counting != nullptr) {
+      EXPECT_EQ(counting->fields, Texts{"n"});
+    }
   }
 }
 
 TEST_F(FillTest, TakesAllDocumentsForNumbersIfItMayNotLook) {
-  CatalogResponse refused = documents(50);
+  DocumentCount refused = documents(50);
   refused.may_not_find = true;
   now += 60s;
   EXPECT_EQ(round({{"documents a.b", refused}}).size(), 3U);
@@ -564,7 +568,7 @@ TEST_F(FillTest, IsCountedAgainBeforeAWarning) {
   const std::vector<LogEvent> said = known->take_log_events(now);
   ASSERT_EQ(said.size(), 1U);
   EXPECT_EQ(said[0].event, "numbers_run_out");
-  EXPECT_EQ(said[0].fields[2].value, "310");
+  EXPECT_EQ(said[0].fields[2].second, "310");
 }
 
 TEST_F(FillTest, IsCountedWhenTheDrawsSayThatItGrew) {
@@ -594,24 +598,24 @@ TEST_F(FillTest, IsWarnedOfAgainWhenHalfOfTheRestIsUsed) {
 TEST_F(FillTest, SaysSoIfNobodyCanCount) {
   EXPECT_TRUE(fill->draw(1000));
   fill->collided(500);
-  EXPECT_EQ(round({{"documents a.b", {.kind = Kind::not_permitted}}}).size(), 3U);
+  EXPECT_EQ(round({{"documents a.b", ServerAnswer{.kind = Kind::not_permitted}}}).size(), 3U);
   const std::vector<LogEvent> said = known->take_log_events(now);
   ASSERT_FALSE(said.empty());
   EXPECT_EQ(said.back().event, "numbers_run_out");
-  EXPECT_EQ(said.back().fields[2].value, "unknown");
+  EXPECT_EQ(said.back().fields[2].second, "unknown");
 }
 
 TEST_F(FillTest, IsZeroWithoutTheCollection) {
   EXPECT_EQ(count(500).size(), 1U);
   now += 60s;
-  EXPECT_EQ(round({{"documents a.b", {.kind = Kind::no_collection}}}).size(), 3U);
+  EXPECT_EQ(round({{"documents a.b", ServerAnswer{.kind = Kind::no_collection}}}).size(), 3U);
   EXPECT_EQ(fill->seen().documents, 0U);
 }
 
 TEST_F(FillTest, KeepsWhatWasCountedLast) {
   EXPECT_EQ(count(500).size(), 1U);
   now += 60s;
-  EXPECT_EQ(round({{"documents a.b", {.kind = Kind::not_permitted}}}).size(), 3U);
+  EXPECT_EQ(round({{"documents a.b", ServerAnswer{.kind = Kind::not_permitted}}}).size(), 3U);
   EXPECT_EQ(fill->seen().documents, 500U);
   EXPECT_THAT(log_events(), testing::Contains(HasSubstr("missing_privilege the id store's user may "
                                                         "not collStats in a: ")));
@@ -619,7 +623,7 @@ TEST_F(FillTest, KeepsWhatWasCountedLast) {
 
 // --- Where rules are not ready ---
 
-struct ReadinessTest : CollectionsTest {
+struct ReadinessTest : InspectionTest {
   /// "RULE NS REASON" with "view", or "later" or "never" in front of a reason.
   Texts not_ready(std::size_t most_per_rule = 100) const {
     Texts texts;
@@ -647,7 +651,7 @@ TEST_F(ReadinessTest, OfWhatRulesNameIsKnownBeforeAnybodyAsks) {
          {"other.*", "number", UniqueIndex::require}});
   EXPECT_THAT(not_ready(), ElementsAre(HasSubstr("2 shop.created later: "),
                                        HasSubstr("1 shop.required later: whether a unique index")));
-  const CatalogResponse no_collection{.kind = Kind::no_collection};
+  const ServerAnswer no_collection{.kind = Kind::no_collection};
   EXPECT_EQ(round({{"left_alone shop", views({"view", "other"})},
                    {"indexes shop.created", no_collection}})
                 .size(),
@@ -698,9 +702,9 @@ TEST_F(ReadinessTest, KnowsFullSpaces) {
   watch({{"a.c", "n", UniqueIndex::warn, true},
          {"a.*", "m", UniqueIndex::warn, true},
          {"*", "n", UniqueIndex::warn, true}});
-  for (const char* ns : {"a.b", "a.c"}) known->fill(ns, "n", now)->limit({1000, 0.1, 0.9});
-  const std::map<std::string, CatalogResponse> full{{"documents a.b", documents(901)},
-                                                    {"documents a.c", documents(950)}};
+  for (const char* ns : {"a.b", "a.c"}) known->space(ns, "n", now).fill->limit({1000, 0.1, 0.9});
+  const std::map<std::string, Answer> full{{"documents a.b", documents(901)},
+                                           {"documents a.c", documents(950)}};
   EXPECT_EQ(round(full).size(), 4U);
   EXPECT_THAT(not_ready(),
               ElementsAre("2 a.b never: 90.1 % of the possible numbers are in use, more than "
@@ -713,28 +717,27 @@ TEST_F(ReadinessTest, KnowsFullSpaces) {
 
 // --- Memory ---
 
-TEST_F(CollectionsTest, ForgetsWhatIsAskedAboutLeastRecently) {
+TEST_F(InspectionTest, ForgetsWhatIsAskedAboutLeastRecently) {
   watch({{"shop.orders", "number", UniqueIndex::require}, {"*", "number", UniqueIndex::require}});
   EXPECT_EQ(round({{"indexes shop.orders", indexes({unique({"number"})})}}).size(), 3U);
-  const std::map<std::string, CatalogResponse> found{
-      {"indexes a.first", indexes({unique({"number"})})}};
+  const std::map<std::string, Answer> found{{"indexes a.first", indexes({unique({"number"})})}};
   EXPECT_EQ(readiness("a", "first", 1).kind, Readiness::Kind::not_ready);
   EXPECT_EQ(round(found).size(), 2U);
   EXPECT_EQ(readiness("a", "first", 1).kind, Readiness::Kind::ready);
   (void)known->take_answers();  // for which it holds the guard
-  for (std::size_t i = 0; i < Collections::kMostCollections; ++i) {
+  for (std::size_t i = 0; i < kMostUnused; ++i) {
     EXPECT_EQ(readiness("a", "x" + std::to_string(i), 1).kind, Readiness::Kind::not_ready);
   }
   EXPECT_EQ(readiness("a", "first", 1).kind, Readiness::Kind::not_ready);
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
 }
 
-TEST_F(CollectionsTest, ForgetsNoCollectionThatIsInUse) {
+TEST_F(InspectionTest, ForgetsNoCollectionThatIsInUse) {
   watch({{"*", "number", UniqueIndex::require}});
   const auto used = known->guard(0, "a", "used", now);
   ASSERT_EQ(round({{"indexes a.used", indexes({unique({"number"})})}}).size(), 2U);
   const std::uint64_t version = known->version();
-  for (std::size_t i = 0; i < 3 * Collections::kMostCollections; ++i) {
+  for (std::size_t i = 0; i < 3 * kMostUnused; ++i) {
     (void)known->guard(0, "b" + std::to_string(i), "x", now);
   }
   EXPECT_EQ(known->guard(0, "a", "used", now), used);
@@ -742,11 +745,11 @@ TEST_F(CollectionsTest, ForgetsNoCollectionThatIsInUse) {
   EXPECT_EQ(known->version(), version) << "plans of others stay";
 }
 
-TEST_F(CollectionsTest, KnowsTheMissingIndexOfEveryCollectionInUse) {
+TEST_F(InspectionTest, KnowsTheMissingIndexOfEveryCollectionInUse) {
   watch({{"*", "number", UniqueIndex::warn}});
   const Readiness used = readiness("a", "used");
   (void)round();
-  for (std::size_t i = 0; i < 3 * Collections::kMostCollections; ++i) {
+  for (std::size_t i = 0; i < 3 * kMostUnused; ++i) {
     (void)readiness("b", std::to_string(i));
   }
   now += 10min;
@@ -755,23 +758,36 @@ TEST_F(CollectionsTest, KnowsTheMissingIndexOfEveryCollectionInUse) {
 }
 
 /// What a call costs hardly depends on how many there are.
-TEST_F(CollectionsTest, KnowsAsManyAsAreInUse) {
-  constexpr std::size_t kMany = Collections::kMostCollections + 10;
+TEST_F(InspectionTest, KnowsAsManyAsAreInUse) {
+  constexpr std::size_t kMany = kMostUnused + 10;
   watch({{"*", "number", UniqueIndex::require}});
   std::vector<std::shared_ptr<ids::Guard>> used;
   for (std::size_t i = 0; i < kMany; ++i) {
     used.push_back(known->guard(0, "a", std::to_string(i), now));
   }
   EXPECT_EQ(round().size(), kMany + 1);
-  EXPECT_EQ(known->due(Asks::looks), now + 2s);
+  EXPECT_EQ(known->due(Asks::checks), now + 2s);
   known->begin_change({"a", "7"}, now);
   known->end_change({"a", "7"}, now);
   EXPECT_EQ(round().size(), 1U) << "the collection that has changed";
 }
 
+TEST_F(InspectionTest, ChecksEachLessOftenIfThereAreMoreThan4096) {
+  watch({{"*", "_id"}});
+  std::vector<Readiness> used;
+  const std::pair<std::size_t, std::chrono::seconds> kRows[] = {{kMostUnused, 60s},
+                                                                {2 * kMostUnused, 120s}};
+  for (const auto& [many, again] : kRows) {
+    now += 60s;
+    while (used.size() < many) used.push_back(readiness("a", std::to_string(used.size())));
+    EXPECT_EQ(round().size(), many + 1);
+    EXPECT_EQ(known->due(Asks::checks), now + again);
+  }
+}
+
 // --- Values that repeat by design ---
 
-TEST_F(CollectionsTest, RequiresTheIndexOfAScope) {
+TEST_F(InspectionTest, RequiresTheIndexOfAScope) {
   WatchedRule rule{"shop.orders", "number", UniqueIndex::require};
   rule.scope = {"tenant"};
   watch({rule});
@@ -790,21 +806,21 @@ TEST_F(CollectionsTest, RequiresTheIndexOfAScope) {
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
 }
 
-TEST_F(CollectionsTest, MakesTheIndexOfAScope) {
+TEST_F(InspectionTest, MakesTheIndexOfAScope) {
   WatchedRule rule{"shop.orders", "number", UniqueIndex::create};
   rule.scope = {"site.name", "tenant"};
   watch({rule});
-  (void)known->next(Asks::looks, now);
-  const auto looked = known->next(Asks::looks, now);
-  ASSERT_TRUE(looked);
-  EXPECT_THAT(looked->advise, IsEmpty()) << "nobody has to type a command";
-  known->learn(*looked, {}, now);
-  const auto made = known->next(Asks::make_index, now);
+  (void)known->next(Asks::checks, now);
+  const auto listed = known->next(Asks::checks, now);
+  ASSERT_TRUE(listed);
+  EXPECT_THAT(std::get<ListIndexes>(*listed).advise, IsEmpty()) << "nobody has to type a command";
+  learn(*listed, {});
+  const auto made = known->next(Asks::indexes, now);
   ASSERT_TRUE(made);
-  EXPECT_EQ(made->field.repeats.scope, rule.scope);
+  EXPECT_EQ(std::get<MakeIndex>(*made).field.repeats.scope, rule.scope);
 }
 
-TEST_F(CollectionsTest, MakesNoIndexOnAFieldThatItDoesNotKnow) {
+TEST_F(InspectionTest, MakesNoIndexOnAFieldThatItDoesNotKnow) {
   WatchedRule rule{"shop.orders", "number", UniqueIndex::create};
   rule.repeats = true;
   watch({rule});
@@ -816,5 +832,5 @@ TEST_F(CollectionsTest, MakesNoIndexOnAFieldThatItDoesNotKnow) {
   EXPECT_EQ(readiness("shop", "orders").kind, Readiness::Kind::ready);
 }
 
-}  // namespace inspector_collections_test
+}  // namespace inspection_test
 }  // namespace idproxy::id_store::test

@@ -17,7 +17,7 @@ struct Place {
 };
 
 /// An error, a warning or a note about a configuration file.
-struct Finding {
+struct FileFinding {
   enum class Severity { note, warning, error };
   /// What it is about, if there are commands for it.
   enum class About {
@@ -50,20 +50,20 @@ struct Finding {
 /// configuration names.
 class Findings {
  public:
-  using About = Finding::About;
+  using About = FileFinding::About;
   void error(Place place, std::string message, std::string file = {}, About about = About::text) {
     ++errors_;
-    add({Finding::Severity::error, place, std::move(message), std::move(file), about});
+    add({FileFinding::Severity::error, place, std::move(message), std::move(file), about});
   }
   void warning(Place place, std::string message, About about = About::text) {
-    add({Finding::Severity::warning, place, std::move(message), {}, about});
+    add({FileFinding::Severity::warning, place, std::move(message), {}, about});
   }
   /// Nothing is wrong: what the configuration does may surprise.
   void note(Place place, std::string message) {
-    notes_.push_back({Finding::Severity::note, place, std::move(message)});
+    notes_.push_back({FileFinding::Severity::note, place, std::move(message)});
   }
   /// In the order in which they were added.
-  [[nodiscard]] const std::vector<Finding>& notes() const { return notes_; }
+  [[nodiscard]] const std::vector<FileFinding>& notes() const { return notes_; }
 
   /// Notes a file before it is read, with a text that changes when it does.
   void note_file(const std::string& path, std::string state) {
@@ -77,15 +77,15 @@ class Findings {
 
   /// All findings in the order of the file; those of one place in the order in which they were
   /// added.
-  [[nodiscard]] std::vector<Finding> in_file_order() const {
-    std::vector<Finding> findings;
+  [[nodiscard]] std::vector<FileFinding> in_file_order() const {
+    std::vector<FileFinding> findings;
     for (const auto& [position, finding] : all_) findings.push_back(finding);
     return findings;
   }
 
  private:
   /// Drops repeated findings: a key may be read twice.
-  void add(Finding finding) {
+  void add(FileFinding finding) {
     const std::pair position(finding.place.line, finding.place.column);
     const auto [first, last] = all_.equal_range(position);
     const bool known = std::any_of(first, last, [&](const auto& item) {
@@ -94,9 +94,9 @@ class Findings {
     if (!known) all_.emplace(position, std::move(finding));
   }
 
-  std::multimap<std::pair<int, int>, Finding> all_;  // by line and column
+  std::multimap<std::pair<int, int>, FileFinding> all_;  // by line and column
   std::size_t errors_ = 0;
-  std::vector<Finding> notes_;
+  std::vector<FileFinding> notes_;
   std::map<std::string, std::string> files_;  // states by path
 };
 

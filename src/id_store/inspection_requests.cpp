@@ -1,4 +1,4 @@
-#include "id_store/catalog_requests.hpp"
+#include "id_store/inspection_requests.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "id_store/index.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
 #include "idproxy/base/server_release.hpp"
@@ -21,6 +20,7 @@
 namespace idproxy::id_store {
 namespace {
 
+using AnswerKind = ServerAnswer::Kind;
 using mongo::Array;
 using mongo::Document;
 using mongo::Reply;
@@ -33,6 +33,10 @@ constexpr std::int32_t kCannotCreateIndex = 67;
 constexpr std::int64_t kCountedAtMost = 200'000;
 constexpr std::int32_t kSample = 1000;
 constexpr std::int32_t kCountMaxTimeMs = 1000;
+
+// Per database.
+constexpr std::size_t kMostLeftAlone = 10'000;
+constexpr std::size_t kMostOthers = 4096;
 
 std::string reason_of(const Reply& reply) {
   switch (reply.code) {
@@ -52,15 +56,25 @@ std::string reason_of(const Reply& reply) {
   }
 }
 
-CatalogResponse response_of(const Reply& reply) {
-  using Kind = CatalogResponse::Kind;
-  if (reply.ok()) return {};
+ServerAnswer answer_of(const mongo::Client& client, const Reply& reply) {
+  ServerAnswer answer;
+  answer.has_user = client.login().has_user;
+  if (reply.ok()) return answer;
   if (reply.kind != Reply::Kind::refused) {
-    return {.kind = Kind::unreachable, .reason = why_unreached(reply), .told = unreached(reply)};
+    answer.kind = AnswerKind::unreachable;
+    answer.reason = why_unreached(reply);
+    answer.told = unreached(reply);
+    if (answer.told == kLoginRefused) answer.reason += ' ' + advice::check_login(client.login());
+  } else if (reply.code == mongo::kUnauthorized) {
+    answer.kind = AnswerKind::not_permitted;
+  } else if (reply.code == mongo::kNamespaceNotFound) {
+    answer.kind = AnswerKind::no_collection;
+  } else {
+    answer.kind = AnswerKind::refused;
+    answer.reason = reason_of(reply);
+    answer.passes = mongo::may_pass(reply.code);
   }
-  if (reply.code == mongo::kUnauthorized) return {Kind::not_permitted};
-  if (reply.code == mongo::kNamespaceNotFound) return {Kind::no_collection};
-  return {.kind = Kind::refused, .reason = reason_of(reply), .passes = mongo::may_pass(reply.code)};
+  return answer;
 }
 
 /// Of an entry of listCollections.
@@ -69,35 +83,6 @@ std::optional<LeftAlone> left_alone_as(Bytes listed) {
   if (type == "view") return LeftAlone::view;
   if (type == "timeseries") return LeftAlone::time_series;
   return std::nullopt;
-}
-
-/// {name, type} of views and time-series collections only, unless all are wanted. Without
-/// `authorizedCollections`, which would silently leave out those that the user may not read.
-CatalogResponse ask_left_alone(mongo::Client& client, const CatalogRequest& request) {
-  Document command{{"listCollections", 1}, {"nameOnly", true}};
-  if (!request.lists_all) {
-    command.append({"filter", {"type", {"$in", Array{"view", "timeseries"}}}});
-  }
-  CatalogResponse found;
-  const Reply reply = client.read_all(request.ns.db, command, [&](Bytes document) {
-    const std::string_view name = mongo::text_in(document, "name");
-    if (name.empty()) return true;
-    if (const auto as = left_alone_as(document)) {
-      found.left_alone.emplace(name, *as);
-    } else if (found.names.size() < Collections::kMostCollections) {
-      found.names.emplace_back(name);
-    }
-    return found.left_alone.size() < Collections::kMostLeftAlone;
-  });
-  const CatalogResponse response = response_of(reply);
-  return response.kind == CatalogResponse::Kind::answered ? found : response;
-}
-
-CatalogResponse ask_databases(mongo::Client& client) {
-  std::vector<std::string> names;
-  CatalogResponse response = response_of(list_databases(client, names));
-  response.names = std::move(names);
-  return response;
 }
 
 std::optional<ids::CollectionUuid> uuid_in(Bytes listed) {
@@ -113,38 +98,23 @@ std::optional<ids::CollectionUuid> uuid_in(Bytes listed) {
 
 /// Asks for the identity of the collection. If the server does not tell it, writes are sent without
 /// its UUID.
-CatalogResponse ask_which(mongo::Client& client, const CatalogRequest& request) {
-  using Kind = CatalogResponse::Kind;
+IndexList ask_which(mongo::Client& client, const Namespace& ns) {
   const bool takes_uuid = client.wire_version() >= server_release::k6_0;
-  const Reply found = client.read_first(
-      request.ns.db, {{"listCollections", 1}, {"filter", {"name", request.ns.collection}}});
-  CatalogResponse response = response_of(found);
-  if (!found.ok()) return response;
-  if (found.document.empty()) return {.kind = Kind::no_collection};
-  response.is_left_alone = left_alone_as(found.document.bytes());
-  if (takes_uuid) response.uuid = uuid_in(found.document.bytes());
-  return response;
-}
-
-CatalogResponse ask_indexes(mongo::Client& client, const CatalogRequest& request) {
-  using Kind = CatalogResponse::Kind;
-  CatalogResponse which = request.is_anew ? ask_which(client, request) : CatalogResponse{};
-  const bool is_known = which.kind == Kind::answered || which.kind == Kind::not_permitted;
-  if (!is_known || which.is_left_alone) return which;
-  std::vector<Index> indexes;
-  CatalogResponse response = response_of(list_indexes(client, request.ns, indexes));
-  if (response.kind != Kind::answered) return response;
-  response.uuid = which.uuid;
-  for (const UniqueField& field : request.advise) {
-    if (readable_guard_among(indexes, field) != nullptr) continue;
-    response.offers[field.name] = offer_index(client, request.ns, field, indexes);
+  const Reply found =
+      client.read_first(ns.db, {{"listCollections", 1}, {"filter", {"name", ns.collection}}});
+  IndexList answer{answer_of(client, found)};
+  if (!found.ok()) return answer;
+  if (found.document.empty()) {
+    answer.kind = AnswerKind::no_collection;
+    return answer;
   }
-  response.indexes = std::move(indexes);
-  return response;
+  answer.left_alone = left_alone_as(found.document.bytes());
+  if (takes_uuid) answer.uuid = uuid_in(found.document.bytes());
+  return answer;
 }
 
 /// Sends an aggregation without conditions on the documents, and calls `use` for each result.
-Reply aggregate(mongo::Client& client, const CatalogRequest& request, const Array& stages,
+Reply aggregate(mongo::Client& client, const CountDocuments& request, const Array& stages,
                 const std::function<bool(Bytes)>& use) {
   return client.read_all(request.ns.db,
                          {{"aggregate", request.ns.collection},
@@ -156,7 +126,7 @@ Reply aggregate(mongo::Client& client, const CatalogRequest& request, const Arra
 
 /// Counts the documents with a number or a string in a field, whose index, if any, is enough for
 /// that. No other value can repeat one that the proxy makes.
-Reply count_all(mongo::Client& client, const CatalogRequest& request, CatalogResponse& response) {
+Reply count_all(mongo::Client& client, const CountDocuments& request, DocumentCount& answer) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Document ranges[] = {Document{{"$gte", -kInfinity}, {"$lte", kInfinity}},
                              Document{"$gte", ""}};  // compares with strings only
@@ -169,7 +139,7 @@ Reply count_all(mongo::Client& client, const CatalogRequest& request, CatalogRes
       if (!reply.ok()) return reply;
       sum += mongo::integer_in(reply.document.bytes(), "n");
     }
-    response.with_value[field] = static_cast<std::uint64_t>(std::max<std::int64_t>(sum, 0));
+    answer.with_value[field] = static_cast<std::uint64_t>(std::max<std::int64_t>(sum, 0));
   }
   return {};
 }
@@ -182,7 +152,7 @@ Document sum_of_values(const std::string& field) {
 }
 
 /// As count_all(), but judges by some documents drawn at random.
-Reply sample(mongo::Client& client, const CatalogRequest& request, CatalogResponse& response) {
+Reply sample(mongo::Client& client, const CountDocuments& request, DocumentCount& answer) {
   Document sums{{"_id", ""}, {"all", {"$sum", 1}}};
   for (std::size_t i = 0; i < request.fields.size(); ++i) {
     sums.add(std::to_string(i), sum_of_values(request.fields[i]));
@@ -193,15 +163,15 @@ Reply sample(mongo::Client& client, const CatalogRequest& request, CatalogRespon
         static_cast<double>(std::max<std::int64_t>(mongo::integer_in(found, "all"), 1));
     for (std::size_t i = 0; i < request.fields.size(); ++i) {
       const double share = static_cast<double>(mongo::integer_in(found, std::to_string(i))) / all;
-      response.with_value[request.fields[i]] =
-          static_cast<std::uint64_t>(std::llround(share * static_cast<double>(response.documents)));
+      answer.with_value[request.fields[i]] =
+          static_cast<std::uint64_t>(std::llround(share * static_cast<double>(answer.documents)));
     }
     return true;
   });
 }
 
 /// True if count_all() reads indexes and no documents.
-bool can_count_by_indexes(mongo::Client& client, const CatalogRequest& request) {
+bool can_count_by_indexes(mongo::Client& client, const CountDocuments& request) {
   std::vector<Index> indexes;
   if (!list_indexes(client, request.ns, indexes).ok()) return false;
   return std::ranges::all_of(request.fields, [&](const std::string& field) {
@@ -210,30 +180,6 @@ bool can_count_by_indexes(mongo::Client& client, const CatalogRequest& request) 
              can_read(index, field, ValueType::number) && can_read(index, field, ValueType::string);
     });
   });
-}
-
-/// $collStats returns {count: N} for each shard. A small collection is then counted, because
-/// $sample reads all of it anyway, and a large one if an index tells; otherwise, or if counting
-/// takes too long, a sample tells.
-CatalogResponse ask_documents(mongo::Client& client, const CatalogRequest& request) {
-  const Array stages{Document{"$collStats", {"count", Document()}}};
-  std::int64_t documents = 0;
-  const Reply reply = aggregate(client, request, stages, [&](Bytes document) {
-    documents += mongo::integer_in(document, "count");
-    return true;
-  });
-  if (reply.refused(mongo::kNothingToCount)) return {.kind = CatalogResponse::Kind::no_collection};
-  CatalogResponse response = response_of(reply);
-  if (documents <= 0) return response;
-  response.documents = static_cast<std::uint64_t>(documents);
-  const bool counts = documents <= kCountedAtMost || can_count_by_indexes(client, request);
-  Reply looked = counts ? count_all(client, request, response) : sample(client, request, response);
-  if (looked.refused(mongo::kMaxTimeExpired)) looked = sample(client, request, response);
-  if (looked.ok()) return response;
-  if (!looked.refused(mongo::kUnauthorized)) return response_of(looked);
-  response.with_value.clear();
-  response.may_not_find = true;
-  return response;
 }
 
 /// Equal for values that a unique index takes for equal, though an integer may have come back as
@@ -308,79 +254,120 @@ Reply look_up(mongo::Client& client, const Namespace& ns, const std::string& fie
   });
 }
 
-CatalogResponse ask_values(mongo::Client& client, ids::FreeValues& values) {
-  const ids::Values candidates = values.candidates();
-  if (candidates.size() == 0) return {};
-  std::vector<bool> taken;
-  const Namespace ns{values.db(), values.collection()};
-  const Reply reply = look_up(client, ns, values.field(), candidates, taken);
-  CatalogResponse response = response_of(reply);
-  if (reply.ok()) {
-    values.found(candidates, taken);
-  } else {
-    values.failed({ids::Errc::unavailable, response.reason});
+}  // namespace
+
+DatabaseList ask(mongo::Client& client, const ListDatabases& /*request*/) {
+  std::vector<std::string> names;
+  ServerAnswer answer = answer_of(client, list_databases(client, names));
+  return {std::move(answer), std::move(names)};
+}
+
+/// {name, type} of views and time-series collections only, unless all are wanted. Without
+/// `authorizedCollections`, which would silently leave out those that the user may not read.
+CollectionList ask(mongo::Client& client, const ListCollections& request) {
+  Document command{{"listCollections", 1}, {"nameOnly", true}};
+  if (!request.lists_all) {
+    command.append({"filter", {"type", {"$in", Array{"view", "timeseries"}}}});
   }
-  return response;
+  LeftAloneByName left_alone;
+  std::vector<std::string> others;
+  const Reply reply = client.read_all(request.db, command, [&](Bytes document) {
+    const std::string_view name = mongo::text_in(document, "name");
+    if (name.empty()) return true;
+    if (const auto as = left_alone_as(document)) {
+      left_alone.emplace(name, *as);
+    } else if (others.size() < kMostOthers) {
+      others.emplace_back(name);
+    }
+    return left_alone.size() < kMostLeftAlone;
+  });
+  if (!reply.ok()) return {answer_of(client, reply)};
+  return {answer_of(client, reply), std::move(left_alone), std::move(others)};
 }
 
-CatalogResponse drop_own(mongo::Client& client, const CatalogRequest& request) {
+IndexList ask(mongo::Client& client, const ListIndexes& request) {
+  IndexList which = request.identifies ? ask_which(client, request.ns) : IndexList();
+  const bool is_known =
+      which.kind == AnswerKind::answered || which.kind == AnswerKind::not_permitted;
+  if (!is_known || which.left_alone) return which;
+  std::vector<Index> indexes;
+  const Reply listed = list_indexes(client, request.ns, indexes);
+  IndexList answer{answer_of(client, listed)};
+  if (!listed.ok()) return answer;
+  answer.uuid = which.uuid;
+  for (const UniqueField& field : request.advise) {
+    if (readable_guard_among(indexes, field) != nullptr) continue;
+    answer.offers[field.name] = offer_index(client, request.ns, field, indexes);
+  }
+  answer.indexes = std::move(indexes);
+  return answer;
+}
+
+/// $collStats returns {count: N} for each shard. A small collection is then counted, because
+/// $sample reads all of it anyway, and a large one if an index tells; otherwise, or if counting
+/// takes too long, a sample tells.
+DocumentCount ask(mongo::Client& client, const CountDocuments& request) {
+  const Array stages{Document{"$collStats", {"count", Document()}}};
+  std::int64_t documents = 0;
+  const Reply reply = aggregate(client, request, stages, [&](Bytes document) {
+    documents += mongo::integer_in(document, "count");
+    return true;
+  });
+  DocumentCount answer{answer_of(client, reply)};
+  if (reply.refused(mongo::kNothingToCount)) answer.kind = AnswerKind::no_collection;
+  if (documents <= 0) return answer;
+  answer.documents = static_cast<std::uint64_t>(documents);
+  const bool counts = documents <= kCountedAtMost || can_count_by_indexes(client, request);
+  Reply counted = counts ? count_all(client, request, answer) : sample(client, request, answer);
+  if (counted.refused(mongo::kMaxTimeExpired)) counted = sample(client, request, answer);
+  if (counted.ok()) return answer;
+  if (!counted.refused(mongo::kUnauthorized)) return {answer_of(client, counted)};
+  answer.with_value.clear();
+  answer.may_not_find = true;
+  return answer;
+}
+
+MadeIndex ask(mongo::Client& client, const MakeIndex& request) {
+  bool is_new = false;
+  const Reply made = make_index(client, request.ns, request.field, is_new);
+  ServerAnswer answer = answer_of(client, made);
+  answer.passes = answer.passes && !made.refused(mongo::kDuplicateKey);
+  return {std::move(answer), is_new};
+}
+
+DroppedIndex ask(mongo::Client& client, const YieldIndex& request) {
   std::string to;
-  CatalogResponse response = response_of(yield_index(client, request.ns, request.field, to));
-  response.index = std::move(to);
-  return response;
+  ServerAnswer answer = answer_of(client, yield_index(client, request.ns, request.field, to));
+  return {std::move(answer), std::move(to)};
 }
 
-CatalogResponse ask_for_room(mongo::Client& client, const CatalogRequest& request) {
-  CatalogResponse response;
+DroppedIndex ask(mongo::Client& client, const MakeRoom& request) {
+  Reply reply;
   std::string replaced;
   bool is_free = true;
   for (const UniqueField& field : request.made) {
-    if (response.kind != CatalogResponse::Kind::answered || !request.room->is_awaited()) break;
-    response = response_of(
-        make_room(client, request.ns, field, request.room->indexes(), replaced, is_free));
+    if (!reply.ok() || !request.room->is_awaited()) break;
+    reply = make_room(client, request.ns, field, request.room->indexes(), replaced, is_free);
   }
-  response.index = replaced;
-  is_free = is_free && response.kind == CatalogResponse::Kind::answered;
-  request.room->answer(
-      is_free ? ids::Result<void>()
-              : ids::Result<void>(ids::Error{ids::Errc::unavailable, "there is no room to make"}));
-  return response;
+  const ids::Error no_room{ids::Errc::unavailable, "there is no room to make"};
+  request.room->answer(is_free && reply.ok() ? ids::Result<void>() : no_room);
+  return {answer_of(client, reply), std::move(replaced)};
 }
 
-CatalogResponse ask(mongo::Client& client, const CatalogRequest& request) {
-  switch (request.kind) {
-    case CatalogRequest::Kind::databases:
-      return ask_databases(client);
-    case CatalogRequest::Kind::left_alone:
-      return ask_left_alone(client, request);
-    case CatalogRequest::Kind::indexes:
-      return ask_indexes(client, request);
-    case CatalogRequest::Kind::documents:
-      return ask_documents(client, request);
-    case CatalogRequest::Kind::values:
-      return ask_values(client, *request.values);
-    case CatalogRequest::Kind::yield:
-      return drop_own(client, request);
-    case CatalogRequest::Kind::make_room:
-      return ask_for_room(client, request);
-    case CatalogRequest::Kind::make_index:
-      break;
+ServerAnswer ask(mongo::Client& client, const LookUpValues& request) {
+  ids::FreeValues& values = *request.values;
+  const ids::Values candidates = values.candidates();
+  if (candidates.size() == 0) return answer_of(client, {});
+  std::vector<bool> taken;
+  const Namespace ns{values.db(), values.collection()};
+  const Reply reply = look_up(client, ns, values.field(), candidates, taken);
+  ServerAnswer answer = answer_of(client, reply);
+  if (reply.ok()) {
+    values.found(candidates, taken);
+  } else {
+    values.failed({ids::Errc::unavailable, answer.reason});
   }
-  bool is_new = false;
-  const Reply made = make_index(client, request.ns, request.field, is_new);
-  CatalogResponse response = response_of(made);
-  response.is_new = is_new;
-  response.passes = response.passes && !made.refused(mongo::kDuplicateKey);
-  return response;
-}
-
-}  // namespace
-
-CatalogResponse send(mongo::Client client, const CatalogRequest& request) {
-  CatalogResponse response = ask(client, request);
-  response.has_user = client.login().has_user;
-  if (response.told == kLoginRefused) response.reason += ' ' + advice::check_login(client.login());
-  return response;
+  return answer;
 }
 
 }  // namespace idproxy::id_store

@@ -1,18 +1,18 @@
-#include "id_store/inspector_collections.hpp"
+#include "id_store/inspection.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unit/id_store/collections_fixture.hpp"
+#include "unit/id_store/inspection_fixture.hpp"
 
 // What is known after a reload.
 namespace idproxy::id_store::test {
-namespace inspector_takeover_test {
+namespace inspection_takeover_test {
 
-struct TakeoverTest : CollectionsTest {
+struct TakeoverTest : InspectionTest {
   /// As a reload does.
   void reload(std::vector<WatchedRule> rules) {
-    Collections next(std::move(rules), now, *known);
+    Inspection next(std::move(rules), now, &*known);
     known.emplace(std::move(next));
   }
   bool is_ready(std::string_view db, std::string_view name, std::size_t rule = 0) {
@@ -20,7 +20,7 @@ struct TakeoverTest : CollectionsTest {
   }
 };
 
-const std::map<std::string, CatalogResponse> kGuarded{
+const std::map<std::string, Answer> kGuarded{
     {"indexes shop.orders", indexes({unique({"number"})})},
     {"indexes shop.bills", indexes({unique({"number"})})},
 };
@@ -33,7 +33,7 @@ TEST_F(TakeoverTest, WhatWasReadyStaysReadyAndIsNotAskedAbout) {
   reload({{"shop.x", "_id"}, {"shop.orders", "number", UniqueIndex::require}});
   EXPECT_TRUE(is_ready("shop", "orders", 1));
   EXPECT_THAT(round(), ElementsAre("indexes shop.x"));
-  EXPECT_TRUE(known->looked());
+  EXPECT_TRUE(known->is_checked());
   now += 60s;
   EXPECT_THAT(round(kGuarded),
               ElementsAre("left_alone shop", "indexes shop.orders", "indexes shop.x"));
@@ -45,22 +45,21 @@ TEST_F(TakeoverTest, ARuleThatIsNewInAKnownCollectionBelongsToTheFirstLook) {
   EXPECT_EQ(round(kGuarded).size(), 2U);
   reload({{"shop.*", "number", UniqueIndex::require}, {"shop.*", "code", UniqueIndex::require}});
   EXPECT_TRUE(is_ready("shop", "orders"));
-  EXPECT_FALSE(known->looked());
+  EXPECT_FALSE(known->is_checked());
   EXPECT_THAT(round({{"indexes shop.orders", indexes({unique({"number"}), unique({"code"})})}}),
               ElementsAre("indexes shop.orders"));
-  EXPECT_TRUE(known->looked());
+  EXPECT_TRUE(known->is_checked());
   EXPECT_TRUE(is_ready("shop", "orders", 1));
 }
 
 TEST_F(TakeoverTest, AReloadForgetsNoneOfMany) {
-  constexpr std::size_t kMany = Collections::kMostCollections + 10;
+  constexpr std::size_t kMany = kMostUnused + 10;
   watch({{"*", "number", UniqueIndex::require}});
   std::vector<std::shared_ptr<ids::Guard>> used;
   for (std::size_t i = 0; i < kMany; ++i) {
     used.push_back(known->guard(0, "a", std::to_string(i), now));
   }
-  const std::map<std::string, CatalogResponse> found{
-      {"indexes a.0", indexes({unique({"number"})})}};
+  const std::map<std::string, Answer> found{{"indexes a.0", indexes({unique({"number"})})}};
   EXPECT_EQ(round(found).size(), kMany + 1);
   reload({{"*", "number", UniqueIndex::require}, {"*", "other"}});
   (void)known->take_answers();  // for which it holds the guards
@@ -81,7 +80,7 @@ TEST_F(TakeoverTest, AnotherTypeOfValuesIsLookedAt) {
   Index strings = unique({"number"});
   strings.partial = {Index::Partial::Kind::types, "number",
                      1U << static_cast<unsigned>(bson::Type::string)};
-  const std::map<std::string, CatalogResponse> answers{{"indexes shop.orders", indexes({strings})}};
+  const std::map<std::string, Answer> answers{{"indexes shop.orders", indexes({strings})}};
   WatchedRule rule{"shop.orders", "number", UniqueIndex::require};
   rule.value_type = bson::Type::string;
   watch({rule});
@@ -109,12 +108,21 @@ TEST_F(TakeoverTest, WhatCouldNotBeCheckedIsAskedOfTheNewOne) {
   EXPECT_EQ(round({{"left_alone shop", kUnreachable}}).size(), 1U);
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("inspection_failing "), HasSubstr("not_ready ")));
   reload({{"shop.orders", "number", UniqueIndex::require}, {"shop.bills", "number"}});
-  EXPECT_TRUE(known->looked());  // nobody answers now
+  EXPECT_TRUE(known->is_checked());  // nobody answers now
   EXPECT_THAT(readiness("shop", "orders").error.reason, HasSubstr("does not answer"));
   now += 1s;
   EXPECT_EQ(round(kGuarded).size(), 3U);
   EXPECT_TRUE(is_ready("shop", "orders"));
   EXPECT_THAT(log_events(), ElementsAre(HasSubstr("inspection_again "), HasSubstr("ready_again ")));
+}
+
+TEST_F(TakeoverTest, WhyNothingCanBeCheckedIsToldOfNewRulesToo) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  ServerAnswer refused = kUnreachable;
+  refused.told = "the id store refuses the proxy's login";
+  EXPECT_EQ(round({{"left_alone shop", refused}}).size(), 1U);
+  reload({{"shop.bills", "number", UniqueIndex::require}});
+  EXPECT_THAT(readiness("shop", "bills").error.reason, HasSubstr(refused.told));
 }
 
 TEST_F(TakeoverTest, ViewsStayViews) {
@@ -124,44 +132,96 @@ TEST_F(TakeoverTest, ViewsStayViews) {
   reload({{"*", "_id"}, {"shop.*", "number"}});
   EXPECT_EQ(readiness("shop", "v").kind, Readiness::Kind::left_alone);
   EXPECT_THAT(round(), ElementsAre("indexes shop.orders"));
-  EXPECT_TRUE(known->looked());
+  EXPECT_TRUE(known->is_checked());
 }
 
-TEST_F(TakeoverTest, AQuestionThatIsOutIsAskedAgainOrAnsweredToBoth) {
+TEST_F(TakeoverTest, AnAnswerUnderWayIsTheNewOnesToo) {
   watch({{"shop.orders", "number", UniqueIndex::require}});
-  const auto database = known->next(Asks::looks, now);
-  const auto out = known->next(Asks::looks, now);
+  const auto database = known->next(Asks::checks, now);
+  const auto out = known->next(Asks::checks, now);
   ASSERT_TRUE(database);
   ASSERT_TRUE(out);
   reload({{"shop.orders", "number", UniqueIndex::require}, {"a.b", "_id"}});
-  EXPECT_FALSE(known->looked());
-  known->learn(*database, {}, now);
-  known->learn(*out, indexes({unique({"number"})}), now);
+  EXPECT_FALSE(known->is_checked());
+  learn(*database, {});
+  learn(*out, indexes({unique({"number"})}));
   EXPECT_TRUE(is_ready("shop", "orders"));
   EXPECT_THAT(round(), ElementsAre("left_alone a", "indexes a.b"));
 }
 
+/// For writes, which would go unnoticed into a collection that has taken its place.
+TEST_F(TakeoverTest, AnAnswerThatDoesNotSayWhichCollectionItIsGuardsNothing) {
+  watch({{"shop.orders", "number"}});
+  (void)known->next(Asks::checks, now);
+  const auto out = known->next(Asks::checks, now);
+  ASSERT_TRUE(out);
+  ASSERT_FALSE(std::get<ListIndexes>(*out).identifies);
+  reload({{"shop.orders", "number", UniqueIndex::require}});
+  const auto guard = known->guard(0, "shop", "orders", now);
+  learn(*out, indexes({unique({"number"})}));
+  EXPECT_EQ(guard->state(now).kind, ids::GuardState::Kind::unknown);
+  (void)round(kGuarded);
+  EXPECT_EQ(guard->state(now).kind, ids::GuardState::Kind::guarded);
+}
+
+TEST_F(TakeoverTest, CollectionsOfANewRuleAreListedThoughAListIsOut) {
+  watch({{"shop.*", "_id"}});
+  const auto out = known->next(Asks::checks, now);
+  ASSERT_TRUE(out);
+  reload({{"shop.*", "number", UniqueIndex::require}});
+  const auto again = known->next(Asks::checks, now);
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(std::get<ListCollections>(*again).lists_all);
+}
+
 TEST_F(TakeoverTest, AnIndexThatIsBeingMadeIsNotMadeTwice) {
   watch({{"shop.orders", "number", UniqueIndex::create}});
-  while (const auto request = known->next(Asks::looks, now)) known->learn(*request, {}, now);
-  const auto out = known->next(Asks::make_index, now);
+  while (const auto request = known->next(Asks::checks, now)) learn(*request, {});
+  const auto out = known->next(Asks::indexes, now);
   ASSERT_TRUE(out);
   reload({{"shop.*", "number", UniqueIndex::create}});
-  EXPECT_FALSE(known->next(Asks::make_index, now));
+  EXPECT_FALSE(known->next(Asks::indexes, now));
   now += 60s;
   Index building = unique({"number"});
   building.building = true;
   EXPECT_EQ(round({{"indexes shop.orders", indexes({building})}}).size(), 2U);
   EXPECT_FALSE(is_ready("shop", "orders"));
-  known->learn(*out, {}, now);
+  learn(*out, {});
   EXPECT_THAT(round(kGuarded), ElementsAre("indexes shop.orders"));
   EXPECT_TRUE(is_ready("shop", "orders"));
 }
 
+class Waits final : public ids::Waiter {
+ public:
+  explicit Waits(bool& is_answered) : is_answered_(is_answered) {}
+  void answered(ids::Result<ids::Grant> grant) override { is_answered_ = grant.has_value(); }
+
+ private:
+  bool& is_answered_;
+};
+
+TEST_F(TakeoverTest, AWriteThatWaitsAtAGuardThatIsReplacedIsAnswered) {
+  watch({{"shop.orders", "number", UniqueIndex::require}});
+  const auto replaced = known->guard(0, "shop", "orders", now);
+  bool is_answered = false;
+  const auto ticket = replaced->ask(0, std::make_unique<Waits>(is_answered));
+  Inspection next({{"a.b", "_id"}, {"shop.orders", "number", UniqueIndex::require}}, now, &*known);
+  const auto guard = next.guard(1, "shop", "orders", now);
+  ASSERT_NE(guard, replaced);
+  // The answer goes to both.
+  const ListIndexes request{.ns = {"shop", "orders"}, .identifies = true, .at = now};
+  for (Inspection* each : {&next, &*known}) {
+    each->learn(request, indexes({unique({"number"})}), now);
+    for (const auto& answered : each->take_answers()) answered->answer();
+  }
+  EXPECT_EQ(guard->state(now).kind, ids::GuardState::Kind::guarded);
+  EXPECT_TRUE(is_answered);
+}
+
 TEST_F(TakeoverTest, TheLogIsNotToldTwice) {
   watch({{"shop.orders", "number"}});
-  const std::map<std::string, CatalogResponse> answers{
-      {"left_alone shop", {.kind = Kind::not_permitted}},
+  const std::map<std::string, Answer> answers{
+      {"left_alone shop", ServerAnswer{.kind = Kind::not_permitted}},
       {"indexes shop.orders", indexes({})},
   };
   EXPECT_EQ(round(answers).size(), 2U);
@@ -187,29 +247,29 @@ WatchedRule random_numbers(const char* ns, const char* space) {
 
 TEST_F(TakeoverTest, TheFillOfASpaceGoesOn) {
   watch({random_numbers("a.*", "12 digits")});
-  const auto fill = known->fill("a.b", "n", now);
+  const auto fill = known->space("a.b", "n", now).fill;
   (void)readiness("a", "b");
   EXPECT_EQ(round({{"documents a.b", documents(7)}}).size(), 3U);
   reload({random_numbers("a.b", "12 digits"), {"a.x", "_id"}});
-  EXPECT_EQ(known->fill("a.b", "n", now), fill);
+  EXPECT_EQ(known->space("a.b", "n", now).fill, fill);
   EXPECT_THAT(round(), ElementsAre("indexes a.x"));
 }
 
 TEST_F(TakeoverTest, OfAnotherSpaceOnlyTheDocumentsAreKnown) {
   watch({random_numbers("a.b", "3 digits")});
-  const auto fill = known->fill("a.b", "n", now);
+  const auto fill = known->space("a.b", "n", now).fill;
   fill->limit({1000, 0.1, 0.9});
   EXPECT_EQ(round({{"documents a.b", documents(950)}}).size(), 3U);
   EXPECT_FALSE(fill->draw(1));
-  EXPECT_EQ(known->not_ready_counts(), std::vector<std::size_t>{1});
+  EXPECT_EQ(known->not_ready(9).size(), 1U);
   reload({random_numbers("a.b", "6 digits")});
-  const auto next = known->fill("a.b", "n", now);
+  const auto next = known->space("a.b", "n", now).fill;
   EXPECT_NE(next, fill);
   next->limit({1'000'000, 0.1, 0.9});
   EXPECT_EQ(next->seen().documents, 950U);
   EXPECT_TRUE(next->draw(1));
-  EXPECT_EQ(known->not_ready_counts(), std::vector<std::size_t>{0});
+  EXPECT_THAT(known->not_ready(9), IsEmpty());
 }
 
-}  // namespace inspector_takeover_test
+}  // namespace inspection_takeover_test
 }  // namespace idproxy::id_store::test

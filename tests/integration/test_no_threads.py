@@ -58,7 +58,7 @@ def test_a_store_without_more_threads(replica_set: Mongod, collection: str):
 @pytest.mark.parametrize("collection", STRATEGIES)
 def test_a_store_whose_threads_are_busy(replica_set: Mongod, collection: str):
     """Other sequences wait for a server in all threads that there are."""
-    blocked = {"blockConnection": True, "blockTimeMS": 6_000}
+    blocked = {"blockConnection": True, "blockTimeMS": 12_000}
     with of_own_user(configuration(replica_set, RULES, admin=LISTEN)) as proxy:
         proxy.await_server()
         admin = Admin(proxy)

@@ -4,14 +4,16 @@
 #include <boost/endian/conversion.hpp>
 #include <chrono>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "idproxy/ids/strategies.hpp"
-#include "ids/hex.hpp"
+#include "ids/encoding.hpp"
 
 namespace idproxy::ids {
 namespace {
 
-enum class IdOutput { objectid, string };
+constexpr unsigned kObjectIdBits = 8 * kObjectIdSize;
 
 std::uint64_t second_of(const Clock& clock) {
   const auto second = std::chrono::floor<std::chrono::seconds>(clock.wall()).count();
@@ -22,25 +24,36 @@ void append_bytes(const ObjectIdPosition& position, const ObjectIdRandom& random
   write_objectid(position, random, out.add(bson::Type::object_id, kObjectIdSize));
 }
 
-void append_hex(const ObjectIdPosition& position, const ObjectIdRandom& random, Values& out) {
+Uint128 bits_of(const ObjectIdPosition& position, const ObjectIdRandom& random) {
   std::array<std::uint8_t, kObjectIdSize> id;
   write_objectid(position, random, id.data());
-  write_hex(id, out.add_string(2 * kObjectIdSize));
+  using boost::endian::load_big_u32, boost::endian::load_big_u64;
+  return Uint128{load_big_u32(id.data())} << 64 | load_big_u64(id.data() + 4);
 }
 
 /// Every object has random bytes and a counter of its own: rules share no state, their ids differ
 /// in the 5 random bytes, and tests can inject the sources. A mutex guards the sequence.
 class ObjectId final : public Source {
  public:
-  ObjectId(IdOutput output, Sources sources) : output_(output), sources_(sources) { seed(); }
+  /// `text`: nothing for the BSON type.
+  ObjectId(std::optional<TextForm> text, Sources sources)
+      : text_(std::move(text)), sources_(sources) {
+    seed();
+  }
+
+  [[nodiscard]] std::size_t most_bytes() const override {
+    return kMostBytes + (text_ ? text_->prefix.size() : 0);
+  }
 
   Draw next(std::size_t n, Values& out) override {
     const std::lock_guard lock(mutex_);
     // A child of fork() would continue with the parent's bytes and counter.
     if (generation_ != sources_.random.generation()) seed();
     sequence_.follow(second_of(sources_.clock));
-    const auto append = output_ == IdOutput::objectid ? append_bytes : append_hex;
-    for (std::size_t i = 0; i < n; ++i) append(sequence_.next(), random_, out);
+    for (; text_ && n > 0; --n) {
+      text_->append(bits_of(sequence_.next(), random_), out);
+    }
+    for (; n > 0; --n) append_bytes(sequence_.next(), random_, out);
     return {};
   }
 
@@ -53,7 +66,7 @@ class ObjectId final : public Source {
     sequence_ = ObjectIdSequence(boost::endian::load_big_u24(bytes.data() + random_.size()));
   }
 
-  const IdOutput output_;
+  const std::optional<TextForm> text_;
   const Sources sources_;
   std::mutex mutex_;
   std::uint64_t generation_ = 0;
@@ -71,14 +84,30 @@ void write_objectid(const ObjectIdPosition& position, const ObjectIdRandom& rand
 }
 
 std::unique_ptr<RuleSource> make_object_ids(Sources sources) {
-  return std::make_unique<SharedSource>(std::make_shared<ObjectId>(IdOutput::objectid, sources));
+  return std::make_unique<SharedSource>(std::make_shared<ObjectId>(std::nullopt, sources));
 }
 
-/// Keys: output (objectid, string).
+/// Keys: output (objectid, string), encoding, prefix.
 std::unique_ptr<RuleSource> make_objectid(Parameters& parameters, Sources sources,
                                           std::string_view /*store_db*/) {
-  const auto output = static_cast<IdOutput>(parameters.choice("output", {"objectid", "string"}));
-  return std::make_unique<SharedSource>(std::make_shared<ObjectId>(output, sources));
+  bool is_text = parameters.choice("output", {"objectid", "string"}) == 1;
+  TextForm form = read_text_form(parameters, kObjectIdBits);
+  SharedSource::Made made;
+  if (!form.alphabet.empty()) {
+    if (!is_text && parameters.given("output")) {
+      parameters.error("output", "must be string beside `encoding`, which makes the value a text");
+    }
+    is_text = true;
+    made = [form](std::string_view text) { return form.read(text).has_value(); };
+  } else {
+    form = TextForm(std::move(form.prefix), kHex, kObjectIdBits);
+  }
+  if (!form.prefix.empty() && !is_text) {
+    parameters.error("prefix", "needs a text to stand before: add `encoding`, or output: string");
+  }
+  return std::make_unique<SharedSource>(
+      std::make_shared<ObjectId>(is_text ? std::optional(form) : std::nullopt, sources),
+      std::move(made));
 }
 
 }  // namespace idproxy::ids

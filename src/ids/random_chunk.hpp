@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "idproxy/base/random.hpp"
+#include "ids/encoding.hpp"
 
 namespace idproxy::ids {
 
@@ -43,8 +44,6 @@ class RandomChunk {
   std::size_t end_ = 0;
   std::array<std::uint8_t, kCapacity> bytes_;  // not cleared: refill() writes what next() reads
 };
-
-__extension__ using Uint128 = unsigned __int128;
 
 /// floor(2^b / bound) * bound for a Number of b bits, bound > 0. The result 0 means 2^b, which is
 /// the limit if `bound` is a power of two.

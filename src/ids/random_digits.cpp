@@ -1,3 +1,5 @@
+#include "ids/random_digits.hpp"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,6 +22,8 @@
 #include "idproxy/ids/free_values.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/store.hpp"
+#include "ids/encoding.hpp"
+#include "ids/random_characters.hpp"
 #include "ids/random_chunk.hpp"
 
 namespace idproxy::ids {
@@ -37,28 +41,7 @@ constexpr Number power_of_ten(std::int64_t exponent) {
   return power;
 }
 
-struct Format {
-  Output output;
-  std::size_t digits;  // digits of a string, without check digits
-  Check check;
-};
-
-/// Writes `value` in decimal with leading zeros, filling `text`.
-void write_digits(std::uint64_t value, MutableBytes text) {
-  for (std::size_t i = text.size(); i-- > 0; value /= 10) {
-    text[i] = static_cast<std::uint8_t>('0' + value % 10);
-  }
-}
-
-/// Works in two halves: dividing 128 bits for every digit is three times as slow.
-void write_digits(Uint128 value, MutableBytes text) {
-  constexpr std::size_t kLow = 17;
-  constexpr auto kSplit = power_of_ten<std::uint64_t>(kLow);
-  write_digits(static_cast<std::uint64_t>(value / kSplit), text.first(text.size() - kLow));
-  write_digits(static_cast<std::uint64_t>(value % kSplit), text.last(kLow));
-}
-
-void append_integer(std::uint64_t value, Format format, Values& out) {
+void append_integer(std::uint64_t value, const RandomFormat& format, Values& out) {
   if (format.check != Check::none) {
     const std::string digits = std::to_string(value);
     value = std::stoull(digits + check_digits_of(format.check, digits));
@@ -70,31 +53,30 @@ void append_integer(std::uint64_t value, Format format, Values& out) {
 }
 
 template <class Number>
-void append_digits(Number value, Format format, Values& out) {
+void append_digits(Number value, const RandomFormat& format, Values& out) {
   const std::size_t check = width_of(format.check);
-  std::uint8_t* at = out.add_string(format.digits + check);
+  const std::string& prefix = format.prefix;
+  std::uint8_t* at = out.add_string(prefix.size() + format.digits + check);
+  at = std::copy(prefix.begin(), prefix.end(), at);
   const MutableBytes digits(at, format.digits);
-  write_digits(value, digits);
+  encode(value, format.alphabet, digits);
   if (check == 0) return;
   const std::string text = check_digits_of(format.check, as_text(digits));
   std::copy(text.begin(), text.end(), at + format.digits);
 }
 
 template <class Number>
-void append_number(Number value, Format format, Values& out) {
+void append_number(Number value, const RandomFormat& format, Values& out) {
   if (format.output == Output::string) return append_digits(value, format, out);
   append_integer(static_cast<std::uint64_t>(value), format, out);
 }
 
 /// Reads what append_number() wrote.
 template <class Number>
-Number read_number(Bytes value, Format format) {
+Number read_number(Bytes value, const RandomFormat& format) {
   if (format.output == Output::string) {
-    Number number = 0;
-    for (const std::uint8_t digit : value.subspan(4, format.digits)) {
-      number = number * 10 + static_cast<Number>(digit - '0');
-    }
-    return number;
+    const Bytes digits = value.subspan(4 + format.prefix.size(), format.digits);
+    return static_cast<Number>(decode(as_text(digits), format.alphabet, 128).value_or(0));
   }
   const bool narrow = format.output == Output::int32;
   const std::int64_t number = narrow ? load_i32(value.data()) : load_i64(value.data());
@@ -138,13 +120,6 @@ class NumberSet {
   std::vector<Number> slots_;
 };
 
-/// The rule's limits for the fill; `field` tells the store which numbers are meant.
-struct FillRule {
-  std::string field;
-  double warn_fill;
-  double max_fill;
-};
-
 /// "12.5 %"
 std::string percent(double fraction) {
   std::array<char, 32> text{};
@@ -156,26 +131,26 @@ std::string percent(double fraction) {
 template <class Number>
 class UniformDigits {
  public:
-  UniformDigits(Number lowest, Number count, Format format, RandomSource& random)
-      : lowest_(lowest), count_(count), format_(format), random_(random) {}
+  UniformDigits(Number lowest, Number count, RandomFormat format, RandomSource& random)
+      : lowest_(lowest), count_(count), format_(std::move(format)), random_(random) {}
 
   [[nodiscard]] Number count() const { return count_; }
+  [[nodiscard]] const RandomFormat& format() const { return format_; }
 
   [[nodiscard]] Fit fit(bson::Type type, Bytes value) const {
     if (type != type_of(format_.output)) return Fit::wrong_type;
     std::string text = digits_of(type, value);
+    if (!text.starts_with(format_.prefix)) return Fit::wrong_form;
+    text.erase(0, format_.prefix.size());
     const std::size_t check = width_of(format_.check);
     const bool is_text = format_.output == Output::string;
     const bool has_length = is_text ? text.size() == format_.digits + check
                                     : text.size() > check && text.size() <= format_.digits + check;
-    if (!has_length || text.find_first_not_of("0123456789") != std::string::npos) {
-      return Fit::wrong_form;
-    }
+    if (!has_length) return Fit::wrong_form;
     const std::string stored = text.substr(text.size() - check);
     text.resize(text.size() - check);
-    Number number = 0;
-    for (const char digit : text) number = number * 10 + static_cast<Number>(digit - '0');
-    if (number < lowest_ || number - lowest_ >= count_) return Fit::wrong_form;
+    const auto number = decode(text, format_.alphabet, 128);
+    if (!number || *number < lowest_ || *number - lowest_ >= count_) return Fit::wrong_form;
     return check_digits_of(format_.check, text) == stored ? Fit::fits : Fit::wrong_check;
   }
 
@@ -196,6 +171,14 @@ class UniformDigits {
   }
 
  private:
+  /// The number of a text of random characters.
+  Number draw_text() const {
+    std::array<std::uint8_t, kMostCharacters> characters;
+    const MutableBytes text(characters.data(), format_.digits);
+    draw_characters(random_, format_.alphabet, text);
+    return static_cast<Number>(decode(as_text(text), format_.alphabet, 128).value_or(0));
+  }
+
   /// With room for `more`.
   NumberSet<Number> numbers_in(const Values& out, std::size_t more) const {
     NumberSet<Number> numbers(out.size() + more);
@@ -208,8 +191,9 @@ class UniformDigits {
   void draw(std::size_t n, Values& out) const {
     NumberSet<Number> known = numbers_in(out, n);
     UniformNumbers<Number> numbers(random_, count_, n);
+    const bool is_decimal = format_.alphabet == kDecimal;
     while (n > 0) {
-      const Number number = lowest_ + numbers.next();
+      const Number number = is_decimal ? lowest_ + numbers.next() : draw_text();
       if (!known.insert(number)) continue;
       append_number(number, format_, out);
       --n;
@@ -241,7 +225,7 @@ class UniformDigits {
 
   Number lowest_;
   Number count_;
-  Format format_;
+  RandomFormat format_;
   RandomSource& random_;
 };
 
@@ -258,6 +242,7 @@ class RandomDigits final : public Source {
     if (free_) free_->draw_with(candidates());
   }
 
+  [[nodiscard]] std::size_t most_bytes() const override { return digits_.format().most_bytes(); }
   std::uint32_t attempts() const override { return fill_ ? fill_->attempts() : kAttempts; }
 
   void collided(const Values& /*values*/, std::span<const std::uint32_t> which,
@@ -320,9 +305,11 @@ class RandomDigits final : public Source {
   }
 
   Error too_full() const {
-    return {Errc::exhausted, "of the possible values " + percent(fill_->seen().fraction) +
-                                 " are in use, and max_fill is " + percent(max_fill_) +
-                                 ": more digits make room"};
+    return {Errc::exhausted,
+            "of the possible values " + percent(fill_->seen().fraction) +
+                " are in use, and max_fill is " + percent(max_fill_) +
+                (digits_.format().alphabet == kDecimal ? ": more digits make room"
+                                                       : ": a larger size makes room")};
   }
 
   Draw draw(std::size_t n, Values& out) const {
@@ -376,12 +363,12 @@ class RandomDigitsRule final : public RuleSource {
 };
 
 template <class Number>
-std::unique_ptr<RuleSource> make(std::int64_t digits, bool leading_zeros, Format format,
+std::unique_ptr<RuleSource> make(std::int64_t digits, bool leading_zeros, RandomFormat format,
                                  FillRule rule, RandomSource& random) {
   const Number end = power_of_ten<Number>(digits);
   const Number lowest = leading_zeros ? Number{0} : end / 10;
   return std::make_unique<RandomDigitsRule<Number>>(
-      UniformDigits<Number>(lowest, end - lowest, format, random), std::move(rule));
+      UniformDigits<Number>(lowest, end - lowest, std::move(format), random), std::move(rule));
 }
 
 struct DigitRange {
@@ -415,7 +402,8 @@ std::int64_t read_digits(Parameters& parameters, Output output, Check check) {
   return digits;
 }
 
-/// Returns nothing after a fault.
+}  // namespace
+
 std::optional<FillRule> read_fill(Parameters& parameters) {
   FillRule rule{parameters.text("field", ""), parameters.number("warn_fill", 0, 1, 0.1),
                 parameters.number("max_fill", 0, 0.99, 0.9)};
@@ -424,7 +412,11 @@ std::optional<FillRule> read_fill(Parameters& parameters) {
   return std::nullopt;
 }
 
-}  // namespace
+std::unique_ptr<RuleSource> make_random_texts(RandomFormat format, std::uint64_t count,
+                                              FillRule fill, RandomSource& random) {
+  return std::make_unique<RandomDigitsRule<std::uint64_t>>(
+      UniformDigits<std::uint64_t>(0, count, std::move(format), random), std::move(fill));
+}
 
 /// Keys: output (int64, int32, string), digits, leading_zeros, check, warn_fill, max_fill.
 std::unique_ptr<RuleSource> make_random_digits(Parameters& parameters, Sources sources,
@@ -436,7 +428,7 @@ std::unique_ptr<RuleSource> make_random_digits(Parameters& parameters, Sources s
   const bool leading_zeros = parameters.boolean("leading_zeros", true);
   auto fill = read_fill(parameters);
   if (!fill || digits == 0) return nullptr;
-  const Format format{output, static_cast<std::size_t>(digits), check};
+  const RandomFormat format{output, static_cast<std::size_t>(digits), check};
   return digits <= kMostDigits64
              ? make<std::uint64_t>(digits, leading_zeros, format, std::move(*fill), sources.random)
              : make<Uint128>(digits, leading_zeros, format, std::move(*fill), sources.random);

@@ -7,10 +7,12 @@
 #define IDPROXY_STRATEGIES(STRATEGY)              \
   STRATEGY("objectid", make_objectid)             \
   STRATEGY("uuid", make_uuid)                     \
+  STRATEGY("ulid", make_ulid)                     \
   STRATEGY("counter", make_counter)               \
   STRATEGY("counter-ranges", make_counter_ranges) \
   STRATEGY("gapless", make_gapless)               \
-  STRATEGY("random-digits", make_random_digits)
+  STRATEGY("random-digits", make_random_digits)   \
+  STRATEGY("nanoid", make_nanoid)
 
 namespace idproxy::ids {
 

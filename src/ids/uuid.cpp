@@ -5,12 +5,12 @@
 #include <chrono>
 #include <limits>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/rule_source.hpp"
+#include "ids/ascending_time.hpp"
 #include "ids/hex.hpp"
 #include "ids/random_chunk.hpp"
 
@@ -53,8 +53,15 @@ void append_binary(const Uuid& uuid, std::uint8_t subtype, const Uuid& order, Va
   for (std::size_t i = 0; i < kUuidSize; ++i) at[i] = uuid[order[i]];
 }
 
-void append_text(const Uuid& uuid, Values& out) {
-  write_uuid_text(uuid, out.add_string(kUuidTextSize));
+void append_text(const Uuid& uuid, const TextForm& form, Values& out) {
+  if (form.alphabet.empty()) return write_uuid_text(uuid, form.add(kUuidTextSize, out));
+  form.append(Uint128{load_big_u64(uuid.data())} << 64 | load_big_u64(uuid.data() + 8), out);
+}
+
+/// Whether these are bits of a UUID of this version, with the variant of RFC 9562.
+bool has_version(Uint128 uuid, unsigned version) {
+  return static_cast<unsigned>(uuid >> 76 & 0xF) == version &&
+         static_cast<unsigned>(uuid >> 62 & 3) == 2;
 }
 
 /// A UUID as two numbers, whose bytes are in big-endian order.
@@ -76,8 +83,8 @@ Halves halves_v7(std::uint64_t milliseconds, const Random74& random) {
 /// Appends `n` ids, which `next` returns one after the other. Writes the usual form straight to
 /// where it belongs: with thousands of ids a message, that counts.
 template <class Next>
-void append_v7(std::size_t n, Representation representation, Values& out, Next next) {
-  if (representation == Representation::standard) {
+void append_v7(std::size_t n, const UuidForm& form, Values& out, Next next) {
+  if (form.representation == Representation::standard) {
     std::uint8_t* at = out.add(bson::Type::binary, kBinarySize, n);
     for (; n > 0; --n, at += kBinarySize) next().write(write_head(4, at));
     return;
@@ -85,22 +92,20 @@ void append_v7(std::size_t n, Representation representation, Values& out, Next n
   for (; n > 0; --n) {
     Uuid uuid;
     next().write(uuid.data());
-    append_uuid(uuid, representation, out);
+    append_uuid(uuid, form, out);
   }
-}
-
-std::uint64_t milliseconds_of(const Clock& clock) {
-  const auto now = std::chrono::floor<std::chrono::milliseconds>(clock.wall()).count();
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(now, 0));
 }
 
 class UuidSource : public Source {
  public:
-  UuidSource(Representation representation, Sources sources)
-      : representation_(representation), sources_(sources) {}
+  UuidSource(UuidForm form, Sources sources) : form_(std::move(form)), sources_(sources) {}
+
+  [[nodiscard]] std::size_t most_bytes() const override {
+    return kMostBytes + form_.text.prefix.size();
+  }
 
  protected:
-  const Representation representation_;
+  const UuidForm form_;
   const Sources sources_;
 };
 
@@ -108,17 +113,14 @@ class UuidSource : public Source {
 /// the state.
 class TimeBasedUuid final : public UuidSource {
  public:
-  TimeBasedUuid(Representation representation, Sources sources)
-      : UuidSource(representation, sources) {
-    seed();
-  }
+  TimeBasedUuid(UuidForm form, Sources sources) : UuidSource(std::move(form), sources) { seed(); }
 
   Draw next(std::size_t n, Values& out) override {
     const std::lock_guard lock(mutex_);
     if (generation_ != sources_.random.generation()) seed();
     follow_clock();
     for (std::size_t i = 0; i < n; ++i) {
-      append_uuid(layout_v1(next_ticks_++, clock_seq_, node_), representation_, out);
+      append_uuid(layout_v1(next_ticks_++, clock_seq_, node_), form_, out);
     }
     return {};
   }
@@ -173,7 +175,7 @@ class RandomUuid final : public UuidSource {
   using UuidSource::UuidSource;
   Draw next(std::size_t n, Values& out) override {
     RandomChunk<kUuidSize> bytes(sources_.random, n);
-    for (std::size_t i = 0; i < n; ++i) append_uuid(layout_v4(bytes.next()), representation_, out);
+    for (std::size_t i = 0; i < n; ++i) append_uuid(layout_v4(bytes.next()), form_, out);
     return {};
   }
 };
@@ -185,8 +187,7 @@ class UnorderedUuid final : public UuidSource {
   Draw next(std::size_t n, Values& out) override {
     const std::uint64_t now = milliseconds_of(sources_.clock);
     RandomChunk<10> bytes(sources_.random, n);
-    append_v7(n, representation_, out,
-              [&] { return halves_v7(now, Random74::from(bytes.next())); });
+    append_v7(n, form_, out, [&] { return halves_v7(now, Random74::from(bytes.next())); });
     return {};
   }
 };
@@ -203,7 +204,7 @@ class OrderedUuid final : public UuidSource {
     // In a variable of its own, which stays in registers: a member is stored whole and loaded in
     // pieces for each id, which takes twice as long.
     Uuid7Position last = position_;
-    append_v7(n, representation_, out, [&] {
+    append_v7(n, form_, out, [&] {
       if (!std::exchange(is_new, false)) {
         last = behind(last, load_big_u32(steps.next()), sources_.random);
       }
@@ -214,34 +215,58 @@ class OrderedUuid final : public UuidSource {
   }
 
  private:
-  /// The longest step back of the clock, in milliseconds, that ids do not follow. After a longer
-  /// one the old time was wrong: ids that kept it would be out of order with those of all other
-  /// processes. Following the clock breaks the order once, but ids stay unique, because their
-  /// random bits are drawn anew.
-  static constexpr std::uint64_t kLongestStepBack = 10'000;
-
   /// True if position_ is new and has not been handed out yet.
   bool follow_clock() {
-    const std::uint64_t now = milliseconds_of(sources_.clock);
-    const std::uint64_t generation = sources_.random.generation();
-    // A child of fork() has the parent's bits: only the 32 bits of each step would tell their ids
-    // apart.
-    const bool seeded = generation_ == generation;
-    const std::uint64_t last = position_.milliseconds;
-    if (seeded && now <= last && last - now <= kLongestStepBack) return false;
-    generation_ = generation;
-    position_ = first_in(now, sources_.random);
-    return true;
+    const auto now = time_.begins_anew(position_.milliseconds, sources_);
+    if (now) position_ = first_in(*now, sources_.random);
+    return now.has_value();
   }
 
   std::mutex mutex_;
-  std::optional<std::uint64_t> generation_;  // nothing: not seeded yet
-  Uuid7Position position_;                   // of the last id
+  AscendingTime time_;
+  Uuid7Position position_;  // of the last id
 };
 
 template <class Made>
-std::unique_ptr<RuleSource> rule_of(Representation representation, Sources sources) {
-  return std::make_unique<SharedSource>(std::make_shared<Made>(representation, sources));
+std::unique_ptr<RuleSource> rule_of(const UuidForm& form, unsigned version, Sources sources) {
+  SharedSource::Made made;
+  if (!form.text.alphabet.empty()) {
+    made = [form, version](std::string_view text) {
+      const auto bits = form.text.read(text);
+      return bits && has_version(*bits, version);
+    };
+  }
+  return std::make_unique<SharedSource>(std::make_shared<Made>(form, sources), std::move(made));
+}
+
+/// Whether a prefix with its "_" names a type of TypeIDs (TypeID 0.3.0):
+/// ^([a-z]([a-z_]{0,61}[a-z])?)?$, without the "_" if it is empty.
+bool names_type(std::string_view prefix) {
+  const std::string_view type = prefix.substr(0, prefix.size() - 1);
+  return !type.empty() && type.size() <= 63 && type.front() != '_' && type.back() != '_' &&
+         std::ranges::all_of(type, [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); });
+}
+
+UuidForm read_form(Parameters& rule) {
+  UuidForm form{static_cast<Representation>(rule.choice(
+      "representation", {"standard", "java-legacy", "csharp-legacy", "python-legacy", "string"}))};
+  form.text = read_text_form(rule, 8 * kUuidSize);
+  if (!form.text.alphabet.empty()) {
+    form.representation = Representation::string;
+    if (rule.given("representation")) {
+      rule.error("representation", "has no place beside `encoding`, which makes the value a text");
+    }
+  }
+  const std::string_view prefix = form.text.prefix;
+  if (!prefix.empty() && form.representation != Representation::string) {
+    rule.error("prefix", "needs a text to stand before: add `encoding`, or representation: string");
+  }
+  if (form.text.alphabet == kBase32 && prefix.ends_with('_') && !names_type(prefix)) {
+    rule.warning("prefix",
+                 "ends in _, but is no type of a TypeID, which has 1 to 63 letters a to z, and _ "
+                 "between them: libraries for TypeIDs will not read the values");
+  }
+  return form;
 }
 
 }  // namespace
@@ -296,8 +321,8 @@ Uuid7Position behind(const Uuid7Position& last, std::uint32_t step, RandomSource
   return first_in(last.milliseconds + 1, random);
 }
 
-void append_uuid(const Uuid& uuid, Representation representation, Values& out) {
-  switch (representation) {
+void append_uuid(const Uuid& uuid, const UuidForm& form, Values& out) {
+  switch (form.representation) {
     case Representation::standard:
       return append_binary(uuid, 4, kAsItIs, out);
     case Representation::java_legacy:
@@ -307,34 +332,33 @@ void append_uuid(const Uuid& uuid, Representation representation, Values& out) {
     case Representation::python_legacy:
       return append_binary(uuid, 3, kAsItIs, out);
     case Representation::string:
-      return append_text(uuid, out);
+      return append_text(uuid, form.text, out);
   }
 }
 
 /// Keys: version (7, 1, 4), representation (standard, java-legacy, csharp-legacy, python-legacy,
-/// string), monotonic (process, none; it concerns version 7).
+/// string), encoding, prefix, monotonic (process, none; it concerns version 7).
 std::unique_ptr<RuleSource> make_uuid(Parameters& parameters, Sources sources,
                                       std::string_view /*store_db*/) {
   using Limits = std::numeric_limits<std::int64_t>;
   const auto version = parameters.integer("version", Limits::min(), Limits::max(), 7);
   parameters.spec("version").words = {"7", "4", "1"};
-  const auto representation = static_cast<Representation>(parameters.choice(
-      "representation", {"standard", "java-legacy", "csharp-legacy", "python-legacy", "string"}));
+  const UuidForm form = read_form(parameters);
   const bool ordered = parameters.choice("monotonic", {"process", "none"}) == 0;
 
-  if (version == 1) return rule_of<TimeBasedUuid>(representation, sources);
-  if (version == 4) return rule_of<RandomUuid>(representation, sources);
+  if (version == 1) return rule_of<TimeBasedUuid>(form, 1, sources);
+  if (version == 4) return rule_of<RandomUuid>(form, 4, sources);
   if (version != 7) {
     parameters.error("version", "must be 1, 4 or 7, is " + std::to_string(version));
     return nullptr;
   }
-  if (representation == Representation::java_legacy ||
-      representation == Representation::csharp_legacy) {
+  if (form.representation == Representation::java_legacy ||
+      form.representation == Representation::csharp_legacy) {
     parameters.warning("representation",
                        "stores the bytes of version 7 in another order: ids are not in time order");
   }
-  return ordered ? rule_of<OrderedUuid>(representation, sources)
-                 : rule_of<UnorderedUuid>(representation, sources);
+  return ordered ? rule_of<OrderedUuid>(form, 7, sources)
+                 : rule_of<UnorderedUuid>(form, 7, sources);
 }
 
 }  // namespace idproxy::ids

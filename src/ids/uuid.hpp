@@ -6,6 +6,7 @@
 
 #include "idproxy/base/random.hpp"
 #include "idproxy/ids/values.hpp"
+#include "ids/encoding.hpp"
 
 /// The bit layouts of RFC 9562, the order of version 7, and the forms in which drivers store UUIDs.
 /// No function here reads a clock.
@@ -58,9 +59,13 @@ enum class Representation {
   java_legacy,    ///< binary subtype 3: 7766554433221100 FFEEDDCCBBAA9988
   csharp_legacy,  ///< binary subtype 3: 33221100 5544 7766 8899AABBCCDDEEFF
   python_legacy,  ///< binary subtype 3: as standard
-  string,         ///< string of 36 lower-case characters
+  string,         ///< string of 36 lower-case characters, or of the digits of an alphabet
+};
+struct UuidForm {
+  Representation representation = Representation::standard;
+  TextForm text{};  ///< of `string`
 };
 
-void append_uuid(const Uuid& uuid, Representation representation, Values& out);
+void append_uuid(const Uuid& uuid, const UuidForm& form, Values& out);
 
 }  // namespace idproxy::ids

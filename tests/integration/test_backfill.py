@@ -529,7 +529,8 @@ class TestMissingIndex:
         assert there.values() == list(range(1, 11))
         assert "n_idproxy" in there.collection.index_information()
 
-    STRATEGIES = {"counter": {}, "uuid": {}, "gapless": {}, "random-digits": {"digits": 9}}
+    STRATEGIES = {"counter": {}, "uuid": {"encoding": "base32", "prefix": "user_"}, "ulid": {}, "gapless": {},
+                  "random-digits": {"digits": 9}, "nanoid": {"size": 6}}
 
     def test_a_dry_run_agrees_with_connect(self, replica_set, tmp_path, coll):
         """For each strategy and demand, without an index and with one."""
@@ -558,10 +559,11 @@ class TestMissingIndex:
         for each in config["rules"]:
             row, note = re.search(rf"(?m)^ +\d  {each['ns']} .*((?:\n {{4,}}\S.*)?)$", table).group(0, 1)
             done = Backfill(directory, config, each["ns"], "n", "--dry-run").end()
-            needs_more = strategy == "random-digits" and each["unique_index"] == "warn" and not index
+            random = {"random-digits": "random digits", "nanoid": "nanoids"}.get(strategy)
+            needs_more = random is not None and each["unique_index"] == "warn" and not index
             assert done.code == (69 if "NOT READY" in row or needs_more else 0), (row, done)
             if needs_more:
-                assert "a backfill of random digits needs a unique index: no unique" in done.errors
+                assert f"a backfill of {random} needs a unique index: no unique" in done.errors
             else:
                 assert (note.strip() in done.errors) and bool(note) == bool(done.errors), (row, done)
             assert ("would get a value" in done.report) == (done.code == 0), done

@@ -18,7 +18,7 @@ from support.secured import Certificates
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "config" / "mongo-idproxy.yaml"
-STRATEGIES = ["objectid", "uuid", "counter", "counter-ranges", "gapless", "random-digits"]
+STRATEGIES = ["objectid", "uuid", "ulid", "counter", "counter-ranges", "gapless", "random-digits", "nanoid"]
 
 
 def run(*arguments: str | pathlib.Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -337,7 +337,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "reserve.db": {"reserve.collection": "taken"}, "reserve.layout": {"reserve.collection": "taken"},
     "reserve.orphan_after": {"reserve.collection": "taken"},
     "on_missing_scope": {"scope": ["a"]}, "max_scopes": {"scope": ["a"]},
-    "max_fill": {"warn_fill": 0.01},
+    "max_fill": {"warn_fill": 0.01}, "prefix": {"encoding": "hex"},
     **{f"store.{key}": {"store.layout": "custom", "store.collection": "c", "store.key_field": "k",
                         "store.value_field": "v", "store.value_is": "next"}
        for key in ("layout", "key_field", "value_field", "value_is", "filter")},
@@ -347,7 +347,7 @@ VALUES: dict[str, Any] = {
     "timezone": "Europe/Berlin", "template": "A{counter}", "retry.backoff_max": "7s", "reserve.orphan_after": "11m",
     "on_store_down.wait": "7ms", "ranges.width": 1000, "unique_index": "create",
     "assign": "missing-or-null", "start": 2, "max": 1000, "store.value_is": "last", "reset": "daily",
-    "upserts": "forward", "except": ["*.fs.*"],
+    "upserts": "forward", "except": ["*.fs.*"], "alphabet": "abc",
 }
 
 
@@ -365,11 +365,14 @@ def rules_with_each_key() -> list[tuple[str, Any, dict[str, Any]]]:
             if strategy == "counter-ranges":  # each has its own
                 put(rule, "store.collection", f"ranges{number}")
             for other, needed in NEEDS.get(key, {}).items():
+                if strategy in ("ulid", "nanoid") and other == "encoding":
+                    continue
                 if strategy == "counter" or not key.startswith("store."):
                     put(rule, other, f"{needed}{number}" if other in ("reserve.collection", "ns") else needed)
             value = rule.get(key, VALUES.get(key, another_value(part)))
             if key in ("output", "store.collection", "reserve.collection"):
-                value = {"output": "string" if strategy != "random-digits" else "int32"}.get(key, f"other{number}")
+                of_output = {"random-digits": "int32", "ulid": "uuid"}.get(strategy, "string")
+                value = {"output": of_output}.get(key, f"other{number}")
             if strategy == "random-digits" and key == "output":
                 put(rule, "digits", 9)
             put(rule, key, value)

@@ -341,6 +341,26 @@ class TestFaults:
         done = there.json()
         assert done.code == 1 and done.counts() == counts, done
 
+    @pytest.mark.parametrize("rule, values, counts", [
+        pytest.param({"strategy": "uuid", "encoding": "base32", "prefix": "user_"},
+                     ["user_01h455vb4pex5vsknk084sn02q", "01h455vb4pex5vsknk084sn02q",
+                      "user_01h455vb4peu5vsknk084sn02q", "user_7zzzzzzzzzzzzzzzzzzzzzzzzz",
+                      "user_8zzzzzzzzzzzzzzzzzzzzzzzzz", Int64(1)], {"wrong_form": 4, "wrong_type": 1}, id="typeid"),
+        pytest.param({"strategy": "objectid", "encoding": "base58"},
+                     ["1" * 17, "1" * 16, "0" * 17], {"wrong_form": 2}, id="objectid"),
+        pytest.param({"strategy": "ulid"},
+                     ["01BX5ZZKBKACTAV9WEVGEMMVRZ", "7" + "Z" * 25, "8" + "Z" * 25, "01bx5zzkbkactav9wevgemmvrz"],
+                     {"wrong_form": 2}, id="ulid"),
+        pytest.param({"strategy": "nanoid", "size": 6, "alphabet": "base36", "prefix": "c-"},
+                     ["c-k3n8x2", "c-K3n8x2", "k3n8x2", "c-k3n8x"], {"wrong_form": 3}, id="small"),
+        pytest.param({"strategy": "nanoid"}, ["V1StGXR8_Z5jdHi6B-myT", "V1StGXR8_Z5jdHi6B+myT"],
+                     {"wrong_form": 1}, id="nanoid")])
+    def test_texts_of_an_alphabet(self, place, rule, values, counts):
+        there = place(**rule)
+        there.fill(values)
+        done = there.json()
+        assert done.code == 1 and done.counts() == counts, done
+
     def test_numbers_that_come_meanwhile_are_no_gap(self, place, start_proxy):
         """Beside a proxy that inserts all the time."""
         there = place(strategy="gapless", unique_index="create")

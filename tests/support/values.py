@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 import struct
 import time
 import uuid
@@ -70,6 +71,64 @@ def uuid_of(version: int, representation: str) -> Check:
     return check
 
 
+_HEX, _BASE32 = "0123456789abcdef", "0123456789abcdefghjkmnpqrstvwxyz"
+ALPHABETS = {
+    "digits": string.digits,
+    "url64": string.digits + string.ascii_letters + "_-",
+    "hex": _HEX,
+    "base32": _BASE32,
+    "base32upper": _BASE32.upper(),
+    "base36": string.digits + string.ascii_lowercase,
+    "base58": "".join(c for c in string.digits + string.ascii_uppercase + string.ascii_lowercase
+                      if c not in "0OIl"),
+    "base62": string.digits + string.ascii_uppercase + string.ascii_lowercase,
+}
+
+
+def decoded(written: str, encoding: str, prefix: str, bits: int) -> int:
+    """The number in a text, which has as many digits as the largest number of so many bits."""
+    alphabet = ALPHABETS[encoding]
+    digits = written.removeprefix(prefix)
+    assert len(prefix) + len(digits) == len(written), written
+    number = 0
+    for digit in digits:
+        number = number * len(alphabet) + alphabet.index(digit)
+    base = len(alphabet)
+    assert number < 2**bits <= base ** len(digits) < base * 2**bits, written
+    return number
+
+
+def encoded_uuid(version: int, encoding: str, prefix: str) -> Check:
+    def check(value: Element) -> None:
+        number = decoded(text(value), encoding, prefix, 128)
+        uuid_of(version, "standard")(Element(0x05, b"", struct.pack("<iB", 16, 4) + number.to_bytes(16, "big")))
+    return check
+
+
+def encoded_objectid(encoding: str, prefix: str) -> Check:
+    return lambda value: _is_now(decoded(text(value), encoding, prefix, 96) >> 64)
+
+
+def ulid(output: str, prefix: str = "") -> Check:
+    def check(value: Element) -> None:
+        if output == "string":
+            number = decoded(text(value), "base32upper", prefix, 128)
+        else:
+            assert value.type == 0x05
+            assert struct.unpack_from("<iB", value.value) == (16, {"uuid": 4, "binary": 0}[output])
+            number = int.from_bytes(value.value[5:], "big")
+        _is_now((number >> 80) / 1000)
+    return check
+
+
+def nanoid(size: int, alphabet: str, prefix: str = "") -> Check:
+    def check(value: Element) -> None:
+        written = text(value)
+        assert written.startswith(prefix) and len(written) == len(prefix) + size, written
+        assert set(written[len(prefix):]) <= set(alphabet), written
+    return check
+
+
 def digits_of(digits: int, output: str, leading_zeros: bool) -> Check:
     low = 0 if leading_zeros else 10 ** (digits - 1)
 
@@ -105,6 +164,25 @@ VARIANTS = [
       for version in (1, 4, 7)
       for representation in ("standard", "java-legacy", "csharp-legacy", "python-legacy",
                              "string")),
+    *(Variant(f"uuid{version}-{encoding}",
+              {"strategy": "uuid", "version": version, "encoding": encoding, "prefix": prefix},
+              encoded_uuid(version, encoding, prefix), ascending=version == 7)
+      for version, encoding, prefix in [
+          (7, "hex", ""), (7, "base32", "user_"), (7, "base32upper", ""), (7, "base36", ""),
+          (7, "base58", "Kunde "), (7, "base62", "~" * 64), (4, "base62", ""), (1, "base58", "")]),
+    *(Variant(f"objectid-{encoding}",
+              {"strategy": "objectid", "encoding": encoding, "prefix": prefix},
+              encoded_objectid(encoding, prefix))
+      for encoding, prefix in [("hex", ""), ("base32", "o_"), ("base36", ""), ("base62", "")]),
+    *(Variant(f"ulid-{output}", {"strategy": "ulid", "output": output}, ulid(output), ascending=True)
+      for output in ("string", "uuid", "binary")),
+    Variant("ulid-prefix", {"strategy": "ulid", "prefix": "e-"}, ulid("string", "e-"), ascending=True),
+    *(Variant(f"nanoid{size}-{number}",
+              {"strategy": "nanoid", "size": size, "alphabet": alphabet, "prefix": prefix},
+              nanoid(size, ALPHABETS.get(alphabet, alphabet), prefix))
+      for number, (size, alphabet, prefix) in enumerate([
+          (8, "base36", ""), (64, "base62", "~" * 64), (12, "digits", "K-"),
+          (20, "".join(map(chr, range(0x20, 0x7F))), ""), (40, "01", "")])),
     *(Variant(f"digits{digits}-{output}{'' if zeros else '-full'}",
               {"strategy": "random-digits", "digits": digits, "output": output,
                "leading_zeros": zeros},
@@ -116,5 +194,7 @@ VARIANTS = [
 ]
 DEFAULTS = [
     Variant("uuid", {"strategy": "uuid"}, uuid_of(7, "standard"), ascending=True),
+    Variant("ulid", {"strategy": "ulid"}, ulid("string"), ascending=True),
+    Variant("nanoid", {"strategy": "nanoid"}, nanoid(21, ALPHABETS["url64"])),
     Variant("random-digits", {"strategy": "random-digits"}, digits_of(12, "int64", True)),
 ]

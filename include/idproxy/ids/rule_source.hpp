@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -73,8 +74,12 @@ class RuleSource {
 /// A rule whose collections all have one source, which needs no store.
 class SharedSource final : public RuleSource {
  public:
-  explicit SharedSource(std::shared_ptr<Source> source)
-      : RuleSource({}), source_(std::move(source)) {}
+  /// Whether the source could have made a text, which is as long as its own.
+  using Made = std::function<bool(std::string_view text)>;
+
+  /// `made`: null if the length is all that texts have in common.
+  explicit SharedSource(std::shared_ptr<Source> source, Made made = {})
+      : RuleSource({}), source_(std::move(source)), made_(std::move(made)) {}
 
   [[nodiscard]] Bound bind(std::string_view /*ns*/, Store* /*store*/) override {
     return {.source = source_};
@@ -82,9 +87,15 @@ class SharedSource final : public RuleSource {
   void append_samples(std::size_t n, Values& out) const override {
     static_cast<void>(source_->next(n, out));
   }
+  [[nodiscard]] Fit fit(bson::Type type, Bytes value) const override {
+    const Fit fit = RuleSource::fit(type, value);
+    if (fit != Fit::fits || !made_) return fit;
+    return made_(as_text(value.subspan(4, value.size() - 5))) ? Fit::fits : Fit::wrong_form;
+  }
 
  private:
   const std::shared_ptr<Source> source_;
+  const Made made_;
 };
 
 /// A counter, and the field that is filled from it.

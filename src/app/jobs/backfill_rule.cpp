@@ -144,7 +144,11 @@ std::optional<ids::Error> BackfillRule::why_not_ready() {
 /// Adds that the backfill needs the index, if a proxy does not.
 std::string BackfillRule::reason_of(const std::string& reason) const {
   const bool is_own = needs_more_ && reason.starts_with("no unique index");
-  return (is_own ? "a backfill of random digits needs a unique index: " : "") + reason;
+  const bool are_digits = rule().strategy_name == "random-digits";
+  return (is_own ? std::string("a backfill of ") + (are_digits ? "random digits" : "nanoids") +
+                       " needs a unique index: "
+                 : "") +
+         reason;
 }
 
 /// Returns why the rule's counters give no values, which RuleSet::plan() does not check.

@@ -365,6 +365,23 @@ TEST_F(RandomDigitsFill, IsSharedByAllThatServeTheCollection) {
 // --- Free values ---
 
 /// A store that looks up values when the test says so. One digit, of which those in `taken` are.
+TEST_F(RandomDigitsFill, HoldsForSmallNanoids) {
+  const Table table{{"field", "number"}, {"size", "4"}, {"alphabet", "abcdefghij"}};
+  const auto rule = test::make_strategy("nanoid", table, {clock, random});
+  const auto strategy = rule->bind("bank.accounts", &store).source;
+  EXPECT_EQ(store.seen().seen().limits->space, 10'000);
+  Values values;
+  store.seen().counted(9'000);
+  EXPECT_TRUE(strategy->next(10, values));
+  EXPECT_GT(strategy->attempts(), Source::kAttempts);
+  store.seen().counted(9'500);
+  const auto result = strategy->next(1, values);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(
+      result.error().reason,
+      "of the possible values 95 % are in use, and max_fill is 90 %: a larger size makes room");
+}
+
 class LookingStore final : public FillStore {
  public:
   std::shared_ptr<FreeValues> free_values(std::string_view /*ns*/,

@@ -24,15 +24,20 @@ using test::Id;
 TEST(Registry, SucceedsWithTheNamesInTheOrderOfMessages) {
   std::vector<std::string_view> names;
   for (const Kind& kind : kinds()) names.push_back(kind.name);
-  EXPECT_EQ(names, (std::vector<std::string_view>{"objectid", "uuid", "counter", "counter-ranges",
-                                                  "gapless", "random-digits"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string_view>{"objectid", "uuid", "ulid", "counter", "counter-ranges",
+                                           "gapless", "random-digits", "nanoid"}));
 }
 
 TEST(Registry, EachTellsWhatItsValuesAre) {
-  const std::map<std::string_view, std::string> expected{
-      {"objectid", ""},        {"uuid", ""},
-      {"counter", "counter "}, {"counter-ranges", "counter ranges "},
-      {"gapless", "gapless "}, {"random-digits", "fills_up "}};
+  const std::map<std::string_view, std::string> expected{{"objectid", ""},
+                                                         {"uuid", ""},
+                                                         {"ulid", ""},
+                                                         {"nanoid", ""},
+                                                         {"counter", "counter "},
+                                                         {"counter-ranges", "counter ranges "},
+                                                         {"gapless", "gapless "},
+                                                         {"random-digits", "fills_up "}};
   const test::FakeClock clock;
   test::SeededRandom random;
   for (const Kind& kind : kinds()) {
@@ -73,6 +78,11 @@ const std::vector<Variant>& variants() {
       {"Uuid7None", "uuid", {{"version", "7"}, {"monotonic", "none"}}, Type::binary, 21},
       {"Uuid7Java", "uuid", {{"representation", "java-legacy"}}, Type::binary, 21},
       {"UuidString", "uuid", {{"representation", "string"}}, Type::string, 41},
+      {"TypeId", "uuid", {{"encoding", "base32"}, {"prefix", "user_"}}, Type::string, 36},
+      {"Ulid", "ulid", {}, Type::string, 31},
+      {"UlidBinary", "ulid", {{"output", "uuid"}}, Type::binary, 21},
+      {"Nanoid", "nanoid", {}, Type::string, 26},
+      {"NanoidSmall", "nanoid", {{"size", "10"}}, Type::string, 15},
       {"RandomDigits", "random-digits", {}, Type::int64, 8},
       {"RandomDigitsInt32",
        "random-digits",

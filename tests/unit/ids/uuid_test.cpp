@@ -25,7 +25,7 @@ using Texts = std::vector<std::string>;
 
 std::string text_of(const Uuid& uuid) {
   Values values;
-  append_uuid(uuid, Representation::string, values);
+  append_uuid(uuid, {Representation::string}, values);
   return std::string(as_text(values[0].subspan(4, 36)));
 }
 
@@ -89,7 +89,8 @@ TEST(UuidLayout, SucceedsWithAllBitsSet) {
 
 TEST(UuidLayout, SucceedsWithTheBytesOfTheBsonCorpus) {
   Values values;
-  append_uuid(uuid_from("73ffd264-44b3-4c69-90e8-e7d1dfc035d4"), Representation::standard, values);
+  append_uuid(uuid_from("73ffd264-44b3-4c69-90e8-e7d1dfc035d4"), {Representation::standard},
+              values);
   Buffer document;
   bson::Scope scope(document);
   bson::append_head(document, values.type(), "x");
@@ -113,7 +114,8 @@ class UuidRepresentation : public ::testing::TestWithParam<RepresentationCase> {
 
 TEST_P(UuidRepresentation, SucceedsWithSubtypeAndOrder) {
   Values values;
-  append_uuid(uuid_from("00112233-4455-6677-8899-aabbccddeeff"), GetParam().representation, values);
+  append_uuid(uuid_from("00112233-4455-6677-8899-aabbccddeeff"), {GetParam().representation},
+              values);
   EXPECT_EQ(values.type(), bson::Type::binary);
   EXPECT_EQ(test::to_hex(values[0]), std::string("10000000") + GetParam().value);
 }
@@ -124,7 +126,7 @@ TEST_P(UuidRepresentation, SucceedsByItsName) {
   const auto strategy = test::make_source(
       "uuid", Table{{"version", "4"}, {"representation", GetParam().key}}, {clock, random});
   Values expected;
-  append_uuid(uuid_from("00112233-4455-4677-8899-aabbccddeeff"), GetParam().representation,
+  append_uuid(uuid_from("00112233-4455-4677-8899-aabbccddeeff"), {GetParam().representation},
               expected);
   EXPECT_EQ(test::next_hex(*strategy, 1), Texts{test::to_hex(expected[0])});
 }
@@ -143,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(UuidLayout, SucceedsWithString) {
   Values values;
-  append_uuid(uuid_from("00112233-4455-6677-8899-AABBCCDDEEFF"), Representation::string, values);
+  append_uuid(uuid_from("00112233-4455-6677-8899-AABBCCDDEEFF"), {Representation::string}, values);
   EXPECT_EQ(values.type(), bson::Type::string);
   EXPECT_EQ(test::to_hex(values[0].first(4)), "25000000");
   EXPECT_EQ(as_text(values[0].subspan(4)),

@@ -1,0 +1,112 @@
+#include "ids/encoding.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+namespace idproxy::ids {
+namespace {
+
+constexpr std::size_t kLongestPrefix = 64;
+
+struct Alphabet {
+  std::string_view name;
+  std::string_view characters;
+};
+/// Those of `encoding` come first. They ascend in ASCII: texts of one length sort as their numbers.
+constexpr std::array<Alphabet, 9> kAlphabets{
+    {{"none", ""},
+     {"hex", kHex},
+     {"base32", kBase32},
+     {"base32upper", kBase32Upper},
+     {"base36", "0123456789abcdefghijklmnopqrstuvwxyz"},
+     {"base58", "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"},  // Bitcoin's
+     {"base62", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"},
+     {"digits", "0123456789"},
+     {"url64", "useandom-26T198340PX75pxJACKVERYMINDBUSHWOLF_GQZbfghjklqvwyzrict"}}};
+
+Uint128 largest(unsigned bits) {
+  return ~Uint128{0} >> (128 - bits);
+}
+
+}  // namespace
+
+std::string_view alphabet_named(std::string_view name) {
+  const auto* named = std::ranges::find(kAlphabets, name, &Alphabet::name);
+  return named == kAlphabets.end() ? std::string_view() : named->characters;
+}
+
+/// Divides 64 bits for most digits: to divide 128 bits takes several times as long.
+void encode(Uint128 number, std::string_view alphabet, MutableBytes text) {
+  const std::uint64_t base = alphabet.size();
+  if (std::has_single_bit(base)) {
+    const auto width = std::countr_zero(base);
+    for (std::size_t i = text.size(); i-- > 0; number >>= width) {
+      text[i] = static_cast<std::uint8_t>(alphabet[static_cast<std::size_t>(number) & (base - 1)]);
+    }
+    return;
+  }
+  constexpr std::size_t kPiece = 8;  // digits; 95^8 has 53 bits
+  std::uint64_t piece_end = 1;
+  for (std::size_t i = 0; i < kPiece; ++i) piece_end *= base;
+  while (!text.empty()) {
+    auto piece = static_cast<std::uint64_t>(number % piece_end);
+    number /= piece_end;
+    const std::size_t digits = std::min(kPiece, text.size());
+    for (std::size_t i = text.size(); i-- > text.size() - digits; piece /= base) {
+      text[i] = static_cast<std::uint8_t>(alphabet[piece % base]);
+    }
+    text = text.first(text.size() - digits);
+  }
+}
+
+std::optional<Uint128> decode(std::string_view text, std::string_view alphabet, unsigned bits) {
+  const Uint128 most = largest(bits);
+  const Uint128 most_before = most / alphabet.size();
+  Uint128 number = 0;
+  for (const char c : text) {
+    const std::size_t digit = alphabet.find(c);
+    if (digit == std::string_view::npos || number > most_before) return std::nullopt;
+    number *= alphabet.size();
+    if (number > most - digit) return std::nullopt;
+    number += digit;
+  }
+  return number;
+}
+
+TextForm::TextForm(std::string in_front, std::string_view digit_characters, unsigned number_bits)
+    : prefix(std::move(in_front)), alphabet(digit_characters), bits(number_bits) {
+  if (alphabet.empty()) return;
+  for (Uint128 left = largest(bits); left > 0; left /= alphabet.size()) ++digits;
+}
+
+std::uint8_t* TextForm::add(std::size_t size, Values& out) const {
+  return std::copy(prefix.begin(), prefix.end(), out.add_string(prefix.size() + size));
+}
+
+void TextForm::append(Uint128 number, Values& out) const {
+  encode(number, alphabet, {add(digits, out), digits});
+}
+
+std::optional<Uint128> TextForm::read(std::string_view text) const {
+  if (text.size() != prefix.size() + digits || !text.starts_with(prefix)) return std::nullopt;
+  return decode(text.substr(prefix.size()), alphabet, bits);
+}
+
+TextForm read_text_form(Parameters& rule, unsigned bits) {
+  const std::size_t encoding = rule.choice(
+      "encoding", {"none", "hex", "base32", "base32upper", "base36", "base58", "base62"});
+  return {read_prefix(rule), kAlphabets.at(encoding).characters, bits};
+}
+
+std::string read_prefix(Parameters& rule) {
+  std::string prefix = rule.text("prefix", "");
+  const bool is_plain = std::ranges::all_of(prefix, [](char c) { return c >= ' ' && c <= '~'; });
+  if (is_plain && prefix.size() <= kLongestPrefix) return prefix;
+  rule.error("prefix", "must be at most 64 printable characters of ASCII");
+  return {};
+}
+
+}  // namespace idproxy::ids

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "idproxy/base/bytes.hpp"
+#include "idproxy/base/parameters.hpp"
+#include "idproxy/ids/values.hpp"
+
+/// Numbers as text: an alphabet has the digits, the one for 0 first.
+namespace idproxy::ids {
+
+__extension__ using Uint128 = unsigned __int128;
+
+inline constexpr std::string_view kHex = "0123456789abcdef";
+/// Crockford's, in lower case, as TypeIDs have it.
+inline constexpr std::string_view kBase32 = "0123456789abcdefghjkmnpqrstvwxyz";
+inline constexpr std::string_view kBase32Upper = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/// The characters of an alphabet that has a name: the encodings', digits, and url64, nanoid's,
+/// which does not ascend. Empty: there is no such name.
+[[nodiscard]] std::string_view alphabet_named(std::string_view name);
+
+/// Writes a number, the most significant digit first, so that it fills `text`.
+void encode(Uint128 number, std::string_view alphabet, MutableBytes text);
+
+/// Nothing if a character is no digit, or if the number has more than `bits` bits, at most 128.
+[[nodiscard]] std::optional<Uint128> decode(std::string_view text, std::string_view alphabet,
+                                            unsigned bits);
+
+/// How a strategy that makes bits writes them as text.
+struct TextForm {
+  TextForm() = default;
+  /// `bits`: at most 128.
+  TextForm(std::string in_front, std::string_view digit_characters, unsigned number_bits);
+
+  std::string prefix{};
+  std::string_view alphabet{};  ///< static; empty: the strategy has a text of its own
+  unsigned bits = 0;
+  std::size_t digits = 0;  ///< of the largest number with so many bits
+
+  /// Adds a string of the prefix and `size` characters. Returns where to write these at once.
+  std::uint8_t* add(std::size_t size, Values& out) const;
+  /// Appends a string of the prefix and `digits` digits.
+  void append(Uint128 number, Values& out) const;
+  /// The number in a text that append() wrote; nothing if it could not have written it.
+  [[nodiscard]] std::optional<Uint128> read(std::string_view text) const;
+};
+
+/// Reads the keys `encoding` (none, hex, base32, base32upper, base36, base58, base62) and `prefix`.
+/// `bits`: of the strategy's values.
+[[nodiscard]] TextForm read_text_form(Parameters& rule, unsigned bits);
+/// Reads `prefix` alone.
+[[nodiscard]] std::string read_prefix(Parameters& rule);
+
+}  // namespace idproxy::ids

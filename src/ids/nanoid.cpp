@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "idproxy/base/parameters.hpp"
+#include "idproxy/base/printable.hpp"
+#include "idproxy/ids/rule_source.hpp"
+#include "ids/encoding.hpp"
+#include "ids/random_characters.hpp"
+#include "ids/random_digits.hpp"
+
+namespace idproxy::ids {
+namespace {
+
+/// Of so many texts that nobody need look which are taken. No state.
+class Nanoid final : public Source {
+ public:
+  Nanoid(RandomFormat format, RandomSource& random) : format_(std::move(format)), random_(random) {}
+
+  [[nodiscard]] std::size_t most_bytes() const override { return format_.most_bytes(); }
+  Draw next(std::size_t n, Values& out) override {
+    const TextForm form(format_.prefix, {}, 0);
+    for (; n > 0; --n) {
+      draw_characters(random_, format_.alphabet, {form.add(format_.digits, out), format_.digits});
+    }
+    return {};
+  }
+
+ private:
+  const RandomFormat format_;
+  RandomSource& random_;
+};
+
+/// What is wrong with an alphabet; empty: nothing.
+std::string fault_of(std::string_view alphabet) {
+  for (std::size_t i = 0; i < alphabet.size(); ++i) {
+    if (alphabet[i] < ' ' || alphabet[i] > '~') {
+      // All bytes of a character in UTF-8.
+      const auto is_within = [&](std::size_t at) { return (alphabet[at] & 0xC0) == 0x80; };
+      std::size_t end = i + 1;
+      while (end < alphabet.size() && is_within(end)) ++end;
+      return "must have printable characters of ASCII only, has " +
+             in_quotes(alphabet.substr(i, end - i));
+    }
+    if (alphabet.find(alphabet[i], i + 1) != std::string_view::npos) {
+      return "has " + in_quotes(alphabet.substr(i, 1)) + " twice";
+    }
+  }
+  if (alphabet.size() > 1) return {};
+  return "must be url64, digits, hex, base32, base32upper, base36, base58, base62, or 2 to 95 "
+         "different characters";
+}
+
+std::string read_alphabet(Parameters& rule) {
+  const std::string text = rule.text("alphabet", "url64");
+  if (const std::string_view known = alphabet_named(text); !known.empty()) {
+    return std::string(known);
+  }
+  if (const std::string fault = fault_of(text); !fault.empty()) {
+    rule.error("alphabet", fault);
+    return kDecimal;
+  }
+  return text;
+}
+
+/// Nothing for 2^64 and more.
+std::optional<std::uint64_t> count_of(const RandomFormat& format) {
+  Uint128 count = 1;
+  for (std::size_t i = 0; i < format.digits; ++i) {
+    count *= format.alphabet.size();
+    if (count >> 64 > 0) return std::nullopt;
+  }
+  return static_cast<std::uint64_t>(count);
+}
+
+}  // namespace
+
+/// Keys: size, alphabet, prefix, warn_fill, max_fill.
+std::unique_ptr<RuleSource> make_nanoid(Parameters& parameters, Sources sources,
+                                        std::string_view /*store_db*/) {
+  RandomFormat format;
+  format.digits = static_cast<std::size_t>(parameters.integer("size", 4, kMostCharacters, 21));
+  format.alphabet = read_alphabet(parameters);
+  format.prefix = read_prefix(parameters);
+  auto fill = read_fill(parameters);
+  if (!fill) return nullptr;
+  const auto count = count_of(format);
+  if (count) return make_random_texts(std::move(format), *count, std::move(*fill), sources.random);
+  for (const char* key : {"warn_fill", "max_fill"}) {
+    if (!parameters.given(key)) continue;
+    parameters.warning(key, "has no effect: there are 2^64 values or more, which cannot run out");
+  }
+  auto made = [format](std::string_view text) {
+    return text.starts_with(format.prefix) &&
+           text.find_first_not_of(format.alphabet, format.prefix.size()) == std::string_view::npos;
+  };
+  return std::make_unique<SharedSource>(std::make_shared<Nanoid>(std::move(format), sources.random),
+                                        std::move(made));
+}
+
+}  // namespace idproxy::ids

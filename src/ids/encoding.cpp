@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "idproxy/base/printable.hpp"
+
 namespace idproxy::ids {
 namespace {
 
@@ -38,27 +40,29 @@ std::string_view alphabet_named(std::string_view name) {
   return named == kAlphabets.end() ? std::string_view() : named->characters;
 }
 
-/// Divides 64 bits for most digits: to divide 128 bits takes several times as long.
+/// Works on pieces of 64 bits: to shift or divide 128 bits takes several times as long.
 void encode(Uint128 number, std::string_view alphabet, MutableBytes text) {
   const std::uint64_t base = alphabet.size();
+  std::size_t at = text.size();
   if (std::has_single_bit(base)) {
-    const auto width = std::countr_zero(base);
-    for (std::size_t i = text.size(); i-- > 0; number >>= width) {
-      text[i] = static_cast<std::uint8_t>(alphabet[static_cast<std::size_t>(number) & (base - 1)]);
+    constexpr int kPieceBits = 60;  // whole digits of 1 to 6 bits
+    const int width = std::countr_zero(base);
+    for (; at > 0; number >>= kPieceBits) {
+      auto piece = static_cast<std::uint64_t>(number);
+      for (int bits = 0; bits < kPieceBits && at > 0; bits += width, piece >>= width) {
+        text[--at] = static_cast<std::uint8_t>(alphabet[piece & (base - 1)]);
+      }
     }
     return;
   }
   constexpr std::size_t kPiece = 8;  // digits; 95^8 has 53 bits
   std::uint64_t piece_end = 1;
   for (std::size_t i = 0; i < kPiece; ++i) piece_end *= base;
-  while (!text.empty()) {
+  for (; at > 0; number /= piece_end) {
     auto piece = static_cast<std::uint64_t>(number % piece_end);
-    number /= piece_end;
-    const std::size_t digits = std::min(kPiece, text.size());
-    for (std::size_t i = text.size(); i-- > text.size() - digits; piece /= base) {
-      text[i] = static_cast<std::uint8_t>(alphabet[piece % base]);
+    for (std::size_t i = 0; i < kPiece && at > 0; ++i, piece /= base) {
+      text[--at] = static_cast<std::uint8_t>(alphabet[piece % base]);
     }
-    text = text.first(text.size() - digits);
   }
 }
 
@@ -90,9 +94,23 @@ void TextForm::append(Uint128 number, Values& out) const {
   encode(number, alphabet, {add(digits, out), digits});
 }
 
-std::optional<Uint128> TextForm::read(std::string_view text) const {
-  if (text.size() != prefix.size() + digits || !text.starts_with(prefix)) return std::nullopt;
-  return decode(text.substr(prefix.size()), alphabet, bits);
+boost::system::result<Uint128, std::string> TextForm::read(std::string_view text) const {
+  if (std::string why = fault(text); !why.empty()) return why;
+  if (const auto number = decode(text.substr(prefix.size()), alphabet, bits)) return *number;
+  return "has more than " + std::to_string(bits) + " bits";
+}
+
+std::string TextForm::fault(std::string_view text) const {
+  if (!text.starts_with(prefix)) return "does not begin with " + in_quotes(prefix);
+  text.remove_prefix(prefix.size());
+  if (text.size() != digits) {
+    return "has " + std::to_string(text.size()) + " characters" +
+           (prefix.empty() ? "" : " behind the prefix") + ", and the rule's values have " +
+           std::to_string(digits);
+  }
+  const std::size_t other = text.find_first_not_of(alphabet);
+  if (other == std::string_view::npos) return {};
+  return "has " + in_quotes(text.substr(other, 1)) + ", which is none of " + std::string(alphabet);
 }
 
 TextForm read_text_form(Parameters& rule, unsigned bits) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/system/result.hpp>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -45,8 +46,10 @@ struct TextForm {
   std::uint8_t* add(std::size_t size, Values& out) const;
   /// Appends a string of the prefix and `digits` digits.
   void append(Uint128 number, Values& out) const;
-  /// The number in a text that append() wrote; nothing if it could not have written it.
-  [[nodiscard]] std::optional<Uint128> read(std::string_view text) const;
+  /// The number in a text that append() wrote, or why it could not have written it.
+  [[nodiscard]] boost::system::result<Uint128, std::string> read(std::string_view text) const;
+  /// Why a text does not have the prefix and `digits` digits; empty: it has.
+  [[nodiscard]] std::string fault(std::string_view text) const;
 };
 
 /// Reads the keys `encoding` (none, hex, base32, base32upper, base36, base58, base62) and `prefix`.

@@ -36,7 +36,7 @@ class Nanoid final : public Source {
 };
 
 /// What is wrong with an alphabet; empty: nothing.
-std::string fault_of(std::string_view alphabet) {
+std::string alphabet_fault(std::string_view alphabet) {
   for (std::size_t i = 0; i < alphabet.size(); ++i) {
     if (alphabet[i] < ' ' || alphabet[i] > '~') {
       // All bytes of a character in UTF-8.
@@ -60,7 +60,7 @@ std::string read_alphabet(Parameters& rule) {
   if (const std::string_view known = alphabet_named(text); !known.empty()) {
     return std::string(known);
   }
-  if (const std::string fault = fault_of(text); !fault.empty()) {
+  if (const std::string fault = alphabet_fault(text); !fault.empty()) {
     rule.error("alphabet", fault);
     return kDecimal;
   }
@@ -94,12 +94,16 @@ std::unique_ptr<RuleSource> make_nanoid(Parameters& parameters, Sources sources,
     if (!parameters.given(key)) continue;
     parameters.warning(key, "has no effect: there are 2^64 values or more, which cannot run out");
   }
-  auto made = [format](std::string_view text) {
-    return text.starts_with(format.prefix) &&
-           text.find_first_not_of(format.alphabet, format.prefix.size()) == std::string_view::npos;
+  auto read = [format](std::string_view text) -> Decoded {
+    TextForm form;
+    form.prefix = format.prefix;
+    form.alphabet = format.alphabet;
+    form.digits = format.digits;
+    if (std::string why = form.fault(text); !why.empty()) return why;
+    return Meaning{};
   };
-  return std::make_unique<SharedSource>(std::make_shared<Nanoid>(std::move(format), sources.random),
-                                        std::move(made));
+  return std::make_unique<SharedSource>(std::make_shared<Nanoid>(format, sources.random),
+                                        std::move(read), SharedSource::Texts::by_reading);
 }
 
 }  // namespace idproxy::ids

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "idproxy/ids/strategies.hpp"
+#include "ids/decoding.hpp"
 #include "ids/encoding.hpp"
+#include "ids/hex.hpp"
 
 namespace idproxy::ids {
 namespace {
@@ -24,11 +26,16 @@ void append_bytes(const ObjectIdPosition& position, const ObjectIdRandom& random
   write_objectid(position, random, out.add(bson::Type::object_id, kObjectIdSize));
 }
 
-Uint128 bits_of(const ObjectIdPosition& position, const ObjectIdRandom& random) {
+void append_id_text(const ObjectIdPosition& position, const ObjectIdRandom& random,
+                    const TextForm& form, Values& out) {
+  using boost::endian::load_big_u32, boost::endian::load_big_u64;
   std::array<std::uint8_t, kObjectIdSize> id;
   write_objectid(position, random, id.data());
-  using boost::endian::load_big_u32, boost::endian::load_big_u64;
-  return Uint128{load_big_u32(id.data())} << 64 | load_big_u64(id.data() + 4);
+  if (form.alphabet == kHex) {
+    write_hex(id, form.add(form.digits, out));
+  } else {
+    form.append(Uint128{load_big_u32(id.data())} << 64 | load_big_u64(id.data() + 4), out);
+  }
 }
 
 /// Every object has random bytes and a counter of its own: rules share no state, their ids differ
@@ -50,9 +57,7 @@ class ObjectId final : public Source {
     // A child of fork() would continue with the parent's bytes and counter.
     if (generation_ != sources_.random.generation()) seed();
     sequence_.follow(second_of(sources_.clock));
-    for (; text_ && n > 0; --n) {
-      text_->append(bits_of(sequence_.next(), random_), out);
-    }
+    for (; text_ && n > 0; --n) append_id_text(sequence_.next(), random_, *text_, out);
     for (; n > 0; --n) append_bytes(sequence_.next(), random_, out);
     return {};
   }
@@ -74,6 +79,18 @@ class ObjectId final : public Source {
   ObjectIdSequence sequence_{0};
 };
 
+Decoded read_objectid(std::string_view text, const TextForm& form) {
+  const auto bits = form.read(text);
+  if (!bits) return bits.error();
+  Meaning meaning{{"time", time_text(std::chrono::seconds(*bits >> 64))}};
+  if (form.alphabet != kHex) {
+    std::string hex(2 * kObjectIdSize, '0');
+    encode(*bits, kHex, {reinterpret_cast<std::uint8_t*>(hex.data()), hex.size()});
+    meaning.emplace_back("objectid", std::move(hex));
+  }
+  return meaning;
+}
+
 }  // namespace
 
 void write_objectid(const ObjectIdPosition& position, const ObjectIdRandom& random,
@@ -84,7 +101,11 @@ void write_objectid(const ObjectIdPosition& position, const ObjectIdRandom& rand
 }
 
 std::unique_ptr<RuleSource> make_object_ids(Sources sources) {
-  return std::make_unique<SharedSource>(std::make_shared<ObjectId>(std::nullopt, sources));
+  const TextForm form({}, kHex, kObjectIdBits);
+  return std::make_unique<SharedSource>(
+      std::make_shared<ObjectId>(std::nullopt, sources),
+      [form](std::string_view text) { return read_objectid(text, form); },
+      SharedSource::Texts::by_length);
 }
 
 /// Keys: output (objectid, string), encoding, prefix.
@@ -92,22 +113,19 @@ std::unique_ptr<RuleSource> make_objectid(Parameters& parameters, Sources source
                                           std::string_view /*store_db*/) {
   bool is_text = parameters.choice("output", {"objectid", "string"}) == 1;
   TextForm form = read_text_form(parameters, kObjectIdBits);
-  SharedSource::Made made;
-  if (!form.alphabet.empty()) {
-    if (!is_text && parameters.given("output")) {
-      parameters.error("output", "must be string beside `encoding`, which makes the value a text");
-    }
-    is_text = true;
-    made = [form](std::string_view text) { return form.read(text).has_value(); };
-  } else {
-    form = TextForm(std::move(form.prefix), kHex, kObjectIdBits);
+  const bool is_encoded = !form.alphabet.empty();
+  if (is_encoded && !is_text && parameters.given("output")) {
+    parameters.error("output", "must be string beside `encoding`, which makes the value a text");
   }
+  is_text = is_text || is_encoded;
+  if (!is_encoded) form = TextForm(std::move(form.prefix), kHex, kObjectIdBits);
   if (!form.prefix.empty() && !is_text) {
     parameters.error("prefix", "needs a text to stand before: add `encoding`, or output: string");
   }
   return std::make_unique<SharedSource>(
       std::make_shared<ObjectId>(is_text ? std::optional(form) : std::nullopt, sources),
-      std::move(made));
+      [form](std::string_view text) { return read_objectid(text, form); },
+      is_encoded ? SharedSource::Texts::by_reading : SharedSource::Texts::by_length);
 }
 
 }  // namespace idproxy::ids

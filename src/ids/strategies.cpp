@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
+#include <string>
 
 // One line per strategy: its name in rules, and the function that makes it.
 #define IDPROXY_STRATEGIES(STRATEGY)              \
@@ -28,6 +31,37 @@ Fit RuleSource::fit(bson::Type type, Bytes value) const {
   const bool is_like_it = value.size() == sample[0].size() &&
                           std::ranges::equal(value.first(head), sample[0].first(head));
   return is_like_it ? Fit::fits : Fit::wrong_form;
+}
+
+/// Of values that tell nothing but a number, if that.
+Decoded RuleSource::decode(std::string_view text) const {
+  if (about_.sequences.text) return "values of a template are not decoded: `verify` judges them";
+  Values value;
+  append_samples(1, value);
+  const bson::Type type = value.type();
+  value.clear();
+  std::int64_t number = 0;
+  if (type == bson::Type::string) {
+    value.add_string(text);
+  } else {
+    const char* end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, number);
+    const bool is_narrow = type == bson::Type::int32;
+    if (read.ec != std::errc{} || read.ptr != end ||
+        (is_narrow && number != static_cast<std::int32_t>(number))) {
+      return std::string("is no integer of ") + (is_narrow ? "32" : "64") + " bits";
+    }
+    if (is_narrow) store_i32(value.add(type, 4), static_cast<std::int32_t>(number));
+    if (!is_narrow) store_i64(value.add(type, 8), number);
+  }
+  const Fit judged = fit(type, value[0]);
+  if (judged == Fit::wrong_check) return "has wrong check digits";
+  if (judged != Fit::fits) return "is not written as the rule's values are";
+  if (about_.counter || about_.ranges || about_.gapless) {
+    const auto counted = read_number(type, value[0], about_.field.format);
+    return Meaning{{"number", std::to_string(counted.value_or(0))}};
+  }
+  return Meaning{};
 }
 
 #define IDPROXY_DECLARE(name, make) MakeRuleSource make;

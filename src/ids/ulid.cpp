@@ -1,5 +1,6 @@
 #include <array>
 #include <boost/endian/conversion.hpp>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -8,6 +9,7 @@
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "ids/ascending_time.hpp"
+#include "ids/decoding.hpp"
 #include "ids/encoding.hpp"
 
 namespace idproxy::ids {
@@ -96,6 +98,15 @@ class Ulid final : public Source {
   Uint128 last_ = 0;
 };
 
+/// Binaries are read as 36 characters, or as 32 digits of hex.
+Decoded read_ulid(std::string_view text, const UlidForm& form) {
+  const bool is_text = form.output == UlidForm::Output::string;
+  const auto bits = is_text ? form.text.read(text) : uuid_bits(text);
+  if (!bits) return bits.error();
+  return Meaning{{"time", time_text(std::chrono::milliseconds(*bits >> kUlidRandomBits))},
+                 {"uuid", uuid_text(*bits)}};
+}
+
 }  // namespace
 
 /// Keys: output (string, uuid, binary), prefix, on_overflow (advance, error).
@@ -106,14 +117,13 @@ std::unique_ptr<RuleSource> make_ulid(Parameters& parameters, Sources sources,
   UlidForm form{output, {read_prefix(parameters), kBase32Upper, kUlidBits}};
   const auto on_overflow =
       static_cast<Ulid::OnOverflow>(parameters.choice("on_overflow", {"advance", "error"}));
-  SharedSource::Made made;
-  if (output == UlidForm::Output::string) {
-    made = [text = form.text](std::string_view value) { return text.read(value).has_value(); };
-  } else if (!form.text.prefix.empty()) {
+  if (output != UlidForm::Output::string && !form.text.prefix.empty()) {
     parameters.error("prefix", "needs a text to stand before: output: string");
   }
   return std::make_unique<SharedSource>(
-      std::make_shared<Ulid>(std::move(form), on_overflow, sources), std::move(made));
+      std::make_shared<Ulid>(form, on_overflow, sources),
+      [form](std::string_view text) { return read_ulid(text, form); },
+      SharedSource::Texts::by_reading);
 }
 
 }  // namespace idproxy::ids

@@ -11,6 +11,7 @@
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "ids/ascending_time.hpp"
+#include "ids/decoding.hpp"
 #include "ids/hex.hpp"
 #include "ids/random_chunk.hpp"
 
@@ -27,6 +28,8 @@ using boost::endian::store_big_u64;
 constexpr std::uint16_t kRandA = 0x0FFF;
 constexpr std::uint64_t kRandB = 0x3FFF'FFFF'FFFF'FFFF;
 constexpr std::uint16_t kClockSeq = 0x3FFF;
+
+using TimeOfVersion1 = std::chrono::duration<std::int64_t, std::ratio<1, 10'000'000>>;
 
 void set_version_and_variant(Uuid& uuid, unsigned version) {
   uuid[6] = static_cast<std::uint8_t>((uuid[6] & 0x0F) | version << 4);
@@ -142,10 +145,9 @@ class TimeBasedUuid final : public UuidSource {
   /// than ticks have passed. So this compares the clock with its last reading, not with the last
   /// tick used.
   void follow_clock() {
-    using Ticks = std::chrono::duration<std::int64_t, std::ratio<1, 10'000'000>>;
-    const auto now =
-        static_cast<std::uint64_t>(std::chrono::floor<Ticks>(sources_.clock.wall()).count()) +
-        kGregorianOffset;
+    const auto now = static_cast<std::uint64_t>(
+                         std::chrono::floor<TimeOfVersion1>(sources_.clock.wall()).count()) +
+                     kGregorianOffset;
     if (now < last_clock_) {
       step_back();
       next_ticks_ = now;
@@ -227,16 +229,37 @@ class OrderedUuid final : public UuidSource {
   Uuid7Position position_;  // of the last id
 };
 
+Decoded read_uuid(std::string_view text, const UuidForm& form, unsigned version) {
+  const TextForm& written = form.text;
+  if (written.alphabet.empty() && !text.starts_with(written.prefix)) return written.fault(text);
+  const auto bits =
+      written.alphabet.empty() ? uuid_bits(text.substr(written.prefix.size())) : written.read(text);
+  if (!bits) return bits.error();
+  if (!has_version(*bits, version)) {
+    return uuid_text(*bits) + " is no UUID of version " + std::to_string(version);
+  }
+  Meaning meaning{{"uuid", uuid_text(*bits)}};
+  if (version == 7) {
+    meaning.emplace_back("time", time_text(std::chrono::milliseconds(*bits >> 80)));
+  }
+  if (version == 1) {
+    const auto ticks = static_cast<std::int64_t>((*bits >> 64 & 0xFFF) << 48 |
+                                                 (*bits >> 80 & 0xFFFF) << 32 | *bits >> 96);
+    const std::int64_t since_1970 = ticks - static_cast<std::int64_t>(kGregorianOffset);
+    meaning.emplace_back(
+        "time",
+        time_text(std::chrono::floor<std::chrono::milliseconds>(TimeOfVersion1(since_1970))));
+  }
+  return meaning;
+}
+
 template <class Made>
 std::unique_ptr<RuleSource> rule_of(const UuidForm& form, unsigned version, Sources sources) {
-  SharedSource::Made made;
-  if (!form.text.alphabet.empty()) {
-    made = [form, version](std::string_view text) {
-      const auto bits = form.text.read(text);
-      return bits && has_version(*bits, version);
-    };
-  }
-  return std::make_unique<SharedSource>(std::make_shared<Made>(form, sources), std::move(made));
+  const bool is_encoded = !form.text.alphabet.empty();
+  return std::make_unique<SharedSource>(
+      std::make_shared<Made>(form, sources),
+      [form, version](std::string_view text) { return read_uuid(text, form, version); },
+      is_encoded ? SharedSource::Texts::by_reading : SharedSource::Texts::by_length);
 }
 
 /// Whether a prefix with its "_" names a type of TypeIDs (TypeID 0.3.0):

@@ -24,6 +24,7 @@ from test_inspection import rule
 SPACE = 100_000
 TAKEN = 89_000
 BATCH = 1_000
+NANOID = {"strategy": "nanoid", "digits": None, "size": 5, "alphabet": "qwertzuiop", "prefix": "c-"}
 MOST_COMMANDS = 10
 
 INDEXES: dict[str, dict[str, Any]] = {
@@ -39,6 +40,10 @@ def as_number(number: int) -> Any:
 
 def as_text(number: int) -> Any:
     return f"{number:05}"
+
+
+def as_nanoid(number: int) -> Any:
+    return "c-" + as_text(number).translate(str.maketrans("0123456789", NANOID["alphabet"]))
 
 
 def fill(mongod: Mongod, db: str, make: Callable[[int], Any] = as_number, *, field: str = "n",
@@ -95,13 +100,14 @@ def test_stores_a_batch_in_few_commands(
 
 @pytest.mark.parametrize("more, make, index", [
     ({"output": "string"}, as_text, "sparse"), ({"output": "int32"}, as_number, "exists"),
-    ({"output": "string"}, as_text, "type"), ({"field": "_id"}, as_number, "")],
-    ids=["string", "int32", "type", "_id"])
+    ({"output": "string"}, as_text, "type"), ({"field": "_id"}, as_number, ""), (NANOID, as_nanoid, "sparse")],
+    ids=["string", "int32", "type", "_id", "nanoid"])
 def test_looks_up_each_form_of_number(
         standalone: Mongod, start_proxy: Callable[..., Proxy], coll: str, more: dict[str, Any],
         make: Callable[[int], Any], index: str) -> None:
     """The collection matches a wildcard: the first batch finds out how full it is."""
     described = {"field": "n", "digits": 5, "assign": "always", **more}
+    described = {key: value for key, value in described.items() if value is not None}
     fill(standalone, coll, make, field=described["field"], index=index)
     proxy = start_proxy(configuration(standalone, [rule(f"{coll}.*", **described)]))
     with Profiler(standalone, coll):

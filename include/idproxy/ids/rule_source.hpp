@@ -1,11 +1,14 @@
 #pragma once
 
+#include <boost/system/result.hpp>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/gapless_job.hpp"
@@ -17,6 +20,11 @@
 namespace idproxy::ids {
 
 class Store;
+
+/// What a value tells: "time", "uuid" and such, each with a text for people.
+using Meaning = std::vector<std::pair<std::string_view, std::string>>;
+/// That, or why the rule cannot have made the value.
+using Decoded = boost::system::result<Meaning, std::string>;
 
 /// The source of a rule's values, as configured. Thread-safe.
 class RuleSource {
@@ -63,6 +71,9 @@ class RuleSource {
   }
   /// Whether the rule could have written a value. Of numbers with a template, only their type.
   [[nodiscard]] virtual Fit fit(bson::Type type, Bytes value) const;
+  /// What a value tells. `text`: a string as it is, a number in decimal, an ObjectId in hex, a UUID
+  /// as 36 characters.
+  [[nodiscard]] virtual Decoded decode(std::string_view text) const;
 
  protected:
   explicit RuleSource(About about) : about_(std::move(about)) {}
@@ -74,12 +85,15 @@ class RuleSource {
 /// A rule whose collections all have one source, which needs no store.
 class SharedSource final : public RuleSource {
  public:
-  /// Whether the source could have made a text, which is as long as its own.
-  using Made = std::function<bool(std::string_view text)>;
+  using Read = std::function<Decoded(std::string_view text)>;
+  /// How fit() judges texts.
+  enum class Texts {
+    by_length,
+    by_reading,  ///< those that `read` refuses do not fit
+  };
 
-  /// `made`: null if the length is all that texts have in common.
-  explicit SharedSource(std::shared_ptr<Source> source, Made made = {})
-      : RuleSource({}), source_(std::move(source)), made_(std::move(made)) {}
+  SharedSource(std::shared_ptr<Source> source, Read read, Texts texts)
+      : RuleSource({}), source_(std::move(source)), read_(std::move(read)), texts_(texts) {}
 
   [[nodiscard]] Bound bind(std::string_view /*ns*/, Store* /*store*/) override {
     return {.source = source_};
@@ -89,13 +103,15 @@ class SharedSource final : public RuleSource {
   }
   [[nodiscard]] Fit fit(bson::Type type, Bytes value) const override {
     const Fit fit = RuleSource::fit(type, value);
-    if (fit != Fit::fits || !made_) return fit;
-    return made_(as_text(value.subspan(4, value.size() - 5))) ? Fit::fits : Fit::wrong_form;
+    if (fit != Fit::fits || type != bson::Type::string || texts_ == Texts::by_length) return fit;
+    return read_(as_text(value.subspan(4, value.size() - 5))) ? Fit::fits : Fit::wrong_form;
   }
+  [[nodiscard]] Decoded decode(std::string_view text) const override { return read_(text); }
 
  private:
   const std::shared_ptr<Source> source_;
-  const Made made_;
+  const Read read_;
+  const Texts texts_;
 };
 
 /// A counter, and the field that is filled from it.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@ namespace {
 struct IdsRequest : jobs::RuleOptions {
   std::uint32_t count = 5;
   bool as_json = false;
+  std::string decode;  // a value to explain; empty: none
 };
 
 using id_store::mongo::Array;
@@ -177,6 +179,39 @@ ExitCode print_next(const IdsRequest& request, config::Config config, std::size_
   return rule.end(ExitCode::ok);
 }
 
+/// What stands in the quotes of a value as mongosh writes it; else all of it.
+std::string_view inside(std::string_view text) {
+  const std::size_t first = text.find('"');
+  const std::size_t last = text.rfind('"');
+  const std::string_view before = text.substr(0, std::min(first, text.size()));
+  const bool is_written = before.empty() || before == "UUID(" || before == "ObjectId(";
+  return is_written && first < last && last != text.npos ? text.substr(first + 1, last - first - 1)
+                                                         : text;
+}
+
+/// Prints what a value tells.
+ExitCode print_meaning(const IdsRequest& request, const rewrite::Rule& rule) {
+  const ids::Decoded meaning = rule.strategy->decode(inside(request.decode));
+  if (!meaning) {
+    return end_with(ExitCode::findings, "the rule for " + request.field + " in " + request.ns +
+                                            " cannot have made " + in_quotes(request.decode) +
+                                            ": " + meaning.error());
+  }
+  Document document;
+  document.add("ns", request.ns).add("field", request.field).add("strategy", rule.strategy_name);
+  for (const auto& [name, text] : *meaning) {
+    document.add(name, text);
+    if (!request.as_json) std::cout << name << ' ' << text << '\n';
+  }
+  if (request.as_json) {
+    std::cout << printable(id_store::mongo::json_of(document.bytes()), kWhole) << '\n';
+  } else if (meaning->empty()) {
+    tell("the rule can have made it; it tells nothing more");
+  }
+  std::cout << std::flush;
+  return ExitCode::ok;
+}
+
 ExitCode print_ids(const IdsRequest& request) {
   if (const std::string fault = jobs::fault_of_ns(request.ns); !fault.empty()) {
     return end_with(ExitCode::usage, fault);
@@ -187,6 +222,7 @@ ExitCode print_ids(const IdsRequest& request) {
   const auto index = jobs::find_rule(request.file, request.ns, request.field, loaded.config.rules);
   if (!index) return end_with(ExitCode::usage, index.error());
   const rewrite::Rule& rule = loaded.config.rules[*index];
+  if (!request.decode.empty()) return print_meaning(request, rule);
   const About& about = rule.strategy->about();
   ids::Values values;
   if (!is_numbered(about)) {
@@ -213,14 +249,19 @@ const Command kIds{
 is used up: the next numbers of a counter may go to others meanwhile.
 
 Examples:   mongo-idproxy ids --ns shop.orders --field number
-            mongo-idproxy ids --ns shop.orders --field code -n 3 --json)",
-    {{0, "printed"}, {69, "a server does not answer or the rule is not ready"}},
+            mongo-idproxy ids --ns shop.orders --field code -n 3 --json
+            mongo-idproxy ids --ns shop.orders --field number --decode R-001001)",
+    {{0, "printed"},
+     {1, "with --decode: the rule cannot have made the value"},
+     {69, "a server does not answer or the rule is not ready"}},
     nullptr,
     [](CLI::App& options, std::string& config) -> Run {
       const auto request = std::make_shared<IdsRequest>();
       add_rule(options, *request, "The field, as its rule names it");
       add_value(options, "-n", request->count, "N", "How many values; 5 if not given")
           ->check(CLI::Range(1, 10'000));
+      add_value(options, "--decode", request->decode, "VALUE",
+                "Print what this value of the rule tells:\nits time, UUID or number");
       options.add_flag("--json", request->as_json, "Print a document of extended JSON");
       add_config(options, config);
       return on_file(request, print_ids);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ids/uuid.hpp"
@@ -38,6 +39,11 @@ std::string written(const TextForm& form, Uint128 number) {
   return text_in(values);
 }
 
+std::optional<Uint128> read_by(const TextForm& form, std::string_view text) {
+  const auto number = form.read(text);
+  return number ? std::optional(*number) : std::nullopt;
+}
+
 // --- TypeID 0.3.0, valid.json and invalid.json ---
 
 struct TypeIdCase {
@@ -55,7 +61,7 @@ class TypeId : public ::testing::TestWithParam<TypeIdCase> {};
 TEST_P(TypeId, SucceedsBothWays) {
   const TextForm form = form_of("base32", 128, GetParam().prefix);
   EXPECT_EQ(written(form, number_of(GetParam().uuid)), GetParam().text);
-  EXPECT_EQ(form.read(GetParam().text), number_of(GetParam().uuid));
+  EXPECT_EQ(read_by(form, GetParam().text), number_of(GetParam().uuid));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -118,7 +124,7 @@ TEST_P(Encoding, SucceedsWithTheLargestNumberOfItsBits) {
   const Uint128 largest = (Uint128{1} << 96) - 1;
   EXPECT_EQ(written(form, largest), row.largest96);
   EXPECT_EQ(written(form, 0), std::string(row.size96, form.alphabet.front()));
-  EXPECT_EQ(form.read(row.largest96), largest);
+  EXPECT_EQ(read_by(form, row.largest96), largest);
   EXPECT_FALSE(form.read(std::string(row.size96 + 1, form.alphabet.front())));
   EXPECT_FALSE(form.read(std::string(row.size96, '_')));
   // One more than fits, unless all texts of that length do.
@@ -148,7 +154,7 @@ TEST_P(Encoding, SucceedsWithTextsInTheOrderOfTheNumbers) {
   std::sort(numbers.begin(), numbers.end());
   for (const Uint128 number : numbers) {
     texts.push_back(written(form, number));
-    EXPECT_EQ(form.read(texts.back()), number);
+    EXPECT_EQ(read_by(form, texts.back()), number);
   }
   EXPECT_TRUE(std::is_sorted(texts.begin(), texts.end()));
 }
@@ -191,7 +197,7 @@ TEST_F(EncodedTest, SucceedsWithATypeIdThroughTheStrategy) {
   const Table table{{"monotonic", "none"}, {"encoding", "base32"}, {"prefix", "user_"}};
   const Texts texts = next("uuid", table, random, 1);
   ASSERT_EQ(texts.size(), 1U);
-  EXPECT_EQ(form_of("base32", 128, "user_").read(texts[0]),
+  EXPECT_EQ(read_by(form_of("base32", 128, "user_"), texts[0]),
             number_of("017f22e279b07cc398c4dc0c0c07398f"));
   EXPECT_EQ(fit("uuid", table, texts[0]), Fit::fits);
   EXPECT_EQ(fit("uuid", table, "user_01h455vb4pex5vsknk084sn02q"), Fit::fits);
@@ -234,6 +240,37 @@ TEST_F(EncodedTest, SucceedsWithRoomForTheLongestPrefix) {
     ASSERT_TRUE(source->next(1, values));
     EXPECT_LE(values[0].size(), source->most_bytes());
   }
+}
+
+TEST_F(EncodedTest, TellsWhatAValueMeans) {
+  const auto told = [&](std::string_view strategy, const Table& table, std::string_view text) {
+    test::SeededRandom random;
+    const auto rule = test::make_strategy(strategy, table, {clock_, random});
+    const Decoded meaning = rule->decode(text);
+    std::string all = meaning ? "" : meaning.error();
+    for (std::size_t i = 0; meaning && i < meaning->size(); ++i) {
+      all += std::string((*meaning)[i].first) + " " + (*meaning)[i].second + "; ";
+    }
+    return all;
+  };
+  EXPECT_EQ(told("uuid", {{"version", "1"}}, "c232ab00-9414-11ec-b3c8-9f6bdeced846"),
+            "uuid c232ab00-9414-11ec-b3c8-9f6bdeced846; time 2022-02-22T19:22:22.000Z; ");
+  EXPECT_EQ(told("uuid", {}, "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"),
+            "uuid 017f22e2-79b0-7cc3-98c4-dc0c0c07398f; time 2022-02-22T19:22:22.000Z; ");
+  EXPECT_EQ(told("uuid", {}, "017f22e2-79b0-7cc3-98c4_dc0c0c07398f"),
+            "is no UUID of 36 lower-case characters");
+  for (const auto& [id, time] : {std::pair("00000000", "1970-01-01T00:00:00.000Z"),
+                                 std::pair("7fffffff", "2038-01-19T03:14:07.000Z"),
+                                 std::pair("80000000", "2038-01-19T03:14:08.000Z"),
+                                 std::pair("ffffffff", "2106-02-07T06:28:15.000Z")}) {
+    EXPECT_EQ(told("objectid", {}, std::string(id) + "0000000000000000"),
+              std::string("time ") + time + "; ");
+  }
+  EXPECT_EQ(
+      told("random-digits", {{"digits", "3"}, {"output", "string"}, {"check", "damm"}}, "5725"),
+      "has wrong check digits");
+  EXPECT_EQ(told("random-digits", {{"digits", "3"}, {"output", "int32"}}, "4294967296"),
+            "is no integer of 32 bits");
 }
 
 struct BadCase {

@@ -487,7 +487,7 @@ TEST(Exchange, ShowsTheStrategyWhatHasCollided) {
     auto source = std::make_shared<ScriptedSource>(std::vector<std::int64_t>{11, 12, 13, 14});
     const ScriptedSource& seen = *source;
     Rule rule = test::rule("shop.*", "_id");
-    rule.strategy = std::make_shared<ids::SharedSource>(std::move(source));
+    rule.strategy = test::shared_source(std::move(source));
     ExchangeWorld world(rule_set_of(std::move(rule)));
     ASSERT_EQ(world.request(client(form, "", {nth(0), nth(1)})), ActionKind::send);
     for (int i = 0; i < 2; ++i) {

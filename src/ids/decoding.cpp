@@ -1,0 +1,46 @@
+#include "ids/decoding.hpp"
+
+#include <array>
+#include <cstdio>
+
+#include "ids/hex.hpp"
+
+namespace idproxy::ids {
+namespace {
+
+constexpr std::array<std::size_t, 4> kHyphens{8, 13, 18, 23};
+
+}  // namespace
+
+std::string uuid_text(Uint128 uuid) {
+  std::string text(32, '0');
+  encode(uuid, kHex, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
+  for (const std::size_t at : kHyphens) text.insert(at, 1, '-');
+  return text;
+}
+
+boost::system::result<Uint128, std::string> uuid_bits(std::string_view text) {
+  if (text.size() == kUuidTextSize) {
+    std::string digits(text);
+    for (const std::size_t at : kHyphens) digits[at] = text[at] == '-' ? ' ' : 'x';
+    std::erase(digits, ' ');
+    if (const auto bits = decode(digits, kHex, 128)) return *bits;
+  }
+  return "is no UUID of 36 lower-case characters";
+}
+
+std::string time_text(std::chrono::milliseconds time) {
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date{std::chrono::sys_days(day)};
+  const auto milliseconds = (time - day).count();
+  std::array<char, 64> text{};
+  const int size = std::snprintf(
+      text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ",
+      static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+      static_cast<unsigned>(date.day()), static_cast<int>(milliseconds / 3'600'000),
+      static_cast<int>(milliseconds / 60'000 % 60), static_cast<int>(milliseconds / 1000 % 60),
+      static_cast<int>(milliseconds % 1000));
+  return {text.data(), static_cast<std::size_t>(size)};
+}
+
+}  // namespace idproxy::ids

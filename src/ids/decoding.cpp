@@ -1,5 +1,6 @@
 #include "ids/decoding.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -20,11 +21,12 @@ std::string uuid_text(Uint128 uuid) {
 }
 
 boost::system::result<Uint128, std::string> uuid_bits(std::string_view text) {
-  if (text.size() == kUuidTextSize) {
+  const auto is_hyphen = [&](std::size_t at) { return text[at] == '-'; };
+  if (text.size() == kUuidTextSize && std::ranges::all_of(kHyphens, is_hyphen)) {
     std::string digits(text);
-    for (const std::size_t at : kHyphens) digits[at] = text[at] == '-' ? ' ' : 'x';
-    std::erase(digits, ' ');
-    if (const auto bits = decode(digits, kHex, 128)) return *bits;
+    std::erase(digits, '-');
+    const auto bits = decode(digits, kHex, 128);
+    if (bits && digits.size() == kUuidTextSize - kHyphens.size()) return *bits;
   }
   return "is no UUID of 36 lower-case characters";
 }

@@ -62,7 +62,7 @@ std::string read_alphabet(Parameters& rule) {
   }
   if (const std::string fault = alphabet_fault(text); !fault.empty()) {
     rule.error("alphabet", fault);
-    return kDecimal;
+    return {};
   }
   return text;
 }
@@ -92,18 +92,13 @@ std::unique_ptr<RuleSource> make_nanoid(Parameters& parameters, Sources sources,
   if (count) return make_random_texts(std::move(format), *count, std::move(*fill), sources.random);
   for (const char* key : {"warn_fill", "max_fill"}) {
     if (!parameters.given(key)) continue;
-    parameters.warning(key, "has no effect: there are 2^64 values or more, which cannot run out");
+    parameters.warning(
+        key, "has no effect: there are 2^64 values or more, which cannot run out; remove it");
   }
-  auto read = [format](std::string_view text) -> Decoded {
-    TextForm form;
-    form.prefix = format.prefix;
-    form.alphabet = format.alphabet;
-    form.digits = format.digits;
-    if (std::string why = form.fault(text); !why.empty()) return why;
-    return Meaning{};
-  };
-  return std::make_unique<SharedSource>(std::make_shared<Nanoid>(format, sources.random),
-                                        std::move(read), SharedSource::Texts::by_reading);
+  return std::make_unique<SharedSource>(
+      std::make_shared<Nanoid>(format, sources.random),
+      [format](std::string_view text) { return format.decode(text); },
+      [format](std::string_view text) { return format.decode(text).has_value(); });
 }
 
 }  // namespace idproxy::ids

@@ -144,6 +144,11 @@ NumberFormat read_format(Parameters& rule) {
   NumberFormat read;
   read.output = static_cast<Output>(rule.choice("output", {"int64", "int32", "string"}));
   read_format_into(read, rule, read_affix);
+  if (rule.given("prefix")) {
+    static_cast<void>(rule.text("prefix", ""));  // or it would be unknown, too
+    rule.error("prefix",
+               "is for other strategies: put it into `format.prefix`, or into `template`");
+  }
   return read;
 }
 

@@ -104,8 +104,7 @@ std::unique_ptr<RuleSource> make_object_ids(Sources sources) {
   const TextForm form({}, kHex, kObjectIdBits);
   return std::make_unique<SharedSource>(
       std::make_shared<ObjectId>(std::nullopt, sources),
-      [form](std::string_view text) { return read_objectid(text, form); },
-      SharedSource::Texts::by_length);
+      [form](std::string_view text) { return read_objectid(text, form); });
 }
 
 /// Keys: output (objectid, string), encoding, prefix.
@@ -122,10 +121,13 @@ std::unique_ptr<RuleSource> make_objectid(Parameters& parameters, Sources source
   if (!form.prefix.empty() && !is_text) {
     parameters.error("prefix", "needs a text to stand before: add `encoding`, or output: string");
   }
+  SharedSource::Judge judge;
+  if (is_encoded || !form.prefix.empty()) {
+    judge = [form](std::string_view text) { return form.read(text).has_value(); };
+  }
   return std::make_unique<SharedSource>(
       std::make_shared<ObjectId>(is_text ? std::optional(form) : std::nullopt, sources),
-      [form](std::string_view text) { return read_objectid(text, form); },
-      is_encoded ? SharedSource::Texts::by_reading : SharedSource::Texts::by_length);
+      [form](std::string_view text) { return read_objectid(text, form); }, std::move(judge));
 }
 
 }  // namespace idproxy::ids

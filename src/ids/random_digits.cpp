@@ -41,6 +41,32 @@ constexpr Number power_of_ten(std::int64_t exponent) {
   return power;
 }
 
+/// Writes `value` in decimal with leading zeros, filling `text`.
+void write_digits(std::uint64_t value, MutableBytes text) {
+  for (std::size_t i = text.size(); i-- > 0; value /= 10) {
+    text[i] = static_cast<std::uint8_t>('0' + value % 10);
+  }
+}
+
+/// Works in two halves: dividing 128 bits for every digit is three times as slow.
+void write_digits(Uint128 value, MutableBytes text) {
+  constexpr std::size_t kLow = 17;
+  constexpr auto kSplit = power_of_ten<std::uint64_t>(kLow);
+  write_digits(static_cast<std::uint64_t>(value / kSplit), text.first(text.size() - kLow));
+  write_digits(static_cast<std::uint64_t>(value % kSplit), text.last(kLow));
+}
+
+/// The number in a text of the format's digits.
+template <class Number>
+Number number_in(std::string_view digits, const RandomFormat& format) {
+  if (!format.alphabet.empty()) {
+    return static_cast<Number>(decode(digits, format.alphabet, 128).value_or(0));
+  }
+  Number number = 0;
+  for (const char digit : digits) number = number * 10 + static_cast<Number>(digit - '0');
+  return number;
+}
+
 void append_integer(std::uint64_t value, const RandomFormat& format, Values& out) {
   if (format.check != Check::none) {
     const std::string digits = std::to_string(value);
@@ -59,7 +85,7 @@ void append_digits(Number value, const RandomFormat& format, Values& out) {
   std::uint8_t* at = out.add_string(prefix.size() + format.digits + check);
   at = std::copy(prefix.begin(), prefix.end(), at);
   const MutableBytes digits(at, format.digits);
-  encode(value, format.alphabet, digits);
+  format.alphabet.empty() ? write_digits(value, digits) : encode(value, format.alphabet, digits);
   if (check == 0) return;
   const std::string text = check_digits_of(format.check, as_text(digits));
   std::copy(text.begin(), text.end(), at + format.digits);
@@ -76,7 +102,7 @@ template <class Number>
 Number read_number(Bytes value, const RandomFormat& format) {
   if (format.output == Output::string) {
     const Bytes digits = value.subspan(4 + format.prefix.size(), format.digits);
-    return static_cast<Number>(decode(as_text(digits), format.alphabet, 128).value_or(0));
+    return number_in<Number>(as_text(digits), format);
   }
   const bool narrow = format.output == Output::int32;
   const std::int64_t number = narrow ? load_i32(value.data()) : load_i64(value.data());
@@ -146,11 +172,13 @@ class UniformDigits {
     const bool is_text = format_.output == Output::string;
     const bool has_length = is_text ? text.size() == format_.digits + check
                                     : text.size() > check && text.size() <= format_.digits + check;
-    if (!has_length) return Fit::wrong_form;
+    const std::string_view known =
+        format_.alphabet.empty() ? "0123456789" : std::string_view(format_.alphabet);
+    if (!has_length || text.find_first_not_of(known) != std::string::npos) return Fit::wrong_form;
     const std::string stored = text.substr(text.size() - check);
     text.resize(text.size() - check);
-    const auto number = decode(text, format_.alphabet, 128);
-    if (!number || *number < lowest_ || *number - lowest_ >= count_) return Fit::wrong_form;
+    const auto number = number_in<Number>(text, format_);
+    if (number < lowest_ || number - lowest_ >= count_) return Fit::wrong_form;
     return check_digits_of(format_.check, text) == stored ? Fit::fits : Fit::wrong_check;
   }
 
@@ -159,6 +187,11 @@ class UniformDigits {
   /// quarter, a number takes 4/3 draws on average at the worst.
   void append(std::size_t n, Values& out) const {
     n + out.size() > count_ / 4 ? shuffle(n, out) : draw(n, out);
+  }
+
+  /// Appends `n` numbers, or all, to no others.
+  void append_some(std::size_t n, Values& out) const {
+    append(static_cast<std::size_t>(std::min<Number>(n, count_)), out);
   }
 
   /// Appends those of `some` that are not in `out`.
@@ -176,7 +209,7 @@ class UniformDigits {
     std::array<std::uint8_t, kMostCharacters> characters;
     const MutableBytes text(characters.data(), format_.digits);
     draw_characters(random_, format_.alphabet, text);
-    return static_cast<Number>(decode(as_text(text), format_.alphabet, 128).value_or(0));
+    return number_in<Number>(as_text(text), format_);
   }
 
   /// With room for `more`.
@@ -191,7 +224,7 @@ class UniformDigits {
   void draw(std::size_t n, Values& out) const {
     NumberSet<Number> known = numbers_in(out, n);
     UniformNumbers<Number> numbers(random_, count_, n);
-    const bool is_decimal = format_.alphabet == kDecimal;
+    const bool is_decimal = format_.alphabet.empty();
     while (n > 0) {
       const Number number = is_decimal ? lowest_ + numbers.next() : draw_text();
       if (!known.insert(number)) continue;
@@ -293,7 +326,7 @@ class RandomDigits final : public Source {
   FreeValues::Draw candidates() const {
     return [digits = digits_](std::size_t n) {
       Values drawn;
-      digits.append(static_cast<std::size_t>(std::min<Number>(n, digits.count())), drawn);
+      digits.append_some(n, drawn);
       return drawn;
     };
   }
@@ -308,8 +341,8 @@ class RandomDigits final : public Source {
     return {Errc::exhausted,
             "of the possible values " + percent(fill_->seen().fraction) +
                 " are in use, and max_fill is " + percent(max_fill_) +
-                (digits_.format().alphabet == kDecimal ? ": more digits make room"
-                                                       : ": a larger size makes room")};
+                (digits_.format().alphabet.empty() ? ": more digits make room"
+                                                   : ": a larger size makes room")};
   }
 
   Draw draw(std::size_t n, Values& out) const {
@@ -352,9 +385,13 @@ class RandomDigitsRule final : public RuleSource {
     return {.source = std::make_shared<RandomDigits<Number>>(digits_, rule_.max_fill, fill,
                                                              std::move(free))};
   }
-  void append_samples(std::size_t n, Values& out) const override { digits_.append(n, out); }
+  void append_samples(std::size_t n, Values& out) const override { digits_.append_some(n, out); }
   [[nodiscard]] Fit fit(bson::Type type, Bytes value) const override {
     return digits_.fit(type, value);
+  }
+  [[nodiscard]] Decoded decode(std::string_view text) const override {
+    const RandomFormat& format = digits_.format();
+    return format.alphabet.empty() ? RuleSource::decode(text) : format.decode(text);
   }
 
  private:

@@ -6,25 +6,34 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/ids/check_digits.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/rule_source.hpp"
+#include "ids/encoding.hpp"
 
 namespace idproxy::ids {
 
-inline constexpr const char* kDecimal = "0123456789";
-
-/// How a random number is written. A string has `digits` characters of `alphabet`, which has the
-/// one for 0 first, between the prefix and the check digits.
+/// How a random number is written. A string has `digits` characters between the prefix and the
+/// check digits.
 struct RandomFormat {
   NumberFormat::Output output = NumberFormat::Output::string;
   std::size_t digits = 0;
   Check check = Check::none;  ///< decimal numbers only
-  std::string alphabet = kDecimal;
+  std::string alphabet{};     ///< the one for 0 first; empty: decimal digits
   std::string prefix{};
 
+  /// As RuleSource::decode(), of characters of the alphabet.
+  [[nodiscard]] Decoded decode(std::string_view text) const {
+    TextForm form;
+    form.prefix = prefix;
+    form.alphabet = alphabet;
+    form.digits = digits;
+    if (std::string why = form.fault(text); !why.empty()) return why;
+    return Meaning{};
+  }
   /// As Source::most_bytes().
   [[nodiscard]] std::size_t most_bytes() const {
     constexpr std::size_t kAround = 4 + 1 + 2;  // length, NUL, check digits

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "idproxy/ids/number_ranges.hpp"
+
 // One line per strategy: its name in rules, and the function that makes it.
 #define IDPROXY_STRATEGIES(STRATEGY)              \
   STRATEGY("objectid", make_objectid)             \
@@ -33,9 +35,35 @@ Fit RuleSource::fit(bson::Type type, Bytes value) const {
   return is_like_it ? Fit::fits : Fit::wrong_form;
 }
 
+namespace {
+
+/// Why a rule cannot have given a number; empty: it can. Not because of its step: a counter goes on
+/// from any number that is stored.
+std::string range_fault(const RuleSource::About& about, std::int64_t number) {
+  if (about.ranges && !about.ranges->layout) return {};
+  std::int64_t step = 1, first = 0, last = 0;
+  if (about.ranges) {
+    const RangesSpec::Layout& layout = *about.ranges->layout;
+    first = layout.first;
+    last = layout.last_of(layout.count - 1);
+  } else if (about.gapless) {
+    first = about.gapless->start;
+    last = about.gapless->max;
+  } else {
+    step = about.counter->step;
+    first = about.counter->start;
+    last = about.counter->max;
+  }
+  const Steps steps(step);
+  if (steps.before(number, first)) return "lies before the first, " + std::to_string(first);
+  if (steps.before(last, number)) return "lies beyond the last, " + std::to_string(last);
+  return {};
+}
+
+}  // namespace
+
 /// Of values that tell nothing but a number, if that.
 Decoded RuleSource::decode(std::string_view text) const {
-  if (about_.sequences.text) return "values of a template are not decoded: `verify` judges them";
   Values value;
   append_samples(1, value);
   const bson::Type type = value.type();
@@ -47,7 +75,7 @@ Decoded RuleSource::decode(std::string_view text) const {
     const char* end = text.data() + text.size();
     const auto read = std::from_chars(text.data(), end, number);
     const bool is_narrow = type == bson::Type::int32;
-    if (read.ec != std::errc{} || read.ptr != end ||
+    if (read.ec != std::errc{} || read.ptr != end || std::to_string(number) != text ||
         (is_narrow && number != static_cast<std::int32_t>(number))) {
       return std::string("is no integer of ") + (is_narrow ? "32" : "64") + " bits";
     }
@@ -58,8 +86,9 @@ Decoded RuleSource::decode(std::string_view text) const {
   if (judged == Fit::wrong_check) return "has wrong check digits";
   if (judged != Fit::fits) return "is not written as the rule's values are";
   if (about_.counter || about_.ranges || about_.gapless) {
-    const auto counted = read_number(type, value[0], about_.field.format);
-    return Meaning{{"number", std::to_string(counted.value_or(0))}};
+    const auto counted = read_number(type, value[0], about_.field.format).value_or(0);
+    if (std::string why = range_fault(about_, counted); !why.empty()) return why;
+    return Meaning{{"number", std::to_string(counted)}};
   }
   return Meaning{};
 }

@@ -98,10 +98,12 @@ class Ulid final : public Source {
   Uint128 last_ = 0;
 };
 
-/// Binaries are read as 36 characters, or as 32 digits of hex.
+/// A UUID is read as 36 characters, a binary also as 32 digits of hex.
 Decoded read_ulid(std::string_view text, const UlidForm& form) {
+  const TextForm hex({}, kHex, kUlidBits);
+  const bool is_hex = form.output == UlidForm::Output::binary && text.size() == hex.digits;
   const bool is_text = form.output == UlidForm::Output::string;
-  const auto bits = is_text ? form.text.read(text) : uuid_bits(text);
+  const auto bits = is_text ? form.text.read(text) : is_hex ? hex.read(text) : uuid_bits(text);
   if (!bits) return bits.error();
   return Meaning{{"time", time_text(std::chrono::milliseconds(*bits >> kUlidRandomBits))},
                  {"uuid", uuid_text(*bits)}};
@@ -120,10 +122,13 @@ std::unique_ptr<RuleSource> make_ulid(Parameters& parameters, Sources sources,
   if (output != UlidForm::Output::string && !form.text.prefix.empty()) {
     parameters.error("prefix", "needs a text to stand before: output: string");
   }
+  SharedSource::Judge judge;
+  if (output == UlidForm::Output::string) {
+    judge = [form](std::string_view text) { return form.text.read(text).has_value(); };
+  }
   return std::make_unique<SharedSource>(
       std::make_shared<Ulid>(form, on_overflow, sources),
-      [form](std::string_view text) { return read_ulid(text, form); },
-      SharedSource::Texts::by_reading);
+      [form](std::string_view text) { return read_ulid(text, form); }, std::move(judge));
 }
 
 }  // namespace idproxy::ids

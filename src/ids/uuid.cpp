@@ -229,15 +229,39 @@ class OrderedUuid final : public UuidSource {
   Uuid7Position position_;  // of the last id
 };
 
-Decoded read_uuid(std::string_view text, const UuidForm& form, unsigned version) {
+/// Of 36 characters; of the older binaries, also from hex as they are stored.
+boost::system::result<Uint128, std::string> bits_of_uuid(std::string_view text,
+                                                         const UuidForm& form) {
+  const bool is_old = form.representation != Representation::standard &&
+                      form.representation != Representation::string;
+  const auto stored = decode(text, kHex, 8 * kUuidSize);
+  if (!is_old || !stored || text.size() != 2 * kUuidSize) return uuid_bits(text);
+  Uuid uuid;
+  store_big_u64(uuid.data(), static_cast<std::uint64_t>(*stored >> 64));
+  store_big_u64(uuid.data() + 8, static_cast<std::uint64_t>(*stored));
+  Values again;
+  append_uuid(uuid, form, again);  // each of their orders is its own inverse
+  const Bytes bytes = again[0].last(kUuidSize);
+  return Uint128{load_big_u64(bytes.data())} << 64 | load_big_u64(bytes.data() + 8);
+}
+
+/// The bits in a value, or why it is none of the rule.
+boost::system::result<Uint128, std::string> read_bits(std::string_view text, const UuidForm& form,
+                                                      unsigned version) {
   const TextForm& written = form.text;
   if (written.alphabet.empty() && !text.starts_with(written.prefix)) return written.fault(text);
-  const auto bits =
-      written.alphabet.empty() ? uuid_bits(text.substr(written.prefix.size())) : written.read(text);
-  if (!bits) return bits.error();
-  if (!has_version(*bits, version)) {
+  const auto bits = written.alphabet.empty()
+                        ? bits_of_uuid(text.substr(written.prefix.size()), form)
+                        : written.read(text);
+  if (bits && !has_version(*bits, version)) {
     return uuid_text(*bits) + " is no UUID of version " + std::to_string(version);
   }
+  return bits;
+}
+
+Decoded read_uuid(std::string_view text, const UuidForm& form, unsigned version) {
+  const auto bits = read_bits(text, form, version);
+  if (!bits) return bits.error();
   Meaning meaning{{"uuid", uuid_text(*bits)}};
   if (version == 7) {
     meaning.emplace_back("time", time_text(std::chrono::milliseconds(*bits >> 80)));
@@ -255,11 +279,16 @@ Decoded read_uuid(std::string_view text, const UuidForm& form, unsigned version)
 
 template <class Made>
 std::unique_ptr<RuleSource> rule_of(const UuidForm& form, unsigned version, Sources sources) {
-  const bool is_encoded = !form.text.alphabet.empty();
+  SharedSource::Judge judge;
+  if (!form.text.alphabet.empty() || !form.text.prefix.empty()) {
+    judge = [form, version](std::string_view text) {
+      return read_bits(text, form, version).has_value();
+    };
+  }
   return std::make_unique<SharedSource>(
       std::make_shared<Made>(form, sources),
       [form, version](std::string_view text) { return read_uuid(text, form, version); },
-      is_encoded ? SharedSource::Texts::by_reading : SharedSource::Texts::by_length);
+      std::move(judge));
 }
 
 /// Whether a prefix with its "_" names a type of TypeIDs (TypeID 0.3.0):
@@ -277,7 +306,9 @@ UuidForm read_form(Parameters& rule) {
   if (!form.text.alphabet.empty()) {
     form.representation = Representation::string;
     if (rule.given("representation")) {
-      rule.error("representation", "has no place beside `encoding`, which makes the value a text");
+      rule.error("representation",
+                 "has no place beside `encoding`, which makes the value a text: remove one of "
+                 "them");
     }
   }
   const std::string_view prefix = form.text.prefix;

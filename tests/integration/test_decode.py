@@ -23,13 +23,14 @@ TYPEID = {"strategy": "uuid", "encoding": "base32", "prefix": "user_"}
 TYPEID_TELLS = {"uuid": "01890a5d-ac96-774b-bcce-b302099a8057", "time": "2023-06-30T03:34:18.518Z"}
 ULID_TELLS = {"time": "2017-10-24T01:29:36.371Z", "uuid": "015f4bff-cd73-5334-ada7-8edc1d4a6f1f"}
 OBJECTID = "56e1fc72e0c917e9c4714161"
+QUOTES = "\"'\\"
 
 
 def decode(directory: pathlib.Path, rule: dict[str, Any], value: str, *options: str) -> subprocess.CompletedProcess[str]:
     file = directory / "config.yaml"
     file.write_text(json.dumps({"admin": {"listen": None}, "rules": [{"ns": "shop.users", "field": "code", **rule}]}))
     return subprocess.run([binary(), "ids", "--config", file, "--ns", "shop.users", "--field", "code",
-                           f"--decode={value}", *options], capture_output=True, text=True, timeout=60)
+                           *([f"--decode={value}"] if value else ["--decode", ""]), *options], capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize("rule, value, tells", [
@@ -53,6 +54,22 @@ def decode(directory: pathlib.Path, rule: dict[str, Any], value: str, *options: 
     ({"strategy": "random-digits"}, "730015226954", {}),
     ({"strategy": "counter", "output": "string", "format": {"prefix": "R-", "pad": 6}}, "R-001001", {"number": "1001"}),
     ({"strategy": "counter"}, "1001", {"number": "1001"}),
+    ({"strategy": "counter", "start": -1, "step": -3}, "-4", {"number": "-4"}),
+    ({"strategy": "counter-ranges", "ranges": {"count": 2, "width": 1000}}, "1999", {"number": "1999"}),
+    ({"strategy": "objectid"}, f"ObjectId('{OBJECTID.upper()}')", {"time": "2016-03-10T23:00:02.000Z"}),
+    ({"strategy": "uuid", "version": 4}, "UUID('919108F7-52D1-4320-9BAC-F847DB4148A8')",
+     {"uuid": "919108f7-52d1-4320-9bac-f847db4148a8"}),
+    ({"strategy": "uuid", "version": 4, "representation": "java-legacy"},
+     'HexData(3, "2043d152f7089191a84841db47f8ac9b")', {"uuid": "919108f7-52d1-4320-9bac-f847db4148a8"}),
+    ({"strategy": "uuid", "version": 4, "representation": "csharp-legacy"},
+     "HexData(3,'F7089191D15220439BACF847DB4148A8')", {"uuid": "919108f7-52d1-4320-9bac-f847db4148a8"}),
+    ({"strategy": "uuid", "version": 4, "representation": "python-legacy"},
+     "919108f7-52d1-4320-9bac-f847db4148a8", {"uuid": "919108f7-52d1-4320-9bac-f847db4148a8"}),
+    ({"strategy": "ulid", "output": "binary"}, f'HexData(0, "{ULID_TELLS["uuid"].replace("-", "")}")', ULID_TELLS),
+    ({"strategy": "ulid"}, "'01BX5ZZKBKACTAV9WEVGEMMVRZ'", ULID_TELLS),
+    ({"strategy": "nanoid", "size": 4, "alphabet": QUOTES}, r'"\"\\\"\'"', {}),
+    ({"strategy": "nanoid", "size": 4, "alphabet": QUOTES}, r"'\'\\\"\\'", {}),
+    ({"strategy": "nanoid", "size": 4, "alphabet": QUOTES}, '"\'\\"', {}),
 ])
 def test_what_a_value_tells(tmp_path, rule, value, tells):
     if value == "{base62}":
@@ -79,14 +96,43 @@ def test_what_a_value_tells(tmp_path, rule, value, tells):
     ({"strategy": "uuid"}, "017f22e279b07cc398c4dc0c0c07398f", "is no UUID of 36 lower-case characters"),
     ({"strategy": "objectid"}, "56e1fc72", "has 8 characters, and the rule's values have 24"),
     ({"strategy": "ulid"}, "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "has more than 128 bits"),
-    ({"strategy": "nanoid", "alphabet": "abc", "size": 4}, "abcd", "is not written as the rule's values are"),
+    ({"strategy": "nanoid", "alphabet": "abc", "size": 4}, "abcd", 'has "d", which is none of abc'),
+    ({"strategy": "uuid"}, " 17f22e2-79b0-7cc3-98c4-dc0c0c07398f", "is no UUID of 36 lower-case characters"),
+    ({"strategy": "objectid"}, f'ObjectId("{OBJECTID}");', "has 37 characters, and the rule's values have 24"),
+    ({"strategy": "ulid"}, '"01BX5ZZKBKACTAV9WEVGEMMVRZ"x', "has 29 characters, and the rule's values have 26"),
+    ({"strategy": "ulid"}, "", "has 0 characters, and the rule's values have 26"),
+    ({"strategy": "counter", "start": 1000, "step": 10}, "1", "lies before the first, 1000"),
+    ({"strategy": "counter", "start": -1, "step": -3}, "2", "lies before the first, -1"),
+    ({"strategy": "counter", "max": 5}, "6", "lies beyond the last, 5"),
+    ({"strategy": "counter-ranges", "ranges": {"count": 2, "width": 1000}}, "2000", "lies beyond the last, 1999"),
+    ({"strategy": "gapless"}, "-5", "lies before the first, 1"),
+    ({"strategy": "counter"}, "007", "is no integer of 64 bits"),
     ({"strategy": "random-digits"}, "12a", "is no integer of 64 bits"),
     ({"strategy": "random-digits", "digits": 3}, "1000", "is not written as the rule's values are"),
 ])
 def test_what_a_rule_cannot_have_made(tmp_path, rule, value, reason):
     done = decode(tmp_path, rule, value)
     assert done.returncode == 1 and done.stdout == "", done
-    assert done.stderr.rstrip().endswith(f"the rule for code in shop.users cannot have made \"{value}\": {reason}"), done
+    assert done.stderr.rstrip().endswith(
+        f"the rule for code in shop.users cannot have made {json.dumps(value)}: {reason}"), done
+
+
+def test_that_a_template_is_not_decoded(tmp_path):
+    done = decode(tmp_path, {"strategy": "counter", "output": "string", "template": "A-{yyyy}-{counter}"}, "A-2026-1")
+    assert done.returncode == 1 and done.stdout == "", done
+    assert done.stderr.rstrip().endswith(
+        "the rule for code in shop.users has a template, whose values are not decoded: `verify` judges them"), done
+
+
+def test_samples_of_a_small_space(tmp_path):
+    file = tmp_path / "config.yaml"
+    for rule, count in (({"strategy": "nanoid", "size": 4, "alphabet": "ab"}, 16),
+                        ({"strategy": "random-digits", "digits": 1}, 10)):
+        file.write_text(json.dumps({"admin": {"listen": None},
+                                    "rules": [{"ns": "shop.users", "field": "code", **rule}]}))
+        done = subprocess.run([binary(), "ids", "--config", file, "--ns", "shop.users", "--field", "code", "-n", "17"],
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and len(set(done.stdout.split())) == count, done
 
 
 # Libraries that are not ours: the time and the UUID that they read.

@@ -329,6 +329,18 @@ class TestServers:
             for each in servers.values():
                 each.shut()
 
+    @pytest.mark.parametrize("strategy, matters", [("ulid", True), ("nanoid", False)])
+    def test_seconds_matter_where_values_have_the_time(self, replica_set, doctor, ns, strategy, matters):
+        past = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=10)
+        server = Middleman(replica_set.address, script=changed(localTime=past))
+        try:
+            rule = {"ns": ns, "field": "code", "strategy": strategy, "unique_index": "create"}
+            document = quiet(replica_set, [rule], id_store={"uri": replica_set.uri})
+            document["upstream"] = {"uri": f"mongodb://{server.address}/?replicaSet=rs0"}
+            assert ("clock-skew" in doctor.write(document).examine().ids) == matters
+        finally:
+            server.shut()
+
     def test_without_a_primary(self, own_set, doctor, coll):
         own_set.client[coll].x.create_index("code", unique=True)
         try:

@@ -30,8 +30,7 @@ class CountingSource final : public ids::Source {
 /// The strategy of a rule whose collections all have this source.
 inline std::shared_ptr<ids::RuleSource> shared_source(std::shared_ptr<ids::Source> source) {
   return std::make_shared<ids::SharedSource>(
-      std::move(source), [](std::string_view /*text*/) { return ids::Meaning{}; },
-      ids::SharedSource::Texts::by_length);
+      std::move(source), [](std::string_view /*text*/) { return ids::Meaning{}; });
 }
 template <class Source, class... Arguments>
 std::shared_ptr<ids::RuleSource> shared_source(Arguments&&... arguments) {

@@ -71,8 +71,8 @@ class RuleSource {
   }
   /// Whether the rule could have written a value. Of numbers with a template, only their type.
   [[nodiscard]] virtual Fit fit(bson::Type type, Bytes value) const;
-  /// What a value tells. `text`: a string as it is, a number in decimal, an ObjectId in hex, a UUID
-  /// as 36 characters.
+  /// What a value tells, of a rule without template. `text`: a string as it is, a number in
+  /// decimal, an ObjectId in hex, a UUID as 36 characters, another binary in hex as it is stored.
   [[nodiscard]] virtual Decoded decode(std::string_view text) const;
 
  protected:
@@ -86,14 +86,15 @@ class RuleSource {
 class SharedSource final : public RuleSource {
  public:
   using Read = std::function<Decoded(std::string_view text)>;
-  /// How fit() judges texts.
-  enum class Texts {
-    by_length,
-    by_reading,  ///< those that `read` refuses do not fit
-  };
+  using Judge = std::function<bool(std::string_view text)>;
 
-  SharedSource(std::shared_ptr<Source> source, Read read, Texts texts)
-      : RuleSource({}), source_(std::move(source)), read_(std::move(read)), texts_(texts) {}
+  /// `judge`: whether a text fits, for a rule that writes texts; null: a value fits that has the
+  /// type and the length.
+  SharedSource(std::shared_ptr<Source> source, Read read, Judge judge = nullptr)
+      : RuleSource({}),
+        source_(std::move(source)),
+        read_(std::move(read)),
+        judge_(std::move(judge)) {}
 
   [[nodiscard]] Bound bind(std::string_view /*ns*/, Store* /*store*/) override {
     return {.source = source_};
@@ -102,16 +103,16 @@ class SharedSource final : public RuleSource {
     static_cast<void>(source_->next(n, out));
   }
   [[nodiscard]] Fit fit(bson::Type type, Bytes value) const override {
-    const Fit fit = RuleSource::fit(type, value);
-    if (fit != Fit::fits || type != bson::Type::string || texts_ == Texts::by_length) return fit;
-    return read_(as_text(value.subspan(4, value.size() - 5))) ? Fit::fits : Fit::wrong_form;
+    if (!judge_) return RuleSource::fit(type, value);
+    if (type != bson::Type::string) return Fit::wrong_type;
+    return judge_(as_text(value.subspan(4, value.size() - 5))) ? Fit::fits : Fit::wrong_form;
   }
   [[nodiscard]] Decoded decode(std::string_view text) const override { return read_(text); }
 
  private:
   const std::shared_ptr<Source> source_;
   const Read read_;
-  const Texts texts_;
+  const Judge judge_;
 };
 
 /// A counter, and the field that is filled from it.

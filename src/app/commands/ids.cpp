@@ -1,7 +1,12 @@
 #include <algorithm>
+#include <boost/algorithm/string/case_conv.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <boost/system/error_code.hpp>
 #include <boost/system/result.hpp>
 #include <cstdint>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,7 +33,7 @@ namespace {
 struct IdsRequest : jobs::RuleOptions {
   std::uint32_t count = 5;
   bool as_json = false;
-  std::string decode;  // a value to explain; empty: none
+  std::optional<std::string> decode{};  // a value to explain
 };
 
 using id_store::mongo::Array;
@@ -179,23 +184,57 @@ ExitCode print_next(const IdsRequest& request, config::Config config, std::size_
   return rule.end(ExitCode::ok);
 }
 
-/// What stands in the quotes of a value as mongosh writes it; else all of it.
-std::string_view inside(std::string_view text) {
-  const std::size_t first = text.find('"');
-  const std::size_t last = text.rfind('"');
-  const std::string_view before = text.substr(0, std::min(first, text.size()));
-  const bool is_written = before.empty() || before == "UUID(" || before == "ObjectId(";
-  return is_written && first < last && last != text.npos ? text.substr(first + 1, last - first - 1)
-                                                         : text;
+/// What stands before the quotes of a value of the rule, as mongosh writes it.
+std::string call_of(const rewrite::Rule& rule) {
+  ids::Values sample;
+  rule.strategy->append_samples(1, sample);
+  if (sample.type() == bson::Type::object_id) return "ObjectId(";
+  if (sample.type() != bson::Type::binary) return "";
+  const int subtype = sample[0][4];
+  return subtype == 4 ? "UUID(" : "HexData(" + std::to_string(subtype) + ",";
+}
+
+/// What a value says that is written as mongosh writes those of the rule, whose `call` stands
+/// before the quotes; nothing: it is not so written.
+std::optional<std::string> unquoted(std::string_view text, std::string_view call) {
+  if (!text.starts_with(call) || (!call.empty() && !text.ends_with(')'))) return std::nullopt;
+  text.remove_prefix(std::min(text.find_first_not_of(' ', call.size()), text.size()));
+  if (!call.empty()) text.remove_suffix(1);
+  if (text.size() < 2 || text.front() != text.back()) return std::nullopt;
+  if (text.front() != '"' && text.front() != '\'') return std::nullopt;
+  // A string of JSON, which lacks \', but for the quotes.
+  std::string json = "\"";
+  for (std::size_t i = 1; i + 1 < text.size(); ++i) {
+    const bool is_escape = text[i] == '\\' && i + 2 < text.size();
+    if (text[i] == text.front() || (text[i] == '\\' && !is_escape)) return std::nullopt;
+    if (is_escape && text[++i] != '\'') json += '\\';
+    if (!is_escape && text[i] == '"') json += '\\';
+    json += text[i];
+  }
+  boost::system::error_code failed;
+  const boost::json::value parsed = boost::json::parse(json + '"', failed);
+  if (failed) return std::nullopt;
+  return std::string(parsed.get_string());
 }
 
 /// Prints what a value tells.
 ExitCode print_meaning(const IdsRequest& request, const rewrite::Rule& rule) {
-  const ids::Decoded meaning = rule.strategy->decode(inside(request.decode));
+  const std::string& value = *request.decode;
+  const std::string subject = "the rule for " + request.field + " in " + request.ns;
+  if (rule.strategy->about().sequences.text) {
+    return end_with(ExitCode::findings, subject +
+                                            " has a template, whose values are not decoded: "
+                                            "`verify` judges them");
+  }
+  ids::Decoded meaning = rule.strategy->decode(value);
+  const std::string call = call_of(rule);
+  if (auto inside = meaning ? std::nullopt : unquoted(value, call)) {
+    if (!call.empty()) boost::algorithm::to_lower(*inside);
+    meaning = rule.strategy->decode(*inside);
+  }
   if (!meaning) {
-    return end_with(ExitCode::findings, "the rule for " + request.field + " in " + request.ns +
-                                            " cannot have made " + in_quotes(request.decode) +
-                                            ": " + meaning.error());
+    return end_with(ExitCode::findings,
+                    subject + " cannot have made " + in_quotes(value) + ": " + meaning.error());
   }
   Document document;
   document.add("ns", request.ns).add("field", request.field).add("strategy", rule.strategy_name);
@@ -222,7 +261,7 @@ ExitCode print_ids(const IdsRequest& request) {
   const auto index = jobs::find_rule(request.file, request.ns, request.field, loaded.config.rules);
   if (!index) return end_with(ExitCode::usage, index.error());
   const rewrite::Rule& rule = loaded.config.rules[*index];
-  if (!request.decode.empty()) return print_meaning(request, rule);
+  if (request.decode) return print_meaning(request, rule);
   const About& about = rule.strategy->about();
   ids::Values values;
   if (!is_numbered(about)) {

@@ -35,7 +35,8 @@ bool has_time(const rewrite::Rule& rule) {
   if (sequences.reset != ids::Reset::none || sequences.text) return true;
   const auto version = rule.definition.find("version");
   const bool is_random = version != rule.definition.end() && version->second == "4";
-  return rule.strategy_name == "objectid" || (rule.strategy_name == "uuid" && !is_random);
+  const std::string& name = rule.strategy_name;
+  return name == "objectid" || name == "ulid" || (name == "uuid" && !is_random);
 }
 
 /// The rule's numbers are only as safe as the servers' majority.

@@ -92,7 +92,7 @@ std::string_view RunOut::Warning::way_out() const {
     case End::width:
       return "give the template a greater width, if its values must keep their order as text";
     case End::max_fill:
-      return "use more digits";
+      return "use more digits, with nanoid a larger size";
     case End::max:
       break;
   }

@@ -128,11 +128,10 @@ TEST_P(Encoding, SucceedsWithTheLargestNumberOfItsBits) {
   EXPECT_FALSE(form.read(std::string(row.size96 + 1, form.alphabet.front())));
   EXPECT_FALSE(form.read(std::string(row.size96, '_')));
   // One more than fits, unless all texts of that length do.
-  std::string more = row.largest96;
-  const auto last = form.alphabet.find(more.back());
-  if (last + 1 < form.alphabet.size()) {
-    more.back() = form.alphabet[last + 1];
-    EXPECT_FALSE(form.read(more));
+  if (row.size96 < 24) {
+    std::string more(row.size96, form.alphabet.front());
+    encode(largest + 1, form.alphabet, {reinterpret_cast<std::uint8_t*>(more.data()), more.size()});
+    EXPECT_EQ(form.read(more).error(), "has more than 96 bits") << more;
   }
   EXPECT_EQ(written(form_of(row.name, 128), ~Uint128{0}).size(), row.size128);
 }
@@ -225,9 +224,30 @@ TEST_F(EncodedTest, SucceedsWithObjectIds) {
             Texts{"o/621537eee0c917e9c4714161"});
   EXPECT_EQ(next("objectid", {{"encoding", "hex"}}, random, 1), Texts{"621537eee0c917e9c4714161"});
   EXPECT_EQ(next("objectid", {{"encoding", "base32upper"}}, random, 2).at(1),
-            written(form_of("base32upper", 96), number_of("621537eee0c917e9c4714162")));
+            "0RGN6ZQE1J8QX7272GB2");
   EXPECT_EQ(fit("objectid", {{"encoding", "base62"}}, "1_______________0"), Fit::wrong_form);
   EXPECT_EQ(fit("objectid", {{"encoding", "base62"}}, "10000000000000000"), Fit::fits);
+}
+
+TEST_F(EncodedTest, JudgesAPrefixBeforeATextWithoutEncoding) {
+  const Table uuid{{"version", "4"}, {"representation", "string"}, {"prefix", "u-"}};
+  EXPECT_EQ(fit("uuid", uuid, "u-919108f7-52d1-4320-9bac-f847db4148a8"), Fit::fits);
+  EXPECT_EQ(fit("uuid", uuid, "x-919108f7-52d1-4320-9bac-f847db4148a8"), Fit::wrong_form);
+  EXPECT_EQ(fit("uuid", uuid, "u-919108f7-52d1-4320-9bac-f847db4148ax"), Fit::wrong_form);
+  const Table objectid{{"output", "string"}, {"prefix", "o/"}};
+  EXPECT_EQ(fit("objectid", objectid, "o/621537eee0c917e9c4714161"), Fit::fits);
+  EXPECT_EQ(fit("objectid", objectid, "x/621537eee0c917e9c4714161"), Fit::wrong_form);
+  EXPECT_EQ(fit("objectid", objectid, "o/621537eee0c917e9c471416x"), Fit::wrong_form);
+}
+
+TEST_F(EncodedTest, JudgesCharactersBeforeCheckDigits) {
+  test::SeededRandom random;
+  const auto rule = test::make_strategy("random-digits",
+                                        {{"digits", "3"}, {"output", "string"}, {"check", "damm"}},
+                                        {clock_, random});
+  Values values;
+  values.add_string("572x");
+  EXPECT_EQ(rule->fit(bson::Type::string, values[0]), Fit::wrong_form);
 }
 
 TEST_F(EncodedTest, SucceedsWithRoomForTheLongestPrefix) {
@@ -257,8 +277,11 @@ TEST_F(EncodedTest, TellsWhatAValueMeans) {
             "uuid c232ab00-9414-11ec-b3c8-9f6bdeced846; time 2022-02-22T19:22:22.000Z; ");
   EXPECT_EQ(told("uuid", {}, "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"),
             "uuid 017f22e2-79b0-7cc3-98c4-dc0c0c07398f; time 2022-02-22T19:22:22.000Z; ");
-  EXPECT_EQ(told("uuid", {}, "017f22e2-79b0-7cc3-98c4_dc0c0c07398f"),
-            "is no UUID of 36 lower-case characters");
+  for (const char* bad :
+       {"017f22e2-79b0-7cc3-98c4_dc0c0c07398f", " 17f22e2-79b0-7cc3-98c4-dc0c0c07398f",
+        "-17f22e2-79b0-7cc3-98c4-dc0c0c07398f", "017f22e279b07cc398c4dc0c0c07398f"}) {
+    EXPECT_EQ(told("uuid", {}, bad), "is no UUID of 36 lower-case characters") << bad;
+  }
   for (const auto& [id, time] : {std::pair("00000000", "1970-01-01T00:00:00.000Z"),
                                  std::pair("7fffffff", "2038-01-19T03:14:07.000Z"),
                                  std::pair("80000000", "2038-01-19T03:14:08.000Z"),
@@ -299,7 +322,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"Representation",
                 "uuid",
                 {{"encoding", "hex"}, {"representation", "standard"}},
-                "representation: has no place beside `encoding`, which makes the value a text"},
+                "representation: has no place beside `encoding`, which makes the value a text: "
+                "remove one of them"},
+        BadCase{"PrefixOfCounter",
+                "counter",
+                {{"prefix", "R-"}, {"ns", "a.b"}, {"field", "n"}},
+                "prefix: is for other strategies: put it into `format.prefix`, or into `template`"},
+        BadCase{"PrefixOfGapless",
+                "gapless",
+                {{"prefix", "R-"}, {"ns", "a.b"}, {"field", "n"}, {"unique_index", "create"}},
+                "prefix: is for other strategies: put it into `format.prefix`, or into `template`"},
         BadCase{"Output",
                 "objectid",
                 {{"encoding", "hex"}, {"output", "objectid"}},

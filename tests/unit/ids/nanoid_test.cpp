@@ -177,7 +177,8 @@ TEST_F(NanoidTest, FailsWithTheReason) {
 
 TEST_F(NanoidTest, WarnsOfLimitsThatHaveNoEffect) {
   EXPECT_EQ(warnings({{"max_fill", "0.5"}}),
-            Texts{"max_fill: has no effect: there are 2^64 values or more, which cannot run out"});
+            Texts{"max_fill: has no effect: there are 2^64 values or more, which cannot run out; "
+                  "remove it"});
   EXPECT_TRUE(warnings({{"max_fill", "0.5"}, {"size", "6"}}).empty());
 }
 

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "idproxy/ids/fill.hpp"
@@ -362,9 +363,6 @@ TEST_F(RandomDigitsFill, IsSharedByAllThatServeTheCollection) {
   EXPECT_FALSE(other->next(1, values));
 }
 
-// --- Free values ---
-
-/// A store that looks up values when the test says so. One digit, of which those in `taken` are.
 TEST_F(RandomDigitsFill, HoldsForSmallNanoids) {
   const Table table{{"field", "number"}, {"size", "4"}, {"alphabet", "abcdefghij"}};
   const auto rule = test::make_strategy("nanoid", table, {clock, random});
@@ -382,6 +380,32 @@ TEST_F(RandomDigitsFill, HoldsForSmallNanoids) {
       "of the possible values 95 % are in use, and max_fill is 90 %: a larger size makes room");
 }
 
+TEST_F(RandomDigitsFill, NamesTheKeyOfANanoidOfDigits) {
+  const Table table{{"field", "number"}, {"size", "4"}, {"alphabet", "digits"}};
+  const auto strategy =
+      test::make_strategy("nanoid", table, {clock, random})->bind("bank.accounts", &store);
+  store.seen().counted(9'500);
+  Values values;
+  const auto result = strategy.source->next(1, values);
+  ASSERT_FALSE(result);
+  EXPECT_TRUE(result.error().reason.ends_with(": a larger size makes room"));
+}
+
+TEST(RandomSamples, AreAllThereAre) {
+  const test::FakeClock clock;
+  test::SeededRandom random;
+  for (const auto& [strategy, table, count] :
+       {std::tuple<const char*, Table, std::size_t>{"random-digits", {{"digits", "1"}}, 10},
+        {"nanoid", {{"size", "4"}, {"alphabet", "ab"}}, 16}}) {
+    Values values;
+    test::make_strategy(strategy, table, {clock, random})->append_samples(17, values);
+    EXPECT_EQ(values.size(), count) << strategy;
+  }
+}
+
+// --- Free values ---
+
+/// A store that looks up values when the test says so. One digit, of which those in `taken` are.
 class LookingStore final : public FillStore {
  public:
   std::shared_ptr<FreeValues> free_values(std::string_view /*ns*/,

@@ -28,6 +28,10 @@ struct Thing : std::enable_shared_from_this<Derived> {
     fields.push_back(field);
     return true;
   }
+
+ private:
+  Thing() = default;
+  friend Derived;
 };
 
 /// What rules name, such as counters. Several rules may share one. A watch stands for a list of

@@ -123,7 +123,9 @@ std::string read_prefix(Parameters& rule) {
   std::string prefix = rule.text("prefix", "");
   const bool is_plain = std::ranges::all_of(prefix, [](char c) { return c >= ' ' && c <= '~'; });
   if (is_plain && prefix.size() <= kLongestPrefix) return prefix;
-  rule.error("prefix", "must be at most 64 printable characters of ASCII");
+  rule.error("prefix", "must be at most 64 printable characters of ASCII, " +
+                           (is_plain ? "has " + std::to_string(prefix.size())
+                                     : std::string("and has others")));
   return {};
 }
 

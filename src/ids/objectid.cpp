@@ -114,8 +114,10 @@ std::unique_ptr<RuleSource> make_objectid(Parameters& parameters, Sources source
   TextForm form = read_text_form(parameters, kObjectIdBits);
   const bool is_encoded = !form.alphabet.empty();
   if (is_encoded && !is_text && parameters.given("output")) {
-    parameters.error("output", "must be string beside `encoding`, which makes the value a text");
+    parameters.error(
+        "output", "must be string beside `encoding`, which makes the value a text: leave it out");
   }
+  if (is_encoded) parameters.falls_back_to("output", "string");
   is_text = is_text || is_encoded;
   if (!is_encoded) form = TextForm(std::move(form.prefix), kHex, kObjectIdBits);
   if (!form.prefix.empty() && !is_text) {

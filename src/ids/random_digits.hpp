@@ -51,8 +51,7 @@ struct FillRule {
 [[nodiscard]] std::optional<FillRule> read_fill(Parameters& rule);
 
 /// A rule with random texts of `format`, of which there are `count`, fewer than 2^64: the store
-/// watches how many are in use, and finds free ones where most are. Characters are drawn as
-/// draw_characters() does.
+/// watches how many are in use, and finds free ones where most are.
 [[nodiscard]] std::unique_ptr<RuleSource> make_random_texts(RandomFormat format,
                                                             std::uint64_t count, FillRule fill,
                                                             RandomSource& random);

@@ -4,8 +4,10 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "idproxy/base/printable.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 
 // One line per strategy: its name in rules, and the function that makes it.
@@ -37,11 +39,13 @@ Fit RuleSource::fit(bson::Type type, Bytes value) const {
 
 namespace {
 
-/// Why a rule cannot have given a number; empty: it can. Not because of its step: a counter goes on
-/// from any number that is stored.
+/// Why a rule cannot have given a number; empty: it can. Not because of a counter's start or step:
+/// it goes on from any number that is stored.
 std::string range_fault(const RuleSource::About& about, std::int64_t number) {
   if (about.ranges && !about.ranges->layout) return {};
-  std::int64_t step = 1, first = 0, last = 0;
+  std::int64_t step = 1;
+  std::int64_t last = 0;
+  std::optional<std::int64_t> first;
   if (about.ranges) {
     const RangesSpec::Layout& layout = *about.ranges->layout;
     first = layout.first;
@@ -51,11 +55,10 @@ std::string range_fault(const RuleSource::About& about, std::int64_t number) {
     last = about.gapless->max;
   } else {
     step = about.counter->step;
-    first = about.counter->start;
     last = about.counter->max;
   }
   const Steps steps(step);
-  if (steps.before(number, first)) return "lies before the first, " + std::to_string(first);
+  if (first && number < *first) return "lies before the first, " + std::to_string(*first);
   if (steps.before(last, number)) return "lies beyond the last, " + std::to_string(last);
   return {};
 }
@@ -84,7 +87,15 @@ Decoded RuleSource::decode(std::string_view text) const {
   }
   const Fit judged = fit(type, value[0]);
   if (judged == Fit::wrong_check) return "has wrong check digits";
-  if (judged != Fit::fits) return "is not written as the rule's values are";
+  if (judged != Fit::fits) {
+    Values sample;
+    append_samples(1, sample);
+    return "is not written as the rule's values are, such as " +
+           (type == bson::Type::string
+                ? in_quotes(as_text(sample[0].subspan(4, sample[0].size() - 5)))
+            : type == bson::Type::int32 ? std::to_string(load_i32(sample[0].data()))
+                                        : std::to_string(load_i64(sample[0].data())));
+  }
   if (about_.counter || about_.ranges || about_.gapless) {
     const auto counted = read_number(type, value[0], about_.field.format).value_or(0);
     if (std::string why = range_fault(about_, counted); !why.empty()) return why;

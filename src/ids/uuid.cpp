@@ -305,6 +305,7 @@ UuidForm read_form(Parameters& rule) {
   form.text = read_text_form(rule, 8 * kUuidSize);
   if (!form.text.alphabet.empty()) {
     form.representation = Representation::string;
+    rule.falls_back_to("representation", "string");
     if (rule.given("representation")) {
       rule.error("representation",
                  "has no place beside `encoding`, which makes the value a text: remove one of "
@@ -316,9 +317,10 @@ UuidForm read_form(Parameters& rule) {
     rule.error("prefix", "needs a text to stand before: add `encoding`, or representation: string");
   }
   if (form.text.alphabet == kBase32 && prefix.ends_with('_') && !names_type(prefix)) {
-    rule.warning("prefix",
-                 "ends in _, but is no type of a TypeID, which has 1 to 63 letters a to z, and _ "
-                 "between them: libraries for TypeIDs will not read the values");
+    rule.warning(
+        "prefix",
+        "ends in _, but is no type of a TypeID, which has 1 to 63 letters a to z, and _ "
+        "between them: libraries for TypeIDs will not read the values; choose such a type");
   }
   return form;
 }

@@ -8,7 +8,8 @@ enum class ExitCode : int {
   ok = 0,
   left = 1,  ///< of a backfill: documents are left without a value
   /// Of a status, a doctor or a verification: something is wrong. Of counters: there is no such
-  /// counter, or it must not be set so. Of ids: the rule cannot have made a value.
+  /// counter, or it must not be set so. Of ids: the rule cannot have made a value, or its values
+  /// are not decoded.
   findings = 1,
   usage = 64,  ///< the command line
   /// A listener, or admin.listen, cannot be opened. Of a check, a backfill or a verification: no

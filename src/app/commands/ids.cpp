@@ -184,12 +184,15 @@ ExitCode print_next(const IdsRequest& request, config::Config config, std::size_
   return rule.end(ExitCode::ok);
 }
 
-/// What stands before the quotes of a value of the rule, as mongosh writes it.
-std::string call_of(const rewrite::Rule& rule) {
+/// What stands before the quotes of a value of the rule, as mongosh writes it; nothing: it has
+/// none.
+std::optional<std::string> call_of(const rewrite::Rule& rule) {
   ids::Values sample;
   rule.strategy->append_samples(1, sample);
+  if (sample.type() == bson::Type::string) return "";
   if (sample.type() == bson::Type::object_id) return "ObjectId(";
-  if (sample.type() != bson::Type::binary) return "";
+  if (sample.type() == bson::Type::int64) return "Long(";
+  if (sample.type() != bson::Type::binary) return std::nullopt;
   const int subtype = sample[0][4];
   return subtype == 4 ? "UUID(" : "HexData(" + std::to_string(subtype) + ",";
 }
@@ -198,8 +201,11 @@ std::string call_of(const rewrite::Rule& rule) {
 /// before the quotes; nothing: it is not so written.
 std::optional<std::string> unquoted(std::string_view text, std::string_view call) {
   if (!text.starts_with(call) || (!call.empty() && !text.ends_with(')'))) return std::nullopt;
-  text.remove_prefix(std::min(text.find_first_not_of(' ', call.size()), text.size()));
-  if (!call.empty()) text.remove_suffix(1);
+  text.remove_prefix(call.size());
+  if (!call.empty()) {
+    text.remove_suffix(1);
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  }
   if (text.size() < 2 || text.front() != text.back()) return std::nullopt;
   if (text.front() != '"' && text.front() != '\'') return std::nullopt;
   // A string of JSON, which lacks \', but for the quotes.
@@ -227,9 +233,9 @@ ExitCode print_meaning(const IdsRequest& request, const rewrite::Rule& rule) {
                                             "`verify` judges them");
   }
   ids::Decoded meaning = rule.strategy->decode(value);
-  const std::string call = call_of(rule);
-  if (auto inside = meaning ? std::nullopt : unquoted(value, call)) {
-    if (!call.empty()) boost::algorithm::to_lower(*inside);
+  const auto call = call_of(rule);
+  if (auto inside = meaning || !call ? std::nullopt : unquoted(value, *call)) {
+    if (!call->empty()) boost::algorithm::to_lower(*inside);
     meaning = rule.strategy->decode(*inside);
   }
   if (!meaning) {
@@ -291,7 +297,7 @@ Examples:   mongo-idproxy ids --ns shop.orders --field number
             mongo-idproxy ids --ns shop.orders --field code -n 3 --json
             mongo-idproxy ids --ns shop.orders --field number --decode R-001001)",
     {{0, "printed"},
-     {1, "with --decode: the rule cannot have made the value"},
+     {1, "with --decode: the rule cannot have made the value, or it is not decoded"},
      {69, "a server does not answer or the rule is not ready"}},
     nullptr,
     [](CLI::App& options, std::string& config) -> Run {

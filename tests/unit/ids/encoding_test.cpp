@@ -332,10 +332,11 @@ INSTANTIATE_TEST_SUITE_P(
                 "gapless",
                 {{"prefix", "R-"}, {"ns", "a.b"}, {"field", "n"}, {"unique_index", "create"}},
                 "prefix: is for other strategies: put it into `format.prefix`, or into `template`"},
-        BadCase{"Output",
-                "objectid",
-                {{"encoding", "hex"}, {"output", "objectid"}},
-                "output: must be string beside `encoding`, which makes the value a text"},
+        BadCase{
+            "Output",
+            "objectid",
+            {{"encoding", "hex"}, {"output", "objectid"}},
+            "output: must be string beside `encoding`, which makes the value a text: leave it out"},
         BadCase{"PrefixOfBinary",
                 "uuid",
                 {{"prefix", "a"}},
@@ -347,11 +348,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"LongPrefix",
                 "uuid",
                 {{"encoding", "hex"}, {"prefix", std::string(65, 'a')}},
-                "prefix: must be at most 64 printable characters of ASCII"},
+                "prefix: must be at most 64 printable characters of ASCII, has 65"},
         BadCase{"Umlaut",
                 "objectid",
                 {{"encoding", "hex"}, {"prefix", "ä"}},
-                "prefix: must be at most 64 printable characters of ASCII"}),
+                "prefix: must be at most 64 printable characters of ASCII, and has others"}),
     [](const auto& row) { return row.param.name; });
 
 TEST_F(EncodedTest, WarnsOfAPrefixThatIsNoTypeOfATypeId) {

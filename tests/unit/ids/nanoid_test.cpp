@@ -170,7 +170,7 @@ TEST_F(NanoidTest, FailsWithTheReason) {
   EXPECT_EQ(errors({{"size", "3"}}), Texts{"size: must be an integer 4 to 64, is 3"});
   EXPECT_EQ(errors({{"size", "65"}}), Texts{"size: must be an integer 4 to 64, is 65"});
   EXPECT_EQ(errors({{"prefix", std::string(65, 'a')}}),
-            Texts{"prefix: must be at most 64 printable characters of ASCII"});
+            Texts{"prefix: must be at most 64 printable characters of ASCII, has 65"});
   EXPECT_EQ(errors({{"size", "6"}, {"warn_fill", "0.5"}, {"max_fill", "0.4"}}),
             Texts{"warn_fill: must not be above max_fill"});
 }

@@ -123,6 +123,7 @@ TEST_F(UlidTest, SucceedsWithAscendingIds) {
     all.insert(all.end(), some.begin(), some.end());
     if (i % 3 == 0) clock_.advance(milliseconds(i % 2 == 0 ? 1 : -1));
   }
+  EXPECT_EQ(all.size(), 100'000U);
   EXPECT_EQ(std::adjacent_find(all.begin(), all.end(), std::greater_equal<>()), all.end());
 }
 

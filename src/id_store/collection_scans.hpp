@@ -130,8 +130,9 @@ class CollectionScans {
   std::vector<Shared> scans_;  // one per counter
   const Scheduler::Shared task_ =
       std::make_shared<Scheduler::Task>(Lane::scans, [this] { return run(); });
+  // Short, and needed while a scan has all threads of its lane.
   const Scheduler::Shared renews_ =
-      std::make_shared<Scheduler::Task>(Lane::scans, [this] { return renew(); });
+      std::make_shared<Scheduler::Task>(Lane::inspector, [this] { return renew(); });
 };
 
 }  // namespace idproxy::id_store

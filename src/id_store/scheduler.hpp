@@ -66,7 +66,7 @@ class Scheduler {
       1,
       32,  // a look mostly waits for the servers' majority, and an insert can need many sequences
       4,
-      4,  // looks 1, what writes wait for 3
+      6,  // checks 1, what writes wait for 3, other proxies 1, the lease of scans 1
       1,
       2,
       2,

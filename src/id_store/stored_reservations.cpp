@@ -160,6 +160,7 @@ std::optional<Scheduler::Time> StoredReservations::prepare(Collection& collectio
 }
 
 std::optional<Scheduler::Time> StoredReservations::sweep(Collection& collection) {
+  if (scheduler_.is_stopping()) return std::nullopt;
   {
     const std::scoped_lock lock(collections_.mutex);
     // prepare() asks for the next pass when values can be reserved again.

@@ -52,6 +52,7 @@ void HeldNumbers::drop() {
 
 void HeldNumbers::begin_at(std::int64_t first) {
   aside_.reset();
+  lose_all();  // those of a heal that a stop has overtaken
   valid_from_ = first;
 }
 

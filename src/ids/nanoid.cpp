@@ -56,7 +56,7 @@ std::string alphabet_fault(std::string_view alphabet) {
 }
 
 std::string read_alphabet(Parameters& rule) {
-  const std::string text = rule.text("alphabet", "url64");
+  std::string text = rule.text("alphabet", "url64");
   if (const std::string_view known = alphabet_named(text); !known.empty()) {
     return std::string(known);
   }

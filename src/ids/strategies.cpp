@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -75,8 +76,9 @@ Decoded RuleSource::decode(std::string_view text) const {
   if (type == bson::Type::string) {
     value.add_string(text);
   } else {
-    const char* end = text.data() + text.size();
-    const auto read = std::from_chars(text.data(), end, number);
+    const char* const begin = std::to_address(text.begin());
+    const char* const end = begin + text.size();
+    const auto read = std::from_chars(begin, end, number);
     const bool is_narrow = type == bson::Type::int32;
     if (read.ec != std::errc{} || read.ptr != end || std::to_string(number) != text ||
         (is_narrow && number != static_cast<std::int32_t>(number))) {

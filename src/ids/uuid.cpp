@@ -250,9 +250,8 @@ boost::system::result<Uint128, std::string> read_bits(std::string_view text, con
                                                       unsigned version) {
   const TextForm& written = form.text;
   if (written.alphabet.empty() && !text.starts_with(written.prefix)) return written.fault(text);
-  const auto bits = written.alphabet.empty()
-                        ? bits_of_uuid(text.substr(written.prefix.size()), form)
-                        : written.read(text);
+  auto bits = written.alphabet.empty() ? bits_of_uuid(text.substr(written.prefix.size()), form)
+                                       : written.read(text);
   if (bits && !has_version(*bits, version)) {
     return uuid_text(*bits) + " is no UUID of version " + std::to_string(version);
   }

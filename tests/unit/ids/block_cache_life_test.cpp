@@ -141,6 +141,23 @@ TEST(BlockCacheLife, GoesOnWithWhatAHealFoundToBeFree) {
   EXPECT_EQ(counter.refused, std::nullopt);
 }
 
+/// Debug builds hold that nothing of before the heal is among what is held.
+TEST(BlockCacheLife, IsStoppedDuringAHeal) {
+  Used counter(7);
+  counter.want(2);
+  counter.succeed(*counter.begin());
+  counter.collide();
+  const auto heal = counter.begin();
+  ASSERT_TRUE(heal);
+  EXPECT_EQ(heal->kind, Job::heal);
+  counter.cache->stop();
+  counter.finish({.kind = Reply::allocated, .range = {20, 10}});
+  EXPECT_EQ(counter.cache->take_lost().size(), 1U);
+  const auto back = counter.begin();
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->kind, Job::give_back);
+}
+
 TEST(BlockCacheLife, FetchesABlockIfAHealFoundNothingFree) {
   Used counter(7);
   counter.want(5);

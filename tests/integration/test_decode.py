@@ -106,7 +106,7 @@ def test_what_a_value_tells(tmp_path, rule, value, tells):
     ({"strategy": "counter"}, '"1001"', "is no integer of 64 bits"),
     ({"strategy": "ulid"}, ' "01BX5ZZKBKACTAV9WEVGEMMVRZ"', "has 29 characters, and the rule's values have 26"),
     ({"strategy": "counter", "output": "string", "format": {"prefix": "R-", "pad": 6}}, "R-1",
-     'is not written as the rule\'s values are, such as "R-000001"'),
+     'is not written as the rule\'s values are, such as "R-000000"'),
     ({"strategy": "counter", "max": 5}, "6", "lies beyond the last, 5"),
     ({"strategy": "counter-ranges", "ranges": {"count": 2, "width": 1000}}, "2000", "lies beyond the last, 1999"),
     ({"strategy": "gapless"}, "-5", "lies before the first, 1"),

@@ -14,10 +14,11 @@ constexpr std::array<std::size_t, 4> kHyphens{8, 13, 18, 23};
 }  // namespace
 
 std::string uuid_text(Uint128 uuid) {
-  std::string text(32, '0');
-  encode(uuid, kHex, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
-  for (const std::size_t at : kHyphens) text.insert(at, 1, '-');
-  return text;
+  std::array<std::uint8_t, 16> bytes;
+  store_big_u128(bytes.data(), uuid);
+  std::array<std::uint8_t, kUuidTextSize> text;
+  write_uuid_text(bytes, text.data());
+  return std::string(as_text(text));
 }
 
 boost::system::result<Uint128, std::string> uuid_bits(std::string_view text) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <boost/endian/conversion.hpp>
 #include <boost/system/result.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +21,15 @@ inline constexpr std::string_view kHex = "0123456789abcdef";
 /// Crockford's, in lower case, as TypeIDs have it.
 inline constexpr std::string_view kBase32 = "0123456789abcdefghjkmnpqrstvwxyz";
 inline constexpr std::string_view kBase32Upper = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/// The 16 bytes of a number, the highest first.
+inline void store_big_u128(std::uint8_t* at, Uint128 number) {
+  boost::endian::store_big_u64(at, static_cast<std::uint64_t>(number >> 64));
+  boost::endian::store_big_u64(at + 8, static_cast<std::uint64_t>(number));
+}
+[[nodiscard]] inline Uint128 load_big_u128(const std::uint8_t* at) {
+  return Uint128{boost::endian::load_big_u64(at)} << 64 | boost::endian::load_big_u64(at + 8);
+}
 
 /// The characters of an alphabet that has a name: the encodings', digits, and url64, nanoid's,
 /// which does not ascend. Empty: there is no such name.

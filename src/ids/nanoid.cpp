@@ -19,19 +19,20 @@ namespace {
 /// Of so many texts that nobody need look which are taken. No state.
 class Nanoid final : public Source {
  public:
-  Nanoid(RandomFormat format, RandomSource& random) : format_(std::move(format)), random_(random) {}
+  Nanoid(RandomFormat format, RandomSource& random)
+      : format_(std::move(format)), text_(format_.prefix, {}, 0), random_(random) {}
 
   [[nodiscard]] std::size_t most_bytes() const override { return format_.most_bytes(); }
   Draw next(std::size_t n, Values& out) override {
-    const TextForm form(format_.prefix, {}, 0);
     for (; n > 0; --n) {
-      draw_characters(random_, format_.alphabet, {form.add(format_.digits, out), format_.digits});
+      draw_characters(random_, format_.alphabet, {text_.add(format_.digits, out), format_.digits});
     }
     return {};
   }
 
  private:
   const RandomFormat format_;
+  const TextForm text_;  // its prefix
   RandomSource& random_;
 };
 

@@ -17,7 +17,6 @@ namespace {
 
 using boost::endian::load_big_u16;
 using boost::endian::load_big_u64;
-using boost::endian::store_big_u64;
 
 constexpr unsigned kUlidBits = 128;
 constexpr unsigned kUlidRandomBits = 80;
@@ -86,8 +85,7 @@ class Ulid final : public Source {
     std::uint8_t* at = out.add(bson::Type::binary, 4 + 1 + kUlidBits / 8);
     store_i32(at, kUlidBits / 8);
     at[4] = form_.output == UlidForm::Output::uuid ? 4 : 0;
-    store_big_u64(at + 5, static_cast<std::uint64_t>(last_ >> 64));
-    store_big_u64(at + 13, static_cast<std::uint64_t>(last_));
+    store_big_u128(at + 5, last_);
   }
 
   const UlidForm form_;

@@ -58,7 +58,7 @@ void append_binary(const Uuid& uuid, std::uint8_t subtype, const Uuid& order, Va
 
 void append_text(const Uuid& uuid, const TextForm& form, Values& out) {
   if (form.alphabet.empty()) return write_uuid_text(uuid, form.add(kUuidTextSize, out));
-  form.append(Uint128{load_big_u64(uuid.data())} << 64 | load_big_u64(uuid.data() + 8), out);
+  form.append(load_big_u128(uuid.data()), out);
 }
 
 /// Whether these are bits of a UUID of this version, with the variant of RFC 9562.
@@ -237,12 +237,10 @@ boost::system::result<Uint128, std::string> bits_of_uuid(std::string_view text,
   const auto stored = decode(text, kHex, 8 * kUuidSize);
   if (!is_old || !stored || text.size() != 2 * kUuidSize) return uuid_bits(text);
   Uuid uuid;
-  store_big_u64(uuid.data(), static_cast<std::uint64_t>(*stored >> 64));
-  store_big_u64(uuid.data() + 8, static_cast<std::uint64_t>(*stored));
+  store_big_u128(uuid.data(), *stored);
   Values again;
   append_uuid(uuid, form, again);  // each of their orders is its own inverse
-  const Bytes bytes = again[0].last(kUuidSize);
-  return Uint128{load_big_u64(bytes.data())} << 64 | load_big_u64(bytes.data() + 8);
+  return load_big_u128(again[0].last(kUuidSize).data());
 }
 
 /// The bits in a value, or why it is none of the rule.

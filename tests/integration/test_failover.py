@@ -292,6 +292,9 @@ def sockets_to(proxy: Proxy, address: str) -> int:
 
 # A driver that notices soon when a server is silent.
 IMPATIENT = {"connectTimeoutMS": 1000, "heartbeatFrequencyMS": 500}
+NO_CONNECTION = "NetworkTimeout"
+"""Of a connection that was not made, TLS and login included, within connectTimeoutMS: no reply has
+a limit here. Seen with sanitizers on a busy machine."""
 
 
 @contextmanager
@@ -351,7 +354,7 @@ def test_the_primary_is_cut_off_under_load(three, cables, start_proxy, connect, 
             three.await_health()
             three.step_up(three.secondaries[-1])
             load.await_progress()
-    known = failover.LOST_TOO | (set() if how == "frozen" else {NO_NUMBER})
+    known = failover.LOST_TOO | {NO_CONNECTION} | (set() if how == "frozen" else {NO_NUMBER})
     assert {error for _, error in load.errors_of("through")} <= known, load.errors
     assert failures_through(load) <= 20, load.errors
     assert stayed(client, proxy, cables)

@@ -25,7 +25,7 @@ std::string unique_index_or(Fields fields) {
 
 }  // namespace
 
-ids::CounterReply not_sorted(mongo::Client& client, const ids::CounterSpec& spec, Fields fields) {
+ids::Error not_sorted(mongo::Client& client, const ids::CounterSpec& spec, Fields fields) {
   const std::string digits =
       std::to_string(std::max(std::to_string(spec.max).size(), std::to_string(spec.start).size()));
   return exhausted(Reason{
@@ -35,7 +35,7 @@ ids::CounterReply not_sorted(mongo::Client& client, const ids::CounterSpec& spec
       ": ", unique_index(client, fields)});
 }
 
-ids::CounterReply no_gap(mongo::Client& client, Fields fields) {
+ids::Error no_gap(mongo::Client& client, Fields fields) {
   if (can_be_guarded(fields)) {
     return exhausted(Reason{"free numbers are safe only if a unique index guards the field",
                             "; make it with ", unique_index(client, fields)});
@@ -45,14 +45,14 @@ ids::CounterReply no_gap(mongo::Client& client, Fields fields) {
       "counter of several fields or collections: set heal.mode to max");
 }
 
-ids::CounterReply too_far(mongo::Client& client, Fields fields) {
+ids::Error too_far(mongo::Client& client, Fields fields) {
   return exhausted(Reason{"the largest stored number is more than heal.max_jump ahead: " +
                               unique_index_or(fields) + "raise heal.max_jump",
                           ": ", unique_index(client, fields)});
 }
 
-ids::CounterReply no_room(mongo::Client& client, const ids::CounterSpec& spec, Fields fields,
-                          std::int64_t value) {
+ids::Error no_room(mongo::Client& client, const ids::CounterSpec& spec, Fields fields,
+                   std::int64_t value) {
   Reason advice{"the counter was lost, and numbers up to its max may be held by other proxies: " +
                     unique_index_or(fields) +
                     "stop every proxy, set the counter, and start them again",

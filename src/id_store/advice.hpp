@@ -15,15 +15,15 @@ namespace idproxy::id_store::advice {
 using Fields = std::span<const ids::CounterField>;
 
 /// The stored strings do not sort like their numbers.
-[[nodiscard]] ids::CounterReply not_sorted(mongo::Client& client, const ids::CounterSpec& spec,
-                                           Fields fields);
+[[nodiscard]] ids::Error not_sorted(mongo::Client& client, const ids::CounterSpec& spec,
+                                    Fields fields);
 /// The numbers after a free one may be taken, and only a unique index detects that in time.
-[[nodiscard]] ids::CounterReply no_gap(mongo::Client& client, Fields fields);
+[[nodiscard]] ids::Error no_gap(mongo::Client& client, Fields fields);
 /// The largest number is further away than heal.max_jump.
-[[nodiscard]] ids::CounterReply too_far(mongo::Client& client, Fields fields);
+[[nodiscard]] ids::Error too_far(mongo::Client& client, Fields fields);
 /// Other proxies may hold numbers of a lost counter, and these reach beyond max. `value`: where the
 /// counter could continue if no proxy held any.
-[[nodiscard]] ids::CounterReply no_room(mongo::Client& client, const ids::CounterSpec& spec,
-                                        Fields fields, std::int64_t value);
+[[nodiscard]] ids::Error no_room(mongo::Client& client, const ids::CounterSpec& spec, Fields fields,
+                                 std::int64_t value);
 
 }  // namespace idproxy::id_store::advice

@@ -79,7 +79,7 @@ std::string subject_key(const CollectionScans::Subject& subject) {
   return subject.spec.place.ns() + " " + key_text(subject.spec.place);
 }
 
-void report(const CollectionScans::Subject& subject, const Outcome<Look>& result,
+void report(const CollectionScans::Subject& subject, const ids::Result<Look>& result,
             std::chrono::nanoseconds took) {
   const std::string counter = subject_key(subject);
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(took).count();
@@ -166,7 +166,7 @@ CollectionScans::Shared CollectionScans::find(const Subject& subject) {
   return *found;
 }
 
-Outcome<Look> CollectionScans::ask(const Subject& subject) {
+ids::Result<Look> CollectionScans::ask(const Subject& subject) {
   const std::scoped_lock lock(mutex_);
   const Shared scan = find(subject);
   const Time now = clock_.monotonic();
@@ -177,7 +177,7 @@ Outcome<Look> CollectionScans::ask(const Subject& subject) {
     scan->since.clear();
   }
   scheduler_.wake(task_);
-  return ids::CounterReply{ids::CounterReply::Kind::pending, {}, progress(*scan)};
+  return ids::Error{.code = ids::Errc::unavailable, .reason = progress(*scan), .passes = true};
 }
 
 std::string CollectionScans::progress(const Scan& scan) {
@@ -232,7 +232,7 @@ void CollectionScans::scan(Scan& scan) {
     if (begun - scan.asked > kWantedFor) return;
     scan.state = Scan::State::running;
   }
-  Outcome<Look> result = read(scan);
+  ids::Result<Look> result = read(scan);
   const Time now = clock_.monotonic();
   report(scan.subject, result, now - begun);
   const std::scoped_lock lock(mutex_);
@@ -241,14 +241,13 @@ void CollectionScans::scan(Scan& scan) {
     scan.holds_until = now + std::max<Time>(now - begun, kLeastValid);
   } else {
     // Another attempt after a refusal of the server costs little.
-    const ids::CounterReply& why = result.error();
-    const bool is_long = why.kind == ids::CounterReply::Kind::exhausted && !why.by_server;
+    const bool is_long = result.error().code == ids::Errc::exhausted && !result.error().by_server;
     scan.holds_until = now + (is_long ? Time(kRefusedFor) : Time(kFailedFor));
   }
   scan.result = std::move(result);
 }
 
-Outcome<Look> CollectionScans::read(Scan& scan) {
+ids::Result<Look> CollectionScans::read(Scan& scan) {
   const Subject& subject = scan.subject;  // never changes
   const std::chrono::milliseconds limit = subject.spec.scan;
   const mongo::Pool patient(uri_, limit + kBeyondScan);

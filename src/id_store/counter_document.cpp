@@ -10,7 +10,6 @@
 #include "id_store/counter_commands.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
-#include "idproxy/ids/counter_job.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
@@ -75,8 +74,8 @@ CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
   CounterReply reply = carry_out(run);
   unreached_ = std::move(run.unreached);
   met_by_check_ = run.met_by_check;
-  if (reply.kind == CounterReply::Kind::not_healed) events_.not_healed(reply.reason);
-  if (reply.kind == CounterReply::Kind::exhausted) events_.gives_no_numbers(reply.reason);
+  if (reply.kind == CounterReply::Kind::not_healed) events_.not_healed(reply.why.reason);
+  if (reply.kind == CounterReply::Kind::exhausted) events_.gives_no_numbers(reply.why.reason);
   return reply;
 }
 
@@ -105,16 +104,16 @@ void CounterDocument::probe(mongo::Client& client) {
   unreached_ = why_unreached(write_nothing(client), client.login());
 }
 
-Outcome<CounterDocument::Checked> CounterDocument::check(mongo::Client& client,
-                                                         std::span<const ids::CounterField> fields,
-                                                         const CounterJob& job, Demand demand) {
+ids::Result<CounterDocument::Checked> CounterDocument::check(
+    mongo::Client& client, std::span<const ids::CounterField> fields, const CounterJob& job,
+    Demand demand) {
   Run run{spec_, numbers_, client, job, fields};
   auto first = check(run, demand);
   unreached_ = std::move(run.unreached);
   return first;
 }
 
-Outcome<CounterDocument::Checked> CounterDocument::check(Run& run, Demand demand) {
+ids::Result<CounterDocument::Checked> CounterDocument::check(Run& run, Demand demand) {
   const Reply written = write_nothing(run.client);
   if (!written.ok()) return answer_to(run, written);
   const auto found = read(run);
@@ -133,20 +132,19 @@ Outcome<CounterDocument::Checked> CounterDocument::check(Run& run, Demand demand
   const auto created = first_of_new(run, found->exists);
   if (!created) return created.error();
   if (demand == Demand::none) return Checked{created->first, created->by_scan};
-  if (const Attempt failure = create_at(run, found->exists, *created)) return *failure;
+  if (Attempt failure = create_at(run, found->exists, *created)) return std::move(failure->why);
   return Checked{created->first};
 }
 
-Outcome<std::int64_t> CounterDocument::check_existing(Run& run, const StoredValue& value) {
+ids::Result<std::int64_t> CounterDocument::check_existing(Run& run, const StoredValue& value) {
   if (!value.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(value.number);
   if (!first || numbers_.is_beyond_max(*first)) return at_max();
   if (!fits_into_fields(*first, run.fields)) return does_not_fit();
   if (run.job.kind != CounterJob::Kind::heal) return *first;
   const auto target = heal_target(run, *first);
-  if (target) return target->first;
-  if (target.error().kind == CounterReply::Kind::not_healed) return *first;
-  return target.error();
+  if (!target && !run.not_healed) return target.error();
+  return target ? target->first : *first;
 }
 
 CounterReply CounterDocument::repeat(Run& run, Attempt (CounterDocument::*attempt)(Run&)) {
@@ -199,7 +197,7 @@ CounterDocument::Attempt CounterDocument::allocated(Run& run, std::int64_t first
     return marked.error();
   }
   events_.went_well(first, numbers_.after(first, count - 1).value_or(first), run.fields);
-  return CounterReply{CounterReply::Kind::allocated, {first, count}, {}};
+  return CounterReply(CounterReply::Kind::allocated, {first, count});
 }
 
 void CounterDocument::drop_block(std::string_view reason) {
@@ -242,13 +240,13 @@ CounterReply CounterDocument::give_back(Run& run) {
   const auto end = numbers_.after(unused.first, unused.count);
   const auto from = end ? numbers_.value_before(*end) : std::nullopt;
   const auto to = numbers_.value_before(unused.first);
-  if (!from || !to) return {CounterReply::Kind::passed, {}, {}};
+  if (!from || !to) return CounterReply::Kind::passed;
   const Reply reply = change(run.client, {"$eq", *from}, set_value(spec_.place.value_field, *to));
   run.unreached = why_unreached(reply, run.client.login());
   const bool no_match = reply.ok() && !value_of(reply);
-  if (reply.was_not_sent()) return {CounterReply::Kind::not_sent, {}, {}};
+  if (reply.was_not_sent()) return CounterReply::Kind::not_sent;
   const bool has_passed = no_match || reply.kind == Reply::Kind::refused;
-  return {has_passed ? CounterReply::Kind::passed : CounterReply::Kind::given_back, {}, {}};
+  return has_passed ? CounterReply::Kind::passed : CounterReply::Kind::given_back;
 }
 
 // ---- confirm
@@ -258,7 +256,7 @@ CounterReply CounterDocument::give_back(Run& run) {
 CounterReply CounterDocument::confirm(Run& run) const {
   const Reply reply = change(run.client, {"$type", Array{"int", "long", "double"}},
                              Document{"$inc", {spec_.place.value_field, std::int32_t{0}}});
-  CounterReply nothing{CounterReply::Kind::unknown, {}, {}};
+  CounterReply nothing(CounterReply::Kind::unknown);
   if (reply.kind == Reply::Kind::refused) return nothing;
   if (!reply.ok()) return answer_to(run, reply);
   const auto image = value_of(reply);
@@ -270,12 +268,12 @@ CounterReply CounterDocument::confirm(Run& run) const {
   const StoredValue value = stored_value(*image, spec_.place.value_field);
   const auto next = value.is_number() ? numbers_.first_at(value.number) : std::nullopt;
   if (!next) return nothing;
-  return {CounterReply::Kind::stands, {*next, 0}, {}};
+  return {CounterReply::Kind::stands, {*next, 0}};
 }
 
 // ---- common
 
-Outcome<CounterDocument::Found> CounterDocument::read(Run& run) const {
+ids::Result<CounterDocument::Found> CounterDocument::read(Run& run) const {
   const Reply reply = run.client.read_first(
       spec_.place.db, {{"find", spec_.place.collection}, {"filter", identity_}, {"limit", 1}});
   if (!reply.ok()) return answer_to(run, reply);
@@ -287,7 +285,7 @@ Outcome<CounterDocument::Found> CounterDocument::read(Run& run) const {
 }
 
 /// The job's reply after a failed command.
-CounterReply CounterDocument::answer_to(Run& run, const Reply& reply) const {
+ids::Error CounterDocument::answer_to(Run& run, const Reply& reply) const {
   run.unreached = why_unreached(reply, run.client.login());
   const bool is_of_the_value =
       reply.kind == Reply::Kind::refused &&
@@ -327,15 +325,15 @@ Document CounterDocument::bound(std::int64_t increment) const {
   return {{"$type", Array{"int", "long", "double"}}, {numbers_.upwards() ? "$lte" : "$gte", most}};
 }
 
-CounterReply CounterDocument::not_an_integer() const {
+ids::Error CounterDocument::not_an_integer() const {
   return exhausted("the value of counter " + events_.counter() + " is not an integer");
 }
 
-CounterReply CounterDocument::does_not_fit() const {
+ids::Error CounterDocument::does_not_fit() const {
   return exhausted("the value of counter " + events_.counter() + " does not fit into int32");
 }
 
-CounterReply at_max(const ids::CounterSpec& spec) {
+ids::Error at_max(const ids::CounterSpec& spec) {
   return exhausted(ids::handed_out_up_to(spec.max));
 }
 

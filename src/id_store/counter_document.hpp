@@ -15,6 +15,7 @@
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/outcome.hpp"
 #include "idproxy/id_store/stored_value.hpp"
+#include "idproxy/ids/counter_job.hpp"
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/grant.hpp"
 
@@ -77,10 +78,11 @@ struct CounterRun {
   std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   std::string unreached{};    ///< why the last command reached no server; empty if it did
   bool met_by_check = false;  ///< the job failed in what a check does, too
+  bool not_healed = false;    ///< CounterReply::Kind::not_healed
 };
 
 /// The counter has given out all its numbers.
-[[nodiscard]] ids::CounterReply at_max(const ids::CounterSpec& spec);
+[[nodiscard]] ids::Error at_max(const ids::CounterSpec& spec);
 
 /// What a heal does.
 struct HealTarget {
@@ -128,9 +130,9 @@ class CounterDocument {
   /// Checks whether run() could do the job (allocate or heal), without doing it: the store's user
   /// may write, and the counter exists or its first number can be found. If somebody waits for
   /// numbers, creates a missing counter. The error is what run() would reply.
-  [[nodiscard]] Outcome<Checked> check(mongo::Client& client,
-                                       std::span<const ids::CounterField> fields,
-                                       const ids::CounterJob& job, Demand demand);
+  [[nodiscard]] ids::Result<Checked> check(mongo::Client& client,
+                                           std::span<const ids::CounterField> fields,
+                                           const ids::CounterJob& job, Demand demand);
   /// False if the last job, probe() or check() reached no server.
   [[nodiscard]] bool reached() const { return unreached_.empty(); }
   /// Why not, in the words of libmongoc or the server; for the log, not for clients.
@@ -160,10 +162,10 @@ class CounterDocument {
   Attempt allocate_what_fits(Run& run, const mongo::Reply& reply);
   Attempt create(Run& run, bool exists);
   [[nodiscard]] mongo::Reply write_nothing(mongo::Client& client) const;
-  Outcome<Checked> check(Run& run, Demand demand);
-  Outcome<std::int64_t> check_existing(Run& run, const StoredValue& value);
+  ids::Result<Checked> check(Run& run, Demand demand);
+  ids::Result<std::int64_t> check_existing(Run& run, const StoredValue& value);
   Attempt heal(Run& run);
-  Outcome<HealTarget> heal_target(Run& run, std::int64_t stands);
+  ids::Result<HealTarget> heal_target(Run& run, std::int64_t stands);
   [[nodiscard]] ids::CounterReply kept(std::vector<ids::Range> taken);
   Attempt raise(Run& run, std::int64_t stands, std::int64_t from);
   Attempt allocate_in_range(Run& run, std::optional<std::int64_t> from);
@@ -173,30 +175,30 @@ class CounterDocument {
   ids::CounterReply give_back(Run& run);
   ids::CounterReply confirm(Run& run) const;
 
-  [[nodiscard]] Outcome<Found> read(Run& run) const;
+  [[nodiscard]] ids::Result<Found> read(Run& run) const;
   struct NewCounter {
     std::int64_t first;
     std::string_view warning;  ///< empty: none
     bool by_scan = false;
     bool was_used = false;  ///< somebody had numbers of the counter, which has gone
   };
-  [[nodiscard]] Outcome<NewCounter> first_of_new(Run& run, bool exists);
+  [[nodiscard]] ids::Result<NewCounter> first_of_new(Run& run, bool exists);
   void make_index(Run& run) const;
   Attempt create_at(Run& run, bool exists, const NewCounter& created);
-  [[nodiscard]] static Outcome<bool> needs_scan(Run& run);
-  [[nodiscard]] Outcome<FieldNumbers::Look> look_for_new(Run& run, FieldNumbers& stored);
-  [[nodiscard]] std::optional<Outcome<FieldNumbers::Look>> read_small(
+  [[nodiscard]] static ids::Result<bool> needs_scan(Run& run);
+  [[nodiscard]] ids::Result<FieldNumbers::Look> look_for_new(Run& run, FieldNumbers& stored);
+  [[nodiscard]] std::optional<ids::Result<FieldNumbers::Look>> read_small(
       Run& run, const FieldPlaces& places, const std::vector<FieldPlace>& scanned);
-  [[nodiscard]] Outcome<bool> was_given_out(Run& run, bool exists) const;
-  [[nodiscard]] Outcome<void> mark(Run& run);
-  [[nodiscard]] Outcome<NewCounter> first_free_of_new(FieldNumbers& stored, NewCounter created,
-                                                      std::uint64_t count);
+  [[nodiscard]] ids::Result<bool> was_given_out(Run& run, bool exists) const;
+  [[nodiscard]] ids::Result<void> mark(Run& run);
+  [[nodiscard]] ids::Result<NewCounter> first_free_of_new(FieldNumbers& stored, NewCounter created,
+                                                          std::uint64_t count);
   [[nodiscard]] Attempt allocated(Run& run, std::int64_t first, std::uint64_t count);
   void drop_block(std::string_view reason);
   /// After a failed write: tries again if little time has passed, else fails the job.
   [[nodiscard]] Attempt after_failure(Run& run, const mongo::Reply& reply, bool gives_numbers);
 
-  [[nodiscard]] ids::CounterReply answer_to(Run& run, const mongo::Reply& reply) const;
+  [[nodiscard]] ids::Error answer_to(Run& run, const mongo::Reply& reply) const;
 
   [[nodiscard]] mongo::Document query(const mongo::Document& value) const;
   /// findAndModify, if the counter's value meets the condition.
@@ -208,9 +210,9 @@ class CounterDocument {
         {{"findAndModify", spec_.place.collection}, {"query", query(value)}, {"update", update}});
   }
   [[nodiscard]] mongo::Document bound(std::int64_t increment) const;
-  [[nodiscard]] ids::CounterReply not_an_integer() const;
-  [[nodiscard]] ids::CounterReply does_not_fit() const;
-  [[nodiscard]] ids::CounterReply at_max() const { return id_store::at_max(spec_); }
+  [[nodiscard]] ids::Error not_an_integer() const;
+  [[nodiscard]] ids::Error does_not_fit() const;
+  [[nodiscard]] ids::Error at_max() const { return id_store::at_max(spec_); }
 
   const ids::CounterSpec spec_;
   const Numbers numbers_;

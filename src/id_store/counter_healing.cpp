@@ -68,8 +68,8 @@ bool is_too_far(const CounterRun& run, std::int64_t from, const FieldNumbers::Lo
 
 /// Call it if the jump is too large: removes outliers (outliers.hpp) from `look`. Returns a warning
 /// for the log, or "".
-Outcome<std::string_view> ignore_outliers(const CounterRun& run, FieldNumbers& stored,
-                                          FieldNumbers::Look& look, std::int64_t from) {
+ids::Result<std::string_view> ignore_outliers(const CounterRun& run, FieldNumbers& stored,
+                                              FieldNumbers::Look& look, std::int64_t from) {
   if (look.asked < kOutlierSample) {
     auto wider = stored.look(kOutlierSample);
     if (!wider) return wider.error();
@@ -86,8 +86,8 @@ Outcome<std::string_view> ignore_outliers(const CounterRun& run, FieldNumbers& s
 
 /// Leaves room for the numbers of a lost counter that other proxies may hold, unless a unique index
 /// would detect duplicates of them.
-Outcome<std::int64_t> behind_others(CounterRun& run, std::int64_t first,
-                                    const FieldNumbers::Look& look, Loss loss) {
+ids::Result<std::int64_t> behind_others(CounterRun& run, std::int64_t first,
+                                        const FieldNumbers::Look& look, Loss loss) {
   if (loss == Loss::none || look.is_guarded || run.numbers.is_beyond_max(first)) return first;
   const std::uint64_t block = run.spec.block.most();
   const std::uint64_t each = loss == Loss::certain ? std::max(block, kMostInOneInsert) : block;
@@ -100,11 +100,9 @@ Outcome<std::int64_t> behind_others(CounterRun& run, std::int64_t first,
 /// A counter that cannot be healed may go on, since the unique index reports each taken number. It
 /// must not if it was lost, because other proxies may hold the next numbers, or if this process
 /// never had a number and the rule requires a heal first (heal.at_start).
-CounterReply refused_heal(const CounterRun& run, CounterReply reply) {
-  const bool may_go_on = !run.job.lost && run.job.beyond;
-  const bool goes_on = reply.kind == CounterReply::Kind::exhausted && may_go_on;
-  if (goes_on) reply.kind = CounterReply::Kind::not_healed;
-  return reply;
+ids::Error refused_heal(CounterRun& run, ids::Error why) {
+  run.not_healed = why.code == ids::Errc::exhausted && !run.job.lost && run.job.beyond;
+  return why;
 }
 
 /// True if the counter is where this process left it, or further: the duplicates do not come from a
@@ -120,8 +118,8 @@ bool is_past(const CounterRun& run, std::int64_t stands, const FieldNumbers::Loo
 /// Of the numbers that the process holds, those that it must not give out. Where nothing would
 /// detect that one is taken, or free ones cannot be looked for, these are all up to the furthest
 /// that is stored; where stored values say nothing, simply all.
-Outcome<std::vector<ids::Range>> taken_of_held(CounterRun& run, FieldNumbers& stored,
-                                               const FieldNumbers::Look& look) {
+ids::Result<std::vector<ids::Range>> taken_of_held(CounterRun& run, FieldNumbers& stored,
+                                                   const FieldNumbers::Look& look) {
   if (std::ranges::any_of(run.fields, &ids::CounterField::repeats)) return run.job.held;
   if (look.is_known && !look.most()) return std::vector<ids::Range>();
   std::vector<ids::Range> suspects;
@@ -136,8 +134,8 @@ Outcome<std::vector<ids::Range>> taken_of_held(CounterRun& run, FieldNumbers& st
 }
 
 /// Looks for free numbers: among those that the process holds, else in front of the counter.
-Outcome<HealTarget> by_gap(CounterRun& run, FieldNumbers& stored, const FieldNumbers::Look& look,
-                           std::int64_t stands) {
+ids::Result<HealTarget> by_gap(CounterRun& run, FieldNumbers& stored,
+                               const FieldNumbers::Look& look, std::int64_t stands) {
   if (is_in_place(run, stands)) {
     auto taken = taken_of_held(run, stored, look);
     if (!taken) return refused_heal(run, taken.error());
@@ -148,8 +146,8 @@ Outcome<HealTarget> by_gap(CounterRun& run, FieldNumbers& stored, const FieldNum
 
 /// A counter stays where it is if another proxy has already raised it past all that this one knows
 /// of and past what others may hold.
-Outcome<HealTarget> past_what_is_stored(CounterRun& run, std::int64_t stands,
-                                        const FieldNumbers::Look& look) {
+ids::Result<HealTarget> past_what_is_stored(CounterRun& run, std::int64_t stands,
+                                            const FieldNumbers::Look& look) {
   std::optional<std::int64_t> most = run.job.beyond;
   if (look.most()) most = run.numbers.further(most.value_or(*look.most()), *look.most());
   const auto next = most ? run.numbers.after(*most) : stands;
@@ -169,7 +167,7 @@ Outcome<HealTarget> past_what_is_stored(CounterRun& run, std::int64_t stands,
 
 // ---- create
 
-Outcome<bool> CounterDocument::needs_scan(Run& run) {
+ids::Result<bool> CounterDocument::needs_scan(Run& run) {
   FieldNumbers stored(run.client, run.spec, run.fields);
   const auto scanned = stored.places_to_scan();
   if (!scanned) return scanned.error();
@@ -180,7 +178,7 @@ Outcome<bool> CounterDocument::needs_scan(Run& run) {
 }
 
 /// Reads small collections at once. Nothing: they are not, or cannot be read now.
-std::optional<Outcome<FieldNumbers::Look>> CounterDocument::read_small(
+std::optional<ids::Result<FieldNumbers::Look>> CounterDocument::read_small(
     Run& run, const FieldPlaces& places, const std::vector<FieldPlace>& scanned) {
   const auto limit = std::min<std::chrono::milliseconds>(spec_.scan, kSmallScan);
   if (limit.count() == 0 || !scans_.are_small(run.client, scanned)) return std::nullopt;
@@ -193,7 +191,7 @@ std::optional<Outcome<FieldNumbers::Look>> CounterDocument::read_small(
   return look;
 }
 
-Outcome<FieldNumbers::Look> CounterDocument::look_for_new(Run& run, FieldNumbers& stored) {
+ids::Result<FieldNumbers::Look> CounterDocument::look_for_new(Run& run, FieldNumbers& stored) {
   const auto scanned = stored.places_to_scan();
   if (!scanned) return scanned.error();
   if (scanned->empty()) return stored.look(1);
@@ -206,7 +204,7 @@ Outcome<FieldNumbers::Look> CounterDocument::look_for_new(Run& run, FieldNumbers
 /// The first number of a new counter: past `start`, all stored numbers, and all numbers that this
 /// process was ever given. A counter that existed before was lost, and other proxies may hold
 /// numbers of it. `exists`: its document does, without a value.
-Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run, bool exists) {
+ids::Result<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run, bool exists) {
   const auto was_used = was_given_out(run, exists);
   if (!was_used) return was_used.error();
   FieldNumbers stored(run.client, spec_, run.fields);
@@ -217,7 +215,7 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run, boo
   }
   auto first = behind(run, spec_.start, run.job.beyond);
   if (!first) return at_max();
-  Outcome<std::string_view> warning = std::string_view();
+  ids::Result<std::string_view> warning = std::string_view();
   if (is_too_far(run, *first, *look)) warning = ignore_outliers(run, stored, *look, *first);
   if (!warning) return warning.error();
   first = behind(run, first, look->most());
@@ -231,9 +229,9 @@ Outcome<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run, boo
 
 /// For stored strings whose maximum cannot be read: searches for free numbers from the first one.
 /// The next job continues where this one ends.
-Outcome<CounterDocument::NewCounter> CounterDocument::first_free_of_new(FieldNumbers& stored,
-                                                                        NewCounter created,
-                                                                        std::uint64_t count) {
+ids::Result<CounterDocument::NewCounter> CounterDocument::first_free_of_new(FieldNumbers& stored,
+                                                                            NewCounter created,
+                                                                            std::uint64_t count) {
   const std::int64_t from = numbers_.further(created.first, taken_up_to_.value_or(created.first));
   const auto free = stored.first_free(from, count);
   if (!free) return free.error();
@@ -291,14 +289,14 @@ CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
 // Proxies of release 0.1 write no marks. A counter that they use gets its mark from the first newer
 // proxy.
 
-Outcome<bool> CounterDocument::was_given_out(Run& run, bool exists) const {
+ids::Result<bool> CounterDocument::was_given_out(Run& run, bool exists) const {
   if (marked_ || run.job.lost || run.job.beyond) return true;
   const Reply mark = run.client.read_first(spec_.place.db, find_mark(spec_.place, exists));
   if (!mark.ok()) return answer_to(run, mark);
   return !mark.document.empty();
 }
 
-Outcome<void> CounterDocument::mark(Run& run) {
+ids::Result<void> CounterDocument::mark(Run& run) {
   constexpr int kAttempts = 16;
   if (marked_) return {};
   mark_first_ = true;
@@ -312,7 +310,7 @@ Outcome<void> CounterDocument::mark(Run& run) {
       mark_first_ = false;
       return {};
     }
-    if (Attempt failure = after_failure(run, reply, false)) return *std::move(failure);
+    if (Attempt failure = after_failure(run, reply, false)) return std::move(failure->why);
   }
   return failed("the mark of counter " + events_.counter() + " cannot be written");
 }
@@ -331,7 +329,11 @@ CounterDocument::Attempt CounterDocument::heal(Run& run) {
   const auto stands = numbers_.first_at(found->value.number);
   if (!stands) return at_max();
   const auto target = heal_target(run, *stands);
-  if (!target) return target.error();
+  if (!target) {
+    CounterReply reply(target.error());
+    if (run.not_healed) reply.kind = CounterReply::Kind::not_healed;
+    return reply;
+  }
   if (target->taken) return kept(*target->taken);
   return target->by_gap ? fill_gap(run, found->value.number, target->first)
                         : raise(run, *stands, target->first);
@@ -340,11 +342,11 @@ CounterDocument::Attempt CounterDocument::heal(Run& run) {
 CounterReply CounterDocument::kept(std::vector<ids::Range> taken) {
   events_.ready_again();
   events_.numbers_taken(count_of(taken));
-  return {.kind = CounterReply::Kind::kept, .taken = std::move(taken)};
+  return {CounterReply::Kind::kept, {}, {}, std::move(taken)};
 }
 
 /// `stands`: the number that the counter would give out next without the heal.
-Outcome<HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stands) {
+ids::Result<HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stands) {
   FieldNumbers stored(run.client, spec_, run.fields);
   auto look = stored.look(1);
   if (!look) return refused_heal(run, look.error());

@@ -32,11 +32,6 @@ constexpr std::chrono::seconds kWatchEvery{4};
 // For a replaced counter: it gives back at once the numbers that nobody waits for.
 constexpr ids::CounterSpec::Block kNothingHeld{.size = 1, .prefetch = 0, .idle = {}};
 
-/// The obstacle of an announced counter before its first check.
-Obstacle not_checked() {
-  return {{ids::Errc::unavailable, "the counter has not been checked yet"}, true};
-}
-
 /// Two specs with the same name share one counter.
 std::string name_of(const ids::CounterPlace& place) {
   std::string name(1, "tdf"[static_cast<std::size_t>(place.key_is)]);
@@ -131,7 +126,11 @@ std::shared_ptr<ids::BlockCache> Counters::announce(const ids::CounterSpec& spec
   const std::scoped_lock lock(counters_.mutex);
   const Shared counter = get(spec, field, watch);
   counter->announced = true;
-  if (!counter->obstacle && counter->cache->is_new()) counter->obstacle = not_checked();
+  if (!counter->obstacle && counter->cache->is_new()) {
+    counter->obstacle = ids::Error{.code = ids::Errc::unavailable,
+                                   .reason = "the counter has not been checked yet",
+                                   .passes = true};
+  }
   counter->check_at = clock_.monotonic();
   wake(counter);
   return counter->cache;
@@ -201,7 +200,7 @@ void Counters::add_to(StoreStatistics& statistics) const {
 
 std::vector<NotReadyReport> Counters::not_ready() const {
   const bool starves = scheduler_.starves(Lane::counters) || scheduler_.starves(Lane::scans);
-  return counters_.not_ready([&](const Counter& counter) -> std::optional<Obstacle> {
+  return counters_.not_ready([&](const Counter& counter) -> std::optional<ids::Error> {
     if (counter.spec.place.is_range()) return std::nullopt;
     if (starves) return no_thread();
     const bool is_of_rule = counter.obstacle && counter.obstacle->by_server;
@@ -210,25 +209,24 @@ std::vector<NotReadyReport> Counters::not_ready() const {
   });
 }
 
-std::optional<Obstacle> Counters::why_not_ready(const Counter& counter) const {
+std::optional<ids::Error> Counters::why_not_ready(const Counter& counter) const {
   constexpr const char* kButThose = "no numbers but those in memory: ";
   ids::CounterStatistics cache = counter.cache->statistics();
-  if (cache.exhausted)
-    return Obstacle{{ids::Errc::exhausted, std::move(cache.reason), std::move(cache.advice)}};
+  if (cache.exhausted) return std::move(cache.why);
   if (cache.held > 0) {
     // Inserts still get these, but whoever can mend it learns it before they do not.
     if (!counter.obstacle || !counter.obstacle->by_server) return std::nullopt;
-    Obstacle obstacle = *counter.obstacle;
-    obstacle.error.reason.insert(0, kButThose);
-    if (obstacle.error.advice) {
-      Reason advice = *obstacle.error.advice;
+    ids::Error why = *counter.obstacle;
+    why.reason.insert(0, kButThose);
+    if (why.advice) {
+      Reason advice = *why.advice;
       advice.text.insert(0, kButThose);
-      obstacle.error.advice = std::make_shared<const Reason>(std::move(advice));
+      why.advice = std::make_shared<const Reason>(std::move(advice));
     }
-    return obstacle;
+    return why;
   }
   if (looking_ && counter.announced) {
-    return Obstacle{{ids::Errc::unavailable, "the id store " + down_why_}};
+    return ids::Error{ids::Errc::unavailable, "the id store " + down_why_};
   }
   return counter.obstacle;
 }
@@ -355,7 +353,7 @@ void Counters::do_job(Counter& counter, const ids::CounterJob& job,
     const std::scoped_lock lock(counters_.mutex);
     // An insert waits for numbers, or has been refused.
     counter.demanded = counter.demanded || reply.kind == ReplyKind::pending;
-    counter.refused_by_job = reply.by_server && !counter.document->met_by_check();
+    counter.refused_by_job = reply.why.by_server && !counter.document->met_by_check();
     counter.checks_end = clock_.monotonic() + kChecksLast;
     note(counter, job, reply);
   }
@@ -388,7 +386,7 @@ void Counters::check(Counter& counter, const std::vector<ids::CounterField>& fie
   }
   if (checked) counter.document->events().ready_again();
   const std::scoped_lock lock(counters_.mutex);
-  note(counter, job, checked ? ids::CounterReply{.kind = ReplyKind::allocated} : checked.error());
+  note(counter, job, checked ? ids::CounterReply(ReplyKind::allocated) : checked.error());
 }
 
 /// Notes whether the counter is ready, by the reply to a job or to its check.
@@ -397,7 +395,7 @@ void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::Cou
   if (counter.spec.place.is_range()) {
     // A server that refuses one range refuses all of its collection.
     const std::string collection = counter.spec.place.ns();
-    if (reply.by_server) refused_ranges_.insert_or_assign(collection, reply.reason);
+    if (reply.why.by_server) refused_ranges_.insert_or_assign(collection, reply.why.reason);
     if (reply.kind == ReplyKind::allocated) refused_ranges_.erase(collection);
   } else if (reply.kind == ReplyKind::allocated || reply.kind == ReplyKind::kept) {
     if (counter.obstacle) counter.cache->ask_again();  // asked again at once
@@ -408,11 +406,10 @@ void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::Cou
   } else if (reply.kind == ReplyKind::exhausted || reply.kind == ReplyKind::pending) {
     const bool is_pending = reply.kind == ReplyKind::pending;
     // The next insert gets the new reason.
-    if (counter.obstacle && counter.obstacle->error.reason != reply.reason) {
+    if (counter.obstacle && counter.obstacle->reason != reply.why.reason) {
       counter.cache->ask_again();
     }
-    counter.obstacle =
-        Obstacle{{reply.code(), reply.reason, reply.advice}, is_pending, reply.by_server};
+    counter.obstacle = reply.why;
     counter.refused_job = job;
     counter.refused_job.held.clear();  // it goes on with them
     const bool in_force = counter.announced && counter.watch == newest_watch_;
@@ -420,9 +417,7 @@ void Counters::note(Counter& counter, const ids::CounterJob& job, const ids::Cou
     const Time pause = is_pending ? Time(kCheckPending) : Time(kCheckAgain);
     counter.check_at = goes_on ? std::optional(now + pause) : std::nullopt;
   } else if (counter.check_at) {
-    if (reply.kind == ReplyKind::failed) {
-      counter.obstacle = Obstacle{{ids::Errc::unavailable, reply.reason}};
-    }
+    if (reply.kind == ReplyKind::failed) counter.obstacle = reply.why;
     counter.check_at = now + kCheckAgain;
   }
 }

@@ -110,7 +110,7 @@ class Counters {
     ids::CounterSpec spec;
     bool renew_document = true;  // `document` is not of this spec
     bool announced = false;
-    std::optional<Obstacle> obstacle;          // as the last job or check found
+    std::optional<ids::Error> obstacle;        // as the last job or check found
     ids::CounterJob refused_job = kAnyNumber;  // which found so
     bool refused_by_job = false;               // the last job met a refusal that no check does
     CounterDocument::Checked checked;          // what the last check found; empty: not ready
@@ -138,7 +138,7 @@ class Counters {
   [[nodiscard]] Shared make(const ids::CounterSpec& spec);
   [[nodiscard]] bool renew(const Shared& counter, const ids::CounterSpec& spec);
   void note(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply);
-  [[nodiscard]] std::optional<Obstacle> why_not_ready(const Counter& counter) const;
+  [[nodiscard]] std::optional<ids::Error> why_not_ready(const Counter& counter) const;
   [[nodiscard]] std::optional<Time> next_turn(const Counter& counter,
                                               std::optional<Time> due) const;
   void sweep();

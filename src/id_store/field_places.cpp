@@ -43,7 +43,7 @@ const Index* best_of(const std::vector<Index>& indexes, const UniqueField& field
   return best;
 }
 
-Outcome<bool> is_empty(Client& client, const Namespace& ns) {
+ids::Result<bool> is_empty(Client& client, const Namespace& ns) {
   const Document command{
       {"find", ns.collection},
       {"projection", {"_id", 1}},
@@ -55,8 +55,8 @@ Outcome<bool> is_empty(Client& client, const Namespace& ns) {
   return empty;
 }
 
-Outcome<void> add_place(Client& client, const CounterField& field, const Namespace& ns,
-                        FieldPlaces& places) {
+ids::Result<void> add_place(Client& client, const CounterField& field, const Namespace& ns,
+                            FieldPlaces& places) {
   FieldPlace place{&field, ns};
   const UniqueField unique = unique_field(field);
   place.is_unique = field.field == "_id";
@@ -140,8 +140,8 @@ bool can_be_guarded(std::span<const CounterField> fields) {
   return fields.size() == 1 && !has_wildcards(fields.front().ns);
 }
 
-Outcome<FieldPlaces> find_places(Client& client, const ids::CounterPlace& counter,
-                                 std::span<const CounterField> fields) {
+ids::Result<FieldPlaces> find_places(Client& client, const ids::CounterPlace& counter,
+                                     std::span<const CounterField> fields) {
   FieldPlaces places;
   for (const CounterField& field : fields) {
     if (field.repeats) continue;

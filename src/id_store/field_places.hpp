@@ -39,9 +39,9 @@ struct FieldPlaces {
 
 /// The collections of the fields, with wildcards resolved, except of fields whose stored values say
 /// nothing. `fields` must outlive the places.
-[[nodiscard]] Outcome<FieldPlaces> find_places(mongo::Client& client,
-                                               const ids::CounterPlace& counter,
-                                               std::span<const ids::CounterField> fields);
+[[nodiscard]] ids::Result<FieldPlaces> find_places(mongo::Client& client,
+                                                   const ids::CounterPlace& counter,
+                                                   std::span<const ids::CounterField> fields);
 
 /// True if the counter fills one field of one collection: only then can an index keep numbers from
 /// being stored twice.

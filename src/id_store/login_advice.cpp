@@ -8,8 +8,8 @@ namespace idproxy::id_store::advice {
 namespace {
 
 /// `lacks`: what precedes the name of the role.
-ids::CounterReply needs(const std::string& lacks, const std::string& role, const std::string& db,
-                        const mongo::Login& login) {
+ids::Error needs(const std::string& lacks, const std::string& role, const std::string& db,
+                 const mongo::Login& login) {
   const std::string needed = lacks + ' ' + role + " on " + db;
   if (!login.has_user) {
     return exhausted("the id store " + needed + ", and " + login.uri_key +
@@ -22,11 +22,11 @@ ids::CounterReply needs(const std::string& lacks, const std::string& role, const
 
 }  // namespace
 
-ids::CounterReply needs_read_write(const mongo::Login& login, const std::string& db) {
+ids::Error needs_read_write(const mongo::Login& login, const std::string& db) {
   return needs("needs", "readWrite", db, login);
 }
 
-ids::CounterReply needs_read(const mongo::Login& login, const Namespace& ns) {
+ids::Error needs_read(const mongo::Login& login, const Namespace& ns) {
   const std::string lacks = "may not read " + ns.text() + " and needs";
   return has_wildcards(ns.db) ? needs(lacks, "readAnyDatabase", "admin", login)
                               : needs(lacks, "read", ns.db, login);

@@ -296,7 +296,7 @@ bool has_pattern(std::span<const CounterField> fields) {
       fields, [](const CounterField& field) { return !field.format.pattern.empty(); });
 }
 
-Outcome<void> FieldNumbers::find_places() {
+ids::Result<void> FieldNumbers::find_places() {
   if (places_) return {};
   auto found = id_store::find_places(client_, spec_.place, fields_);
   if (!found) return found.error();
@@ -304,7 +304,7 @@ Outcome<void> FieldNumbers::find_places() {
   return {};
 }
 
-Outcome<std::vector<FieldPlace>> FieldNumbers::places_to_scan() {
+ids::Result<std::vector<FieldPlace>> FieldNumbers::places_to_scan() {
   if (const auto found = find_places(); !found) return found.error();
   std::vector<FieldPlace> scanned;
   std::ranges::copy_if(places_->all, std::back_inserter(scanned), [](const FieldPlace& place) {
@@ -313,7 +313,7 @@ Outcome<std::vector<FieldPlace>> FieldNumbers::places_to_scan() {
   return scanned;
 }
 
-Outcome<void> FieldNumbers::find_readable_places() {
+ids::Result<void> FieldNumbers::find_readable_places() {
   if (const auto found = find_places(); !found) return found.error();
   if (scans_end_) return {};
   const auto unindexed =
@@ -330,7 +330,7 @@ bool FieldNumbers::may_scan(const FieldPlace& place) {
   return !planned.refused(kNoQueryExecutionPlans);
 }
 
-ids::CounterReply FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
+ids::Error FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
   return exhausted(Reason{
       "the values of " + text_of(place) + " cannot be read without an index" + std::string(why),
       ": ", advise_index(client_, place.ns, unique_field(*place.field))});
@@ -342,7 +342,7 @@ std::chrono::milliseconds FieldNumbers::limit_of(const FieldPlace& place) const 
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left), kLeastLimit);
 }
 
-ids::CounterReply FieldNumbers::failure(const FieldPlace& place, const Reply& reply) {
+ids::Error FieldNumbers::failure(const FieldPlace& place, const Reply& reply) {
   const bool is_too_long =
       place.access == FieldPlace::Access::scan && reply.refused(mongo::kMaxTimeExpired);
   if (is_too_long) return not_indexed(place, kTooLong);
@@ -365,7 +365,7 @@ Reply FieldNumbers::read(const FieldPlace& place, const Document& command,
   return client_.read_all(place.ns.db, command, use);
 }
 
-Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
+ids::Result<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
   if (const auto found = find_readable_places(); !found) return found.error();
   Look look{.asked = count};
   const std::vector<FieldPlace>& places = places_->all;
@@ -387,9 +387,10 @@ Outcome<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
 /// Reads on until `count` documents held a single number: an array sorts by an element that may lie
 /// outside of the bracket, and so hides numbers that sort behind it; and texts with the digits of a
 /// number may be other texts.
-Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& place,
-                                                          const Document& bracket,
-                                                          std::int32_t order, std::size_t count) {
+ids::Result<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& place,
+                                                              const Document& bracket,
+                                                              std::int32_t order,
+                                                              std::size_t count) {
   const Document command{find_in(place, bracket, limit_of(place)),
                          {"sort", {place.field->field, order}}};
   for (std::size_t limit = count;; limit *= kMoreDocuments) {
@@ -422,8 +423,8 @@ Outcome<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& plac
 
 /// Without the bracket, strings and ObjectIds would sort behind all numbers. Numbers beyond the
 /// counter's max do not matter: it never reaches them.
-Outcome<void> FieldNumbers::look_at_numbers(const FieldPlace& place, std::size_t count,
-                                            Look& look) {
+ids::Result<void> FieldNumbers::look_at_numbers(const FieldPlace& place, std::size_t count,
+                                                Look& look) {
   const bool up = numbers_.upwards();
   Document bracket{{"$gte", up ? INT64_MIN : spec_.max}, {"$lte", up ? spec_.max : INT64_MAX}};
   const auto found = furthest(place, bracket, up ? -1 : 1, count);
@@ -434,7 +435,8 @@ Outcome<void> FieldNumbers::look_at_numbers(const FieldPlace& place, std::size_t
 
 /// Class by class, the furthest first. A class that cannot be read in order matters only if no
 /// number has been found further ahead.
-Outcome<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t count, Look& look) {
+ids::Result<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t count,
+                                              Look& look) {
   const int step = numbers_.upwards() ? -1 : 1;
   std::size_t found = 0;
   for (int at = static_cast<int>(class_of(spec_.max, place.field->format));
@@ -459,8 +461,8 @@ Outcome<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t c
 }
 
 /// The server takes the numbers out of the texts, which sort by something else.
-Outcome<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t count,
-                                            Look& look) {
+ids::Result<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t count,
+                                                Look& look) {
   const bool is_scan = place.access == FieldPlace::Access::scan;
   const auto limit = is_scan ? limit_of(place) : kPatternLimit;
   const Document command = numbers_in_varying_texts(place, numbers_, count, limit);
@@ -479,7 +481,7 @@ Outcome<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t
 /// True, too, if the server exceeds the time limit for an index: if most texts use all of `pad`, it
 /// must skip many texts of other widths. Not linearizable, which takes a tenth of a second: the
 /// answer says how to look, not what is there.
-Outcome<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
+ids::Result<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
   Document texts = texts_of(which, place.field->format, {}, order_in(place));
   if (ignores_case(place)) texts.add("$options", "i");
   const Document command = find_in(place, texts, limit_of(place)).add("limit", 1);
@@ -511,7 +513,7 @@ std::vector<std::int64_t> FieldNumbers::page(std::int64_t from) const {
   return numbers;
 }
 
-Outcome<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t> numbers) {
+ids::Result<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t> numbers) {
   std::set<std::int64_t> taken;
   for (std::span<const std::int64_t> rest(numbers); !rest.empty();) {
     const auto some = rest.first(std::min(rest.size(), kPage));
@@ -541,7 +543,8 @@ std::vector<std::int64_t> FieldNumbers::numbers_of(std::span<const ids::Range> r
   return numbers;
 }
 
-Outcome<std::vector<ids::Range>> FieldNumbers::taken_among(std::span<const ids::Range> numbers) {
+ids::Result<std::vector<ids::Range>> FieldNumbers::taken_among(
+    std::span<const ids::Range> numbers) {
   std::vector<ids::Range> found;
   const std::vector<std::int64_t> candidates = numbers_of(numbers);
   const auto stored = taken(candidates);
@@ -552,7 +555,7 @@ Outcome<std::vector<ids::Range>> FieldNumbers::taken_among(std::span<const ids::
   return found;
 }
 
-Outcome<ids::Range> FieldNumbers::first_free(std::int64_t from, std::uint64_t count) {
+ids::Result<ids::Range> FieldNumbers::first_free(std::int64_t from, std::uint64_t count) {
   if (const auto found = find_readable_places(); !found) return found.error();
   if (has_pattern(fields_)) {
     return exhausted("free numbers cannot be looked for, as the texts around them vary");

@@ -90,14 +90,14 @@ class FieldNumbers {
   /// The places, after look().
   [[nodiscard]] const FieldPlaces& places() const { return *places_; }
   /// The places of which whole collections must be read.
-  [[nodiscard]] Outcome<std::vector<FieldPlace>> places_to_scan();
+  [[nodiscard]] ids::Result<std::vector<FieldPlace>> places_to_scan();
   /// FieldPlaces::indexes, after places_to_scan().
   [[nodiscard]] const std::string& indexes() const { return places_->indexes; }
   /// The job's reply if a place may not be scanned. `why`: in brackets behind "without an index",
   /// with a blank before it, or empty.
   /// False if the server refuses to read the whole collection (its parameter notablescan).
   [[nodiscard]] bool may_scan(const FieldPlace& place);
-  [[nodiscard]] ids::CounterReply not_indexed(const FieldPlace& place, std::string_view why);
+  [[nodiscard]] ids::Error not_indexed(const FieldPlace& place, std::string_view why);
 
   struct Look {
     std::size_t asked = 0;  ///< look()'s `count`
@@ -118,7 +118,7 @@ class FieldNumbers {
     }
   };
   /// At least `count` of the furthest numbers, if there are as many.
-  [[nodiscard]] Outcome<Look> look(std::size_t count);
+  [[nodiscard]] ids::Result<Look> look(std::size_t count);
   /// True if an index went during the last look(), which has failed for that: look again, with
   /// another object.
   [[nodiscard]] bool index_has_gone() const { return index_has_gone_; }
@@ -126,33 +126,36 @@ class FieldNumbers {
   /// The first `count` consecutive numbers from `from` on that no field holds; fewer if there is no
   /// such run nearby. If every number that was checked is taken, the range is empty and begins
   /// where the next search must continue.
-  [[nodiscard]] Outcome<ids::Range> first_free(std::int64_t from, std::uint64_t count);
+  [[nodiscard]] ids::Result<ids::Range> first_free(std::int64_t from, std::uint64_t count);
 
   /// Those of `numbers` that a field holds, in their order, after look(). Of too many, only the
   /// first ones are looked up.
-  [[nodiscard]] Outcome<std::vector<ids::Range>> taken_among(std::span<const ids::Range> numbers);
+  [[nodiscard]] ids::Result<std::vector<ids::Range>> taken_among(
+      std::span<const ids::Range> numbers);
 
  private:
   /// Searched once per job, which therefore does not notice new or dropped indexes.
-  [[nodiscard]] Outcome<void> find_places();
-  [[nodiscard]] Outcome<void> find_readable_places();
+  [[nodiscard]] ids::Result<void> find_places();
+  [[nodiscard]] ids::Result<void> find_readable_places();
   [[nodiscard]] std::chrono::milliseconds limit_of(const FieldPlace& place) const;
-  [[nodiscard]] ids::CounterReply failure(const FieldPlace& place, const mongo::Reply& reply);
+  [[nodiscard]] ids::Error failure(const FieldPlace& place, const mongo::Reply& reply);
   [[nodiscard]] mongo::Reply read(const FieldPlace& place, const mongo::Document& command,
                                   const std::function<bool(Bytes)>& use);
-  [[nodiscard]] Outcome<void> look_at_numbers(const FieldPlace& place, std::size_t count,
-                                              Look& look);
-  [[nodiscard]] Outcome<void> look_at_texts(const FieldPlace& place, std::size_t count, Look& look);
-  [[nodiscard]] Outcome<void> look_at_pattern(const FieldPlace& place, std::size_t count,
-                                              Look& look);
-  [[nodiscard]] Outcome<bool> holds_texts(const FieldPlace& place, TextClass which);
+  [[nodiscard]] ids::Result<void> look_at_numbers(const FieldPlace& place, std::size_t count,
+                                                  Look& look);
+  [[nodiscard]] ids::Result<void> look_at_texts(const FieldPlace& place, std::size_t count,
+                                                Look& look);
+  [[nodiscard]] ids::Result<void> look_at_pattern(const FieldPlace& place, std::size_t count,
+                                                  Look& look);
+  [[nodiscard]] ids::Result<bool> holds_texts(const FieldPlace& place, TextClass which);
   [[nodiscard]] mongo::Document texts_up_to_max(TextClass which, const FieldPlace& place) const;
-  [[nodiscard]] Outcome<std::vector<std::int64_t>> furthest(const FieldPlace& place,
-                                                            const mongo::Document& bracket,
-                                                            std::int32_t order, std::size_t count);
+  [[nodiscard]] ids::Result<std::vector<std::int64_t>> furthest(const FieldPlace& place,
+                                                                const mongo::Document& bracket,
+                                                                std::int32_t order,
+                                                                std::size_t count);
   [[nodiscard]] std::vector<std::int64_t> page(std::int64_t from) const;
   [[nodiscard]] std::vector<std::int64_t> numbers_of(std::span<const ids::Range> ranges) const;
-  [[nodiscard]] Outcome<std::set<std::int64_t>> taken(std::span<const std::int64_t> numbers);
+  [[nodiscard]] ids::Result<std::set<std::int64_t>> taken(std::span<const std::int64_t> numbers);
 
   mongo::Client& client_;
   const ids::CounterSpec& spec_;

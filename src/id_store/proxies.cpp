@@ -208,7 +208,7 @@ void Proxies::withdraw() {
                 {"process", bson::Type::object_id, Bytes(process_.bytes, sizeof process_.bytes)}}));
 }
 
-Outcome<std::vector<KnownProxy>> read_proxies(mongo::Client& client, const std::string& db) {
+ids::Result<std::vector<KnownProxy>> read_proxies(mongo::Client& client, const std::string& db) {
   const Reply hello = client.read("admin", {"hello", 1});
   const auto time = bson::find(hello.document.bytes(), "localTime");
   if (!hello.ok() || !time || time->type != bson::Type::date) {

@@ -62,7 +62,7 @@ Document has_numbers(const ids::CounterPlace& place) {
 
 }  // namespace
 
-Outcome<std::vector<RangeState>> RangeDocuments::read(const std::function<bool()>& stops) {
+ids::Result<std::vector<RangeState>> RangeDocuments::read(const std::function<bool()>& stops) {
   if (const Reply written = write_nothing(); !written.ok()) return answer_to(written);
   for (int round = 0; round < kMostRounds; ++round) {
     const auto documents = read();
@@ -92,7 +92,7 @@ Reply RangeDocuments::write_nothing() {
                        allocate_from_range(place, {"_id", {"$in", Array()}}, 0, std::nullopt));
 }
 
-Outcome<std::vector<RangeDocument>> RangeDocuments::read() {
+ids::Result<std::vector<RangeDocument>> RangeDocuments::read() {
   const ids::CounterPlace& place = spec_.counter.place;
   std::vector<RangeDocument> documents;
   const Reply reply =
@@ -113,7 +113,7 @@ Outcome<std::vector<RangeDocument>> RangeDocuments::read() {
 }
 
 /// The ranges of which proxies may hold numbers.
-Outcome<std::set<std::int64_t>> RangeDocuments::read_marks() {
+ids::Result<std::set<std::int64_t>> RangeDocuments::read_marks() {
   const ids::CounterPlace& place = spec_.counter.place;
   std::set<std::int64_t> marked;
   const Document filter{{"_id.collection", place.collection}, {"_id.query._id", range_keys()}};
@@ -130,7 +130,7 @@ Outcome<std::set<std::int64_t>> RangeDocuments::read_marks() {
 
 /// Ranges of which numbers are stored begin behind them. One that was lost gives no more numbers if
 /// no unique index would detect that another proxy holds the same ones. `missing`: descending.
-Outcome<void> RangeDocuments::find_first_numbers(std::vector<RangeState>& missing) {
+ids::Result<void> RangeDocuments::find_first_numbers(std::vector<RangeState>& missing) {
   ids::CounterSpec all = spec_.counter;
   all.max = missing.front().last;
   const auto look = FieldNumbers(client_, all, fields_).look(1);
@@ -152,8 +152,8 @@ Outcome<void> RangeDocuments::find_first_numbers(std::vector<RangeState>& missin
   return {};
 }
 
-Outcome<void> RangeDocuments::create(std::span<const RangeState> missing,
-                                     const std::function<bool()>& stops) {
+ids::Result<void> RangeDocuments::create(std::span<const RangeState> missing,
+                                         const std::function<bool()>& stops) {
   const ids::CounterPlace& place = spec_.counter.place;
   for (std::size_t done = 0; done < missing.size();) {
     if (stops()) return failed("the proxy ends");
@@ -173,7 +173,7 @@ Outcome<void> RangeDocuments::create(std::span<const RangeState> missing,
   return {};
 }
 
-ids::CounterReply RangeDocuments::answer_to(const Reply& reply) {
+ids::Error RangeDocuments::answer_to(const Reply& reply) {
   unreached_ = why_unreached(reply, client_.login());
   return after_error(client_, reply, spec_.counter.place.db);
 }

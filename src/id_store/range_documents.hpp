@@ -30,18 +30,18 @@ class RangeDocuments {
   /// ones, from the last to the first, behind the numbers that are stored in the fields. If that is
   /// interrupted, the next look continues. `stops`: true once it should end early. The ranges are
   /// in ascending order; the error is what a counter's job would reply.
-  [[nodiscard]] Outcome<std::vector<ids::RangeState>> read(const std::function<bool()>& stops);
+  [[nodiscard]] ids::Result<std::vector<ids::RangeState>> read(const std::function<bool()>& stops);
   /// Why the last command reached no server, for the log; empty if it did.
   [[nodiscard]] const std::string& unreached() const { return unreached_; }
 
  private:
-  [[nodiscard]] Outcome<std::vector<ids::RangeDocument>> read();
-  [[nodiscard]] Outcome<std::set<std::int64_t>> read_marks();
-  [[nodiscard]] Outcome<void> find_first_numbers(std::vector<ids::RangeState>& missing);
-  [[nodiscard]] Outcome<void> create(std::span<const ids::RangeState> missing,
-                                     const std::function<bool()>& stops);
+  [[nodiscard]] ids::Result<std::vector<ids::RangeDocument>> read();
+  [[nodiscard]] ids::Result<std::set<std::int64_t>> read_marks();
+  [[nodiscard]] ids::Result<void> find_first_numbers(std::vector<ids::RangeState>& missing);
+  [[nodiscard]] ids::Result<void> create(std::span<const ids::RangeState> missing,
+                                         const std::function<bool()>& stops);
   [[nodiscard]] mongo::Reply write_nothing();
-  [[nodiscard]] ids::CounterReply answer_to(const mongo::Reply& reply);
+  [[nodiscard]] ids::Error answer_to(const mongo::Reply& reply);
 
   mongo::Client& client_;
   const ids::RangesSpec& spec_;

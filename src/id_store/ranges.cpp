@@ -93,8 +93,8 @@ std::optional<Scheduler::Time> Ranges::read(Set& set) {
   const bool was_found = set.ranges->statistics().all > 0;
   if (found) {
     set.ranges->found(*found);
-  } else if (const Errc code = found.error().code(); code == Errc::exhausted || !was_found) {
-    set.ranges->refuse({code, found.error().reason});
+  } else if (found.error().code == Errc::exhausted || !was_found) {
+    set.ranges->refuse(found.error());
   }
   const RangeStatistics statistics = set.ranges->statistics();
   if (found) tell(set, statistics);
@@ -142,19 +142,17 @@ std::vector<NotReadyReport> Ranges::not_ready() const {
     RangeStatistics statistics = set->ranges->statistics();
     const auto refused = counters_.why_ranges_refused(set->ranges->spec().counter.place.ns());
     const std::scoped_lock lock(sets_.mutex);
-    const auto add = [&](Error error, bool passes) {
-      found.push_back({{std::move(error), passes}, set->fields});
-    };
+    const auto add = [&](Error error) { found.push_back({std::move(error), set->fields}); };
     if (starves) {
-      found.push_back({no_thread(), set->fields});
+      add(no_thread());
     } else if (!set->looked) {
-      add({Errc::unavailable, "the ranges have not been looked at yet"}, true);
+      add(not_looked_at("the ranges have"));
     } else if (!set->unreached.empty() && statistics.held == 0) {
-      add({Errc::unavailable, "the id store " + set->unreached}, false);
+      add({Errc::unavailable, "the id store " + set->unreached});
     } else if (statistics.refusal) {
-      add(*std::move(statistics.refusal), false);
+      add(*std::move(statistics.refusal));
     } else if (refused && statistics.held == 0) {
-      add({Errc::exhausted, *refused}, false);
+      add({Errc::exhausted, *refused});
     }
   }
   return found;

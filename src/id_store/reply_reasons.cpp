@@ -10,15 +10,15 @@ namespace {
 using mongo::Reply;
 
 /// A refusal of a command whose user is permitted to send it.
-ids::CounterReply refused(const Reply& reply, const std::string& where) {
+ids::Error refused(const Reply& reply, const std::string& where) {
   const std::string reason = "the id store answered with " + error_text(reply) + where;
   if (mongo::may_pass(reply.code)) return failed(reason);
-  ids::CounterReply refusal = exhausted(reason);
+  ids::Error refusal = exhausted(reason);
   refusal.by_server = true;
   return refusal;
 }
 
-ids::CounterReply forbidden(ids::CounterReply advice) {
+ids::Error forbidden(ids::Error advice) {
   advice.by_server = true;
   return advice;
 }
@@ -53,8 +53,7 @@ std::string unreached(const Reply& reply) {
   return has_code ? no_answer + ": " + error_text(reply) : no_answer;
 }
 
-ids::CounterReply after_error(const mongo::Client& client, const Reply& reply,
-                              const std::string& db) {
+ids::Error after_error(const mongo::Client& client, const Reply& reply, const std::string& db) {
   if (reply.kind != Reply::Kind::refused) return failed(unreached(reply));
   if (reply.code == mongo::kUnauthorized) {
     return forbidden(advice::needs_read_write(client.login(), db));
@@ -62,8 +61,7 @@ ids::CounterReply after_error(const mongo::Client& client, const Reply& reply,
   return refused(reply, {});
 }
 
-ids::CounterReply after_read_error(const mongo::Client& client, const Reply& reply,
-                                   const Namespace& ns) {
+ids::Error after_read_error(const mongo::Client& client, const Reply& reply, const Namespace& ns) {
   if (reply.kind != Reply::Kind::refused) return failed(unreached(reply));
   if (reply.code == mongo::kUnauthorized) return forbidden(advice::needs_read(client.login(), ns));
   if (reply.code == mongo::kNotOnView) return exhausted(is_a_view(ns.text()));

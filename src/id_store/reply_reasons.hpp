@@ -25,10 +25,10 @@ inline constexpr const char* kLoginRefused = "the id store refuses the proxy's l
 /// The reply to a job after a failed command on the database `db`. Its reason names no server.
 /// `exhausted` if repeating does not help: the user lacks the privilege, or the server cannot do
 /// it.
-[[nodiscard]] ids::CounterReply after_error(const mongo::Client& client, const mongo::Reply& reply,
-                                            const std::string& db);
+[[nodiscard]] ids::Error after_error(const mongo::Client& client, const mongo::Reply& reply,
+                                     const std::string& db);
 /// The same after a failed read of a rule's collection.
-[[nodiscard]] ids::CounterReply after_read_error(const mongo::Client& client,
-                                                 const mongo::Reply& reply, const Namespace& ns);
+[[nodiscard]] ids::Error after_read_error(const mongo::Client& client, const mongo::Reply& reply,
+                                          const Namespace& ns);
 
 }  // namespace idproxy::id_store

@@ -6,8 +6,14 @@
 
 namespace idproxy::id_store {
 
-Obstacle no_thread() {
-  return {{ids::Errc::unavailable, threads::kRefused}};
+ids::Error no_thread() {
+  return {ids::Errc::unavailable, threads::kRefused};
+}
+
+ids::Error not_looked_at(std::string what) {
+  return {.code = ids::Errc::unavailable,
+          .reason = std::move(what) + " not been looked at yet",
+          .passes = true};
 }
 
 void InUse::count(std::int64_t start, std::int64_t step, std::int64_t max) {

@@ -10,19 +10,14 @@
 
 namespace idproxy::id_store {
 
-/// Why something gives no values.
-struct Obstacle {
-  ids::Error error;
-  bool passes = false;     ///< by itself: nobody has looked yet, or it is being prepared
-  bool by_server = false;  ///< CounterReply::by_server
-};
-
 /// No thread can be started for it. Inserts do not ask for this: what is in memory still serves.
-[[nodiscard]] Obstacle no_thread();
+[[nodiscard]] ids::Error no_thread();
+/// `what`: "the ranges have".
+[[nodiscard]] ids::Error not_looked_at(std::string what);
 
 /// A counter, range or sequence that gives no values now, with the fields that rules fill from it.
 struct NotReadyReport {
-  Obstacle obstacle;
+  ids::Error why;
   std::vector<ids::CounterField> fields;
 };
 

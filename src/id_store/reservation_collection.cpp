@@ -207,11 +207,6 @@ Document make_index_command(const std::string& collection, const std::string& fi
   return {{"createIndexes", collection}, {"indexes", Array{index}}};
 }
 
-Error error_of(const Client& client, const Reply& reply, const ReserveSpec& spec) {
-  const ids::CounterReply why = after_error(client, reply, spec.db);
-  return {why.code(), why.reason};
-}
-
 /// Reservations that are being made or released.
 struct Reserving {
   using Failure = std::optional<Error>;
@@ -341,7 +336,7 @@ struct Reserving {
       const WriteOutcome outcome = outcome_of(reply);
       if (outcome.executed && use(outcome)) return std::nullopt;
       if (!may_try_again(clock.monotonic() - begun, reply, outcome)) {
-        if (!outcome.executed) return error_of(client, reply, spec);
+        if (!outcome.executed) return after_error(client, reply, spec.db);
         return Error{Errc::unavailable, unreached(reply)};
       }
       std::this_thread::sleep_for(kTryAgainPause);
@@ -354,7 +349,7 @@ struct Reserving {
       return true;
     });
     if (reply.ok()) return std::nullopt;
-    return error_of(client, reply, spec);
+    return after_error(client, reply, spec.db);
   }
 };
 
@@ -397,8 +392,7 @@ std::optional<Error> look_at_parents(Client& client, const ReserveSpec& spec) {
   const Namespace ns = split_namespace(spec.parent_ns);
   const Reply reply = client.read(ns.db, find_nobody(ns.collection));
   if (reply.ok()) return std::nullopt;
-  const ids::CounterReply why = after_read_error(client, reply, ns);
-  return Error{why.code(), why.reason};
+  return after_read_error(client, reply, ns);
 }
 
 std::optional<Error> make_unique_index(Client& client, const ReserveSpec& spec,
@@ -412,7 +406,7 @@ std::optional<Error> make_unique_index(Client& client, const ReserveSpec& spec,
   }
   const Reply reply = client.write(spec.db, make_index_command(spec.collection, spec.name, true));
   if (reply.ok()) return std::nullopt;
-  if (reply.kind != Reply::Kind::refused) return error_of(client, reply, spec);
+  if (reply.kind != Reply::Kind::refused) return after_error(client, reply, spec.db);
   const std::string why = reply.code == mongo::kDuplicateKey
                               ? "several reservations have the same value"
                               : "the server answers with " + error_text(reply);
@@ -431,7 +425,7 @@ std::optional<Error> look_at_indexes(Client& client, const ReserveSpec& spec,
   std::vector<Index> indexes;
   const Reply reply = list_indexes(client, {spec.db, spec.collection}, indexes);
   const bool listed = reply.ok() || reply.refused(mongo::kNamespaceNotFound);
-  if (!listed && needs_one) return error_of(client, reply, spec);
+  if (!listed && needs_one) return after_error(client, reply, spec.db);
   if (!listed || missing == ReservationCollection::Missing::assume) return std::nullopt;
   if (needs_one) {
     if (auto failure = make_unique_index(client, spec, indexes)) return failure;
@@ -494,7 +488,7 @@ std::optional<Error> ReservationCollection::prepare(Client& client) const {
                  "the collection of reservations, " + spec_.ns() + ", " + std::move(why)};
   }
   if (const Reply reply = try_to_write(client, spec_); !reply.ok())
-    return error_of(client, reply, spec_);
+    return after_error(client, reply, spec_.db);
   if (auto failure = look_at_parents(client, spec_)) return failure;
   return look_at_indexes(client, spec_, missing_);
 }

@@ -44,12 +44,9 @@ GaplessReply SequenceDocument::run(mongo::Client& client, const ids::GaplessJob&
   return look(client, job.look);
 }
 
-GaplessReply SequenceDocument::reply_of(const ids::CounterReply& failure) {
+GaplessReply SequenceDocument::refuse(const ids::Error& failure) {
   is_refused_ = failure.by_server;
-  return {failure.code() == ids::Errc::exhausted ? GaplessReply::Kind::refused
-                                                 : GaplessReply::Kind::failed,
-          {},
-          failure.reason};
+  return failure;
 }
 
 GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how) {
@@ -61,21 +58,19 @@ GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how)
   }
   if (!most) {
     places_.reset();
-    auto reply = reply_of(most.error());
-    if (is_unguarded_) reply.kind = GaplessReply::Kind::unguarded;
-    return reply;
+    return refuse(most.error());
   }
   // A quick look follows a sure one, which has read the floor.
   if (spec_.floor && how == ids::GaplessLook::sure) {
     const auto kept = floor(client);
-    if (!kept) return reply_of(kept.error());
+    if (!kept) return refuse(kept.error());
     if (*kept) *most = std::max(most->value_or(**kept), **kept);
   }
-  return {GaplessReply::Kind::found, *most, {}};
+  return most;
 }
 
-Outcome<Number> SequenceDocument::most_stored(mongo::Client& client, ids::GaplessLook how) {
-  is_unguarded_ = index_has_gone_ = false;
+ids::Result<Number> SequenceDocument::most_stored(mongo::Client& client, ids::GaplessLook how) {
+  index_has_gone_ = false;
   FieldNumbers stored(client, counter_, fields_);
   if (spec_.start >= 0) stored.expect_no_negatives();
   if (how == ids::GaplessLook::sure) {
@@ -85,25 +80,22 @@ Outcome<Number> SequenceDocument::most_stored(mongo::Client& client, ids::Gaples
   }
   const auto without_index = stored.places_to_scan();
   if (!without_index) return without_index.error();
-  if (!without_index->empty()) return unguarded();
+  const ids::Error unguarded{ids::Errc::unguarded, "no unique index guards " + spec_.field.field +
+                                                       " in " + spec_.field.ns};
+  if (!without_index->empty()) return unguarded;
   auto look = stored.look(1);
   index_has_gone_ = stored.index_has_gone();
   if (!look) return look.error();
-  if (!look->is_guarded) return unguarded();
+  if (!look->is_guarded) return unguarded;
   places_ = stored.places();
   if (!look->is_known) look = look_at_all_texts(client, how);
   if (!look) return look.error();
   return look->most();
 }
 
-ids::CounterReply SequenceDocument::unguarded() {
-  is_unguarded_ = true;
-  return exhausted("no unique index guards " + spec_.field.field + " in " + spec_.field.ns);
-}
-
 /// Some texts have more digits than the format has, and sort before shorter ones.
-Outcome<FieldNumbers::Look> SequenceDocument::look_at_all_texts(mongo::Client& client,
-                                                                ids::GaplessLook how) const {
+ids::Result<FieldNumbers::Look> SequenceDocument::look_at_all_texts(mongo::Client& client,
+                                                                    ids::GaplessLook how) const {
   FieldNumbers stored(client, counter_, wide_);
   if (how == ids::GaplessLook::sure) stored.read_linearizable();
   return stored.look(1);
@@ -115,7 +107,7 @@ Document SequenceDocument::id() const {
   return {"_id", Document(as_bytes(spec_.place))};
 }
 
-Outcome<Number> SequenceDocument::floor(mongo::Client& client) const {
+ids::Result<Number> SequenceDocument::floor(mongo::Client& client) const {
   const Reply reply =
       client.read_first(spec_.store_db, {{"find", kFloors}, {"filter", id()}, {"limit", 1}});
   if (!reply.ok()) return after_error(client, reply, spec_.store_db);
@@ -127,8 +119,8 @@ GaplessReply SequenceDocument::keep(mongo::Client& client, std::int64_t floor) {
   const Document update{{"q", id()}, {"u", {"$max", {"floor", floor}}}, {"upsert", true}};
   const Reply reply =
       client.write(spec_.store_db, {{"update", kFloors}, {"updates", Array{update}}});
-  if (reply.ok()) return {GaplessReply::Kind::kept, {}, {}};
-  return reply_of(after_error(client, reply, spec_.store_db));
+  if (reply.ok()) return floor;
+  return refuse(after_error(client, reply, spec_.store_db));
 }
 
 }  // namespace idproxy::id_store

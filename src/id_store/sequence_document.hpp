@@ -19,19 +19,18 @@ class SequenceDocument {
   explicit SequenceDocument(ids::GaplessSpec spec);
 
   [[nodiscard]] ids::GaplessReply run(mongo::Client& client, const ids::GaplessJob& job);
-  /// CounterReply::by_server of the last look.
+  /// Error::by_server of the last look.
   [[nodiscard]] bool is_refused() const { return is_refused_; }
 
  private:
-  [[nodiscard]] ids::GaplessReply reply_of(const ids::CounterReply& failure);
+  [[nodiscard]] ids::GaplessReply refuse(const ids::Error& failure);
   [[nodiscard]] ids::GaplessReply look(mongo::Client& client, ids::GaplessLook how);
-  [[nodiscard]] Outcome<std::optional<std::int64_t>> most_stored(mongo::Client& client,
-                                                                 ids::GaplessLook how);
-  [[nodiscard]] ids::CounterReply unguarded();
-  [[nodiscard]] Outcome<FieldNumbers::Look> look_at_all_texts(mongo::Client& client,
-                                                              ids::GaplessLook how) const;
+  [[nodiscard]] ids::Result<std::optional<std::int64_t>> most_stored(mongo::Client& client,
+                                                                     ids::GaplessLook how);
+  [[nodiscard]] ids::Result<FieldNumbers::Look> look_at_all_texts(mongo::Client& client,
+                                                                  ids::GaplessLook how) const;
   [[nodiscard]] mongo::Document id() const;
-  [[nodiscard]] Outcome<std::optional<std::int64_t>> floor(mongo::Client& client) const;
+  [[nodiscard]] ids::Result<std::optional<std::int64_t>> floor(mongo::Client& client) const;
   [[nodiscard]] ids::GaplessReply keep(mongo::Client& client, std::int64_t floor);
 
   const ids::GaplessSpec spec_;
@@ -40,7 +39,6 @@ class SequenceDocument {
   /// The same, to read texts beyond the width of the format.
   const std::vector<ids::CounterField> wide_;
   std::optional<FieldPlaces> places_;  // of the last look that succeeded
-  bool is_unguarded_ = false;          // no unique index, says the last look
   bool index_has_gone_ = false;        // during the last look
   bool is_refused_ = false;
 };

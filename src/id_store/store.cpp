@@ -64,7 +64,7 @@ struct Watch::Impl {
   auto with(const Use& use) const {
     return store.inspector.with(*inspection, use);
   }
-  [[nodiscard]] std::vector<CounterObstacle> counter_obstacles() const;
+  [[nodiscard]] std::vector<ids::NotReady> counters_not_ready() const;
   [[nodiscard]] std::vector<InUse> in_use() const;
   [[nodiscard]] std::optional<ids::CounterField> reserved(const ids::CounterField& field) const;
   [[nodiscard]] std::optional<std::size_t> rule_filling(const ids::CounterField& field) const;
@@ -109,19 +109,17 @@ std::optional<std::size_t> Watch::Impl::rule_filling(const ids::CounterField& fi
   return is_reserved ? std::nullopt : rule_of(rules, field);
 }
 
-std::vector<Watch::CounterObstacle> Watch::Impl::counter_obstacles() const {
-  std::vector<CounterObstacle> found;
+std::vector<ids::NotReady> Watch::Impl::counters_not_ready() const {
+  std::vector<ids::NotReady> found;
   // Counters look at reservations, too.
   auto all = store.reservations.not_ready();
   std::ranges::move(store.counters.not_ready(), std::back_inserter(all));
   std::ranges::move(store.ranges.not_ready(), std::back_inserter(all));
   std::ranges::move(store.sequences.not_ready(), std::back_inserter(all));
   for (const NotReadyReport& counter : all) {
-    const auto& [error, passes, by_server] = counter.obstacle;
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = rule_filling(field);
-      if (rule)
-        found.push_back({{*rule, field.ns, {ids::Readiness::Kind::not_ready, error}}, passes});
+      if (rule) found.push_back({*rule, field.ns, {ids::Readiness::Kind::not_ready, counter.why}});
     }
   }
   return found;
@@ -257,7 +255,7 @@ ids::Readiness Watch::readiness(std::size_t rule_index, std::string_view db,
   auto obstacle = reserve ? impl_->store.reservations.obstacle(*reserve) : std::nullopt;
   // The guard says the rest.
   readiness.kind = obstacle ? ids::Readiness::Kind::not_ready : ids::Readiness::Kind::ready;
-  readiness.error = obstacle ? std::move(obstacle->error) : ids::Error();
+  readiness.error = std::move(obstacle).value_or(ids::Error());
   return readiness;
 }
 
@@ -285,8 +283,7 @@ const ids::Store::Version& Watch::version() const {
 
 std::vector<ids::NotReady> Watch::not_ready(std::size_t most_per_rule) const {
   auto found = impl_->with([&](auto& known, auto) { return known.not_ready(most_per_rule); });
-  for (CounterObstacle& obstacle : impl_->counter_obstacles()) {
-    ids::NotReady& each = obstacle.not_ready;
+  for (ids::NotReady& each : impl_->counters_not_ready()) {
     const auto its = std::ranges::count(found, each.rule_index, &ids::NotReady::rule_index);
     const bool is_listed = std::ranges::any_of(found, [&](const ids::NotReady& known) {
       return known.rule_index == each.rule_index && known.ns == each.ns;
@@ -302,9 +299,7 @@ std::vector<std::size_t> Watch::not_ready_counts() const {
   constexpr auto kAll = std::numeric_limits<std::size_t>::max();
   const auto all = impl_->with([](auto& known, auto) { return known.not_ready(kAll); });
   for (const ids::NotReady& each : all) ++counts.at(each.rule_index);
-  for (const CounterObstacle& each : impl_->counter_obstacles()) {
-    ++counts.at(each.not_ready.rule_index);
-  }
+  for (const ids::NotReady& each : impl_->counters_not_ready()) ++counts.at(each.rule_index);
   return counts;
 }
 
@@ -312,10 +307,10 @@ std::map<std::size_t, MissingIndex> Watch::lack_index() const {
   return impl_->with([](auto& known, auto) { return known.lack_index(); });
 }
 
-std::vector<Watch::CounterObstacle> Watch::counter_obstacles() const {
-  auto found = impl_->counter_obstacles();
-  std::erase_if(found, [&](const CounterObstacle& each) {
-    return each.not_ready.ns != impl_->rules[each.not_ready.rule_index].ns;
+std::vector<ids::NotReady> Watch::counters_not_ready() const {
+  auto found = impl_->counters_not_ready();
+  std::erase_if(found, [&](const ids::NotReady& each) {
+    return each.ns != impl_->rules[each.rule_index].ns;
   });
   return found;
 }
@@ -336,11 +331,11 @@ std::vector<ids::RuleNumbers> Watch::numbers(std::size_t most_per_rule) const {
 }
 
 std::optional<std::string> Watch::why_down() const {
-  const auto is_refused = [](const CounterObstacle& each) {
-    return each.not_ready.readiness.error.reason == threads::kRefused;
+  const auto is_refused = [](const ids::NotReady& each) {
+    return each.readiness.error.reason == threads::kRefused;
   };
   if (impl_->store.inspector.starves() ||
-      std::ranges::any_of(impl_->counter_obstacles(), is_refused)) {
+      std::ranges::any_of(impl_->counters_not_ready(), is_refused)) {
     return threads::kRefused;
   }
   return impl_->with([](auto& known, auto) { return known.why_down(); });

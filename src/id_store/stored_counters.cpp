@@ -179,9 +179,9 @@ bson::Element id_of(const std::string& document) {
   return bson::find(as_bytes(document), "_id").value_or(bson::Element{});
 }
 
-Outcome<StoredNumbers> numbers_of(const Outcome<FieldNumbers::Look>& look) {
+ids::Result<StoredNumbers> numbers_of(const ids::Result<FieldNumbers::Look>& look) {
   if (!look) {
-    if (look.error().code() != ids::Errc::exhausted) return look.error();
+    if (look.error().code != ids::Errc::exhausted) return look.error();
     return StoredNumbers{.unknown = look.error().reason};
   }
   StoredNumbers numbers{look->most(), look->is_guarded, {}};
@@ -221,7 +221,7 @@ void StoredCounters::Found::add(StoredCounter counter, const About& rule) {
 struct StoredCounters::AllRanges {
   ids::CounterSpec spec;                  // with the last range's max
   std::vector<ids::CounterField> fields;  // empty: nothing has been read yet
-  Outcome<FieldNumbers::Look> look{};
+  ids::Result<FieldNumbers::Look> look{};
   FieldPlaces places{};  // if `look` is no error
 };
 
@@ -233,13 +233,13 @@ StoredCounters::StoredCounters(const Options& options, const Clock& clock)
 
 StoredCounters::~StoredCounters() = default;
 
-ids::CounterReply StoredCounters::failure(const Reply& reply, const std::string& db) const {
+ids::Error StoredCounters::failure(const Reply& reply, const std::string& db) const {
   const std::string why = why_unreached(reply, client_.login());
   return why.empty() ? after_error(client_, reply, db)
                      : failed("the id store (" + uri_key_ + ") " + why);
 }
 
-Outcome<std::vector<StoredCounter>> StoredCounters::find(std::span<const About* const> rules) {
+ids::Result<std::vector<StoredCounter>> StoredCounters::find(std::span<const About* const> rules) {
   Found found;
   for (const About* rule : rules) {
     if (!rule->counter && !rule->gapless) continue;
@@ -251,7 +251,7 @@ Outcome<std::vector<StoredCounter>> StoredCounters::find(std::span<const About* 
   return std::move(found.all);
 }
 
-Outcome<void> StoredCounters::find(const About& rule, Found& found) {
+ids::Result<void> StoredCounters::find(const About& rule, Found& found) {
   const std::string& db = rule.counter->place.db;
   bool exists = false;
   const Reply reply = client_.read_all(db, find_counters_of(rule), [&](Bytes document) {
@@ -269,14 +269,14 @@ Outcome<void> StoredCounters::find(const About& rule, Found& found) {
   return {};
 }
 
-Outcome<void> StoredCounters::find_sequences(const About& rule, Found& found) {
+ids::Result<void> StoredCounters::find_sequences(const About& rule, Found& found) {
   const std::size_t before = found.all.size();
   if (const auto done = find(with_floors(rule), found); !done) return done;
   for (std::size_t i = before; i < found.all.size(); ++i) found.all[i].is_gapless = true;
   return {};
 }
 
-Outcome<void> StoredCounters::find_ranges(const About& rule, Found& found) {
+ids::Result<void> StoredCounters::find_ranges(const About& rule, Found& found) {
   const CounterPlace& place = rule.counter->place;
   std::vector<ids::RangeDocument> documents;
   std::vector<std::pair<std::int64_t, std::string>> by_number;
@@ -309,7 +309,7 @@ Outcome<void> StoredCounters::find_ranges(const About& rule, Found& found) {
   return {};
 }
 
-Outcome<StoredNumbers> StoredCounters::read(const StoredCounter& counter) {
+ids::Result<StoredNumbers> StoredCounters::read(const StoredCounter& counter) {
   if (!counter.unreadable.empty()) return StoredNumbers{.unknown = counter.unreadable};
   const auto repeats = std::ranges::find_if(counter.fields, &ids::CounterField::repeats);
   if (repeats != counter.fields.end()) {
@@ -322,7 +322,7 @@ Outcome<StoredNumbers> StoredCounters::read(const StoredCounter& counter) {
 }
 
 /// One look at all of them says which have no number yet, and where the others are.
-Outcome<StoredNumbers> StoredCounters::read_range(const StoredCounter& range, AllRanges& all) {
+ids::Result<StoredNumbers> StoredCounters::read_range(const StoredCounter& range, AllRanges& all) {
   if (all.fields.size() != range.fields.size()) {
     all.fields = range.fields;
     FieldNumbers stored(client_, all.spec, all.fields);
@@ -343,7 +343,7 @@ Outcome<StoredNumbers> StoredCounters::read_range(const StoredCounter& range, Al
   return numbers;
 }
 
-Outcome<StoredNumbers> StoredCounters::look_at(StoredCounter& counter) {
+ids::Result<StoredNumbers> StoredCounters::look_at(StoredCounter& counter) {
   auto stored = read(counter);
   if (!stored || !counter.is_gapless) return stored;
   const Numbers numbers(counter.spec);
@@ -357,7 +357,7 @@ Outcome<StoredNumbers> StoredCounters::look_at(StoredCounter& counter) {
   return stored;
 }
 
-Outcome<bool> StoredCounters::set_next(StoredCounter& counter, std::int64_t next) {
+ids::Result<bool> StoredCounters::set_next(StoredCounter& counter, std::int64_t next) {
   const CounterPlace& place = counter.spec.place;
   const auto value = Numbers(counter.spec).value_before(next);
   if (!value) return exhausted("no counter can stand before " + std::to_string(next));

@@ -20,9 +20,7 @@ constexpr std::chrono::nanoseconds kLongestSweepRest = std::chrono::seconds(1);
 StoredReservations::Collection::Collection(StoredReservations& owner, const ids::ReserveSpec& spec)
     : documents(spec, owner.missing_, owner.clock_, owner.metrics_),
       sweeper(spec, owner.clock_, owner.metrics_),
-      obstacle(Obstacle{{Errc::unavailable, "the collection of reservations, " + spec.ns() +
-                                                ", has not been looked at yet"},
-                        true}),
+      obstacle(not_looked_at("the collection of reservations, " + spec.ns() + ", has")),
       reserves(
           Lane::reservations,
           [this, &owner] {
@@ -87,7 +85,7 @@ Scheduler::Time StoredReservations::at_random(Scheduler::Time within) {
   return Scheduler::Time(Count(0, within.count())(random_));
 }
 
-std::optional<Obstacle> StoredReservations::obstacle(const ids::ReserveSpec& spec) const {
+std::optional<ids::Error> StoredReservations::obstacle(const ids::ReserveSpec& spec) const {
   const std::scoped_lock lock(collections_.mutex);
   const auto found = collections_.in_force().find(spec.ns());
   // Rules of an older watch: nobody looks any more.
@@ -148,8 +146,8 @@ std::optional<Scheduler::Time> StoredReservations::prepare(Collection& collectio
   // While the servers do not answer, requests say so themselves.
   const bool stays = was_ready && error && error->code == Errc::unavailable;
   if (!stays) {
-    const std::string before = collection.obstacle ? collection.obstacle->error.reason : "";
-    collection.obstacle = error ? std::optional(Obstacle{*error}) : std::nullopt;
+    const std::string before = collection.obstacle ? collection.obstacle->reason : "";
+    collection.obstacle = error;
     if (before != (error ? error->reason : "")) ++version_;
   }
   if (!was_ready && !error && sweeper_ == Sweeper::on) {

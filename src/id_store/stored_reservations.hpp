@@ -50,7 +50,7 @@ class StoredReservations {
                                                                 std::uint64_t watch);
 
   /// Why values cannot be reserved now; nothing: they can.
-  [[nodiscard]] std::optional<Obstacle> obstacle(const ids::ReserveSpec& spec) const;
+  [[nodiscard]] std::optional<ids::Error> obstacle(const ids::ReserveSpec& spec) const;
   /// All obstacles, with the fields of the documents.
   [[nodiscard]] std::vector<NotReadyReport> not_ready() const;
   /// The requests that wait.
@@ -67,7 +67,7 @@ class StoredReservations {
     std::shared_ptr<ReservationQueue> queue;
     std::string sweep_failure;  // that the log has; of the task `sweeps`
     // Under the lock.
-    std::optional<Obstacle> obstacle;
+    std::optional<ids::Error> obstacle;
     Scheduler::Task reserves;
     Scheduler::Task looks;
     Scheduler::Task sweeps;

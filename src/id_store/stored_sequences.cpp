@@ -9,6 +9,7 @@
 namespace idproxy::id_store {
 namespace {
 
+using ids::Errc;
 using ids::GaplessReply;
 
 /// The key of the sequence within its rule, as JSON; empty: it is the only one.
@@ -79,15 +80,16 @@ void StoredSequences::transaction_ended(const std::string& transaction) {
 
 std::vector<NotReadyReport> StoredSequences::not_ready() const {
   const bool starves = scheduler_.starves(Lane::sequences);
-  return sequences_.not_ready([&](const Sequence& sequence) -> std::optional<Obstacle> {
+  return sequences_.not_ready([&](const Sequence& sequence) -> std::optional<ids::Error> {
     if (starves) return no_thread();
     const ids::GaplessStatistics now = sequence.queue->statistics();
     // One of many, whose writes get the reason, unless that is the same for all.
     if (!sequence.queue->spec().field.scope.empty() && !sequence.is_refused) return std::nullopt;
-    if (now.is_unguarded) return std::nullopt;  // known from the inspection of the collection
-    if (now.failure && !now.next) return Obstacle{*now.failure, false};
+    // Known from the inspection of the collection.
+    if (now.failure && now.failure->code == Errc::unguarded) return std::nullopt;
+    if (now.failure && !now.next) return now.failure;
     if (sequence.looked) return std::nullopt;
-    return Obstacle{{ids::Errc::unavailable, "the sequence has not been looked at yet"}, true};
+    return not_looked_at("the sequence has");
   });
 }
 
@@ -136,35 +138,35 @@ bool StoredSequences::do_job(Sequence& sequence) {
   const GaplessReply reply = sequence.document.run(client, *job);
   report(sequence, *job, reply);
   const bool keeps = job->kind == ids::GaplessJob::Kind::keep;
-  look_at_width(sequence, keeps ? std::optional(job->floor) : reply.most);
+  look_at_width(sequence, keeps ? std::optional(job->floor) : reply ? *reply : std::nullopt);
   sequence.queue->finish(reply);
   if (job->kind == ids::GaplessJob::Kind::look) {
     const std::scoped_lock lock(sequences_.mutex);
     sequence.looked = true;
     sequence.is_refused = sequence.document.is_refused();
   }
-  return reply.kind == GaplessReply::Kind::found || reply.kind == GaplessReply::Kind::kept;
+  return reply.has_value();
 }
 
 /// Logs each change once.
 void StoredSequences::report(Sequence& sequence, const ids::GaplessJob& job,
                              const GaplessReply& reply) {
-  if (reply.kind == GaplessReply::Kind::unguarded) return;  // the inspection reports it
-  const std::string before = std::exchange(sequence.reported, reply.reason);
-  if (before == reply.reason) return;
+  const std::string reason = reply ? "" : reply.error().reason;
+  if (!reply && reply.error().code == Errc::unguarded) return;  // the inspection reports it
+  if (std::exchange(sequence.reported, reason) == reason) return;
   const ids::CounterField& field = sequence.queue->spec().field;
-  if (reply.reason.empty()) {
+  if (reply) {
     log::event(log::Level::info, "gapless_again", "the sequence gives numbers again",
                {{"ns", field.ns}, {"field", field.field}});
   } else if (job.kind == ids::GaplessJob::Kind::keep) {
     log::event(log::Level::warning, "gapless_floor_not_kept",
                "the highest number that was given out cannot be written to the id store: if its "
                "document is deleted and the proxy restarts, it is given out again",
-               {{"ns", field.ns}, {"field", field.field}, {"reason", reply.reason}});
+               {{"ns", field.ns}, {"field", field.field}, {"reason", reason}});
   } else {
     log::event(log::Level::error, "gapless_refused",
                "the sequence gives no numbers until the cause is removed",
-               {{"ns", field.ns}, {"field", field.field}, {"reason", reply.reason}});
+               {{"ns", field.ns}, {"field", field.field}, {"reason", reason}});
   }
 }
 

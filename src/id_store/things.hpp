@@ -82,15 +82,13 @@ class Things {
     for (const auto& [name, thing] : things_) all.push_back(thing);
     return all;
   }
-  /// Those in force for which `why(thing)` has an obstacle. Takes the lock.
+  /// Those in force for which `why(thing)` has an error. Takes the lock.
   template <class Why>
   [[nodiscard]] std::vector<NotReadyReport> not_ready(const Why& why) const {
     const std::scoped_lock lock(mutex);
     std::vector<NotReadyReport> found;
     for (const auto& [name, thing] : things_) {
-      if (std::optional<Obstacle> obstacle = why(*thing)) {
-        found.push_back({*std::move(obstacle), thing->fields});
-      }
+      if (auto error = why(*thing)) found.push_back({*std::move(error), thing->fields});
     }
     return found;
   }

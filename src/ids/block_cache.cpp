@@ -91,12 +91,12 @@ std::optional<Error> BlockCache::why_useless(Time now, After& after) {
   if (stopped_) return Error{Errc::unavailable, "the proxy ends"};
   if (store_ == Store::exhausted && now < exhausted_until_) {
     after.wake = !std::exchange(refused_, true);
-    return Error{Errc::exhausted, reason_};
+    return why_;
   }
   const bool waits = spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait;
   if (store_ != Store::down || waits || now - failed_at_ >= kFailureLasts) return std::nullopt;
   request(now, after);
-  return Error{Errc::unavailable, reason_};
+  return why_;
 }
 
 Grant BlockCache::grant(std::uint64_t n) {
@@ -338,7 +338,7 @@ BlockOutcome BlockCache::use(CounterReply& reply, Time now, After& after) {
   } else if (reply.kind == Kind::not_healed) {
     answers_again();
     if (job_.lost) {
-      exhaust(std::move(reply.reason), std::move(reply.advice), now, after);
+      exhaust(std::move(reply.why), now, after);
     } else {  // inserts replace duplicates document by document
       heal_not_before_ = now + kNoHealFor;
       heal_ = Heal::none;
@@ -347,15 +347,15 @@ BlockOutcome BlockCache::use(CounterReply& reply, Time now, After& after) {
   } else if (reply.kind == Kind::exhausted) {
     answers_again();
     // With the changed rule it may have numbers: ask again.
-    if (!changed_) exhaust(std::move(reply.reason), std::move(reply.advice), now, after);
+    if (!changed_) exhaust(std::move(reply.why), now, after);
   } else if (reply.kind == Kind::pending) {  // requests go on waiting
     answers_again();
     store_ = Store::prepares;
-    reason_ = std::move(reply.reason);
+    why_ = std::move(reply.why);
     fetches_ahead_ = false;
     retry_at_ = now + kNotYetFor;
   } else {
-    failed(std::move(reply.reason), now, after);
+    failed(std::move(reply.why), now, after);
   }
   return BlockOutcome::used;
 }
@@ -364,7 +364,8 @@ BlockOutcome BlockCache::allocated(Range range, Time now, After& after) {
   const bool healed = job_.kind == CounterJob::Kind::heal;
   const bool behind = held_.end() && steps().before(range.first, *held_.end());
   if (range.count == 0 || (healed && behind)) {
-    failed("the store gave numbers that had been handed out before", now, after);
+    failed({Errc::unavailable, "the store gave numbers that had been handed out before"}, now,
+           after);
     return BlockOutcome::dropped;
   }
   answers_again();
@@ -382,7 +383,7 @@ BlockOutcome BlockCache::allocated(Range range, Time now, After& after) {
   over_at_ = now + RefillPace::kBlockLasts;
   if (healed) held_.begin_at(range.first);
   held_.add(range);
-  if (held_.beyond() == 0) exhaust(handed_out_up_to(spec_.max), nullptr, now, after);
+  if (held_.beyond() == 0) exhaust({Errc::exhausted, handed_out_up_to(spec_.max)}, now, after);
   return BlockOutcome::used;
 }
 
@@ -392,8 +393,9 @@ BlockOutcome BlockCache::went_back(Time now, After& after) {
   if (heals()) {
     held_.set_aside();
   } else {
-    exhaust("the counter has gone back behind numbers that were handed out, and heal.mode is off",
-            nullptr, now, after);
+    exhaust({Errc::exhausted,
+             "the counter has gone back behind numbers that were handed out, and heal.mode is off"},
+            now, after);
   }
   return BlockOutcome::went_back;
 }
@@ -412,7 +414,7 @@ void BlockCache::gave_back(CounterReply::Kind kind) {
 BlockOutcome BlockCache::confirmed(CounterReply& reply, Time now, After& after) {
   using Kind = CounterReply::Kind;
   if (reply.kind == Kind::failed) {
-    failed(std::move(reply.reason), now, after);
+    failed(std::move(reply.why), now, after);
     return BlockOutcome::used;
   }
   answers_again();
@@ -423,26 +425,24 @@ BlockOutcome BlockCache::confirmed(CounterReply& reply, Time now, After& after) 
   return behind ? went_back(now, after) : BlockOutcome::used;
 }
 
-void BlockCache::exhaust(std::string reason, std::shared_ptr<const Reason> advice, Time now,
-                         After& after) {
+void BlockCache::exhaust(Error why, Time now, After& after) {
   store_ = Store::exhausted;
   exhausted_until_ = now + kExhaustedFor;
-  reason_ = std::move(reason);
-  advice_ = std::move(advice);
+  why_ = std::move(why);
   refused_ = refused_ || waiting_.needed() > held_.count();
-  refuse_all({Errc::exhausted, reason_}, after);
+  refuse_all(why_, after);
 }
 
-void BlockCache::failed(std::string reason, Time now, After& after) {
+void BlockCache::failed(Error why, Time now, After& after) {
   fetches_ahead_ = false;
   retry_at_ = now + kRetryAfter;
   failed_at_ = now;
   if (waiting_.empty()) return;
   store_ = Store::down;  // if it was exhausted, the next answer shows whether it still is
   refused_ = false;
-  reason_ = std::move(reason);
+  why_ = std::move(why);
   if (spec_.on_store_down.action == CounterSpec::OnStoreDown::Action::wait) return;
-  refuse_all({Errc::unavailable, reason_}, after);
+  refuse_all(why_, after);
 }
 
 void BlockCache::answers_again() {
@@ -533,9 +533,8 @@ CounterStatistics BlockCache::statistics() const {
                            .block_size = pace_.size(),
                            .waiting = waiting_.size(),
                            .exhausted = exhausted,
-                           .at_max = exhausted && reason_ == handed_out_up_to(spec_.max),
-                           .reason = exhausted ? reason_ : std::string(),
-                           .advice = exhausted ? advice_ : nullptr};
+                           .at_max = exhausted && why_.reason == handed_out_up_to(spec_.max),
+                           .why = exhausted ? why_ : Error()};
   if (!result.next && beyond > 0) result.next = static_cast<std::int64_t>(*held_.end());
   // There are 2^64 int64 numbers, one more than fits.
   constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();

@@ -42,9 +42,9 @@ bool GaplessQueue::may_wait_in_server(Time now) const {
 std::optional<Error> GaplessQueue::refusal(Time now) const {
   if (stopped_) return Error{Errc::unavailable, "the proxy ends"};
   // Writes come when there is an index. The look may be older.
-  const bool lasts = !is_unguarded_ && now - failed_at_ < kFailureLasts;
-  if (failure_ && !next_ && lasts) return failure_;
-  return std::nullopt;
+  const bool lasts =
+      failure_ && failure_->code != Errc::unguarded && now - failed_at_ < kFailureLasts;
+  return lasts && !next_ ? failure_ : std::nullopt;
 }
 
 Result<Range> GaplessQueue::numbers(std::uint64_t n) const {
@@ -281,19 +281,16 @@ void GaplessQueue::finish(const GaplessReply& reply) {
   handle([&](Time now, After& after) {
     state_ = State::idle;
     if (job_.kind == GaplessJob::Kind::keep) {
-      if (reply.kind == GaplessReply::Kind::kept) kept_ = job_.floor;
+      if (reply) kept_ = job_.floor;
       keep_at_.reset();
       if (kept_ != highest_) keep_at_ = now + kKeepEvery;
-    } else if (reply.kind == GaplessReply::Kind::found) {
-      found(reply.most, now, after);
+    } else if (reply) {
+      found(*reply, now, after);
     } else {
-      const bool failed = reply.kind == GaplessReply::Kind::failed;
-      is_unguarded_ = reply.kind == GaplessReply::Kind::unguarded;
-      const Errc code = is_unguarded_ ? Errc::unguarded : Errc::exhausted;
-      failure_ = Error{failed ? Errc::unavailable : code, reply.reason};
+      failure_ = reply.error();
       failed_at_ = now;
       // Writes come once there is an index, which may have been made since the look began.
-      if (!is_unguarded_ || !asked_meanwhile_) refuse_all(*failure_, after);
+      if (failure_->code != Errc::unguarded || !asked_meanwhile_) refuse_all(*failure_, after);
     }
     serve(after);
   });
@@ -357,7 +354,7 @@ GaplessStatistics GaplessQueue::statistics() const {
   const std::scoped_lock lock(mutex_);
   const bool has_next = next_ && *next_ <= spec_.max;
   return {has_next ? std::optional(static_cast<std::int64_t>(*next_)) : std::nullopt, waiting(),
-          failure_, failure_ && is_unguarded_};
+          failure_};
 }
 
 }  // namespace idproxy::ids

@@ -248,7 +248,7 @@ TEST_P(NoIntegerTest, IsRefusedAndLeftAsItIs) {
   for (int i = 0; i < 2; ++i) {
     const CounterReply reply = allocate(10);
     EXPECT_EQ(reply.kind, Kind::exhausted);
-    EXPECT_THAT(reply.reason, HasSubstr("is not an integer"));
+    EXPECT_THAT(reply.why.reason, HasSubstr("is not an integer"));
     EXPECT_EQ(heal(10).kind, Kind::exhausted);
   }
   EXPECT_EQ(database.all("counters"), before);
@@ -265,12 +265,12 @@ INSTANTIATE_TEST_SUITE_P(Values, NoIntegerTest,
 
 TEST_F(CounterTest, AStuckDoubleIsRefused) {
   counter(R"({"$numberDouble": "9007199254740992"})");
-  for (int i = 0; i < 4; ++i) EXPECT_THAT(allocate(1).reason, HasSubstr("is not an integer"));
+  for (int i = 0; i < 4; ++i) EXPECT_THAT(allocate(1).why.reason, HasSubstr("is not an integer"));
 }
 
 TEST_F(CounterTest, AFractionIsRefused) {
   counter("1.5");
-  EXPECT_THAT(allocate(10).reason, HasSubstr("is not an integer"));
+  EXPECT_THAT(allocate(10).why.reason, HasSubstr("is not an integer"));
 }
 
 TEST_F(CounterTest, ADoubleIsConverted) {
@@ -330,12 +330,12 @@ TEST_F(CounterTest, WhatDoesNotFitIntoInt32IsNotGivenOut) {
   fields[0].format.output = NumberFormat::Output::int32;
   spec.max = std::numeric_limits<std::int32_t>::max();
   counter(R"({"$numberLong": "-4294967289"})");
-  EXPECT_THAT(allocate(10).reason, HasSubstr("does not fit into int32"));
+  EXPECT_THAT(allocate(10).why.reason, HasSubstr("does not fit into int32"));
   spec.step = -1;
   spec.max = 0;
   document.reset();
   database.set("counters", json(R"({"V": {"$numberLong": "4294967303"}})"));
-  EXPECT_THAT(allocate(10).reason, HasSubstr("does not fit into int32"));
+  EXPECT_THAT(allocate(10).why.reason, HasSubstr("does not fit into int32"));
 }
 
 TEST_F(CounterTest, AWildcardOverAllDatabasesLooksWhereRulesApply) {
@@ -387,7 +387,7 @@ TEST_F(CounterTest, ConfirmsWhereItStandsAndChangesNothing) {
   for (const char* value : {"7", R"({"$numberLong": "7"})", "7.0"}) {
     counter(value);
     const std::string before = database.all("counters");
-    EXPECT_EQ(confirm(), (CounterReply{Kind::stands, {7, 0}, {}}));
+    EXPECT_EQ(confirm(), CounterReply(Kind::stands, {7, 0}));
     EXPECT_EQ(database.all("counters"), before) << value;
     database.remove_all("counters");
   }
@@ -396,7 +396,7 @@ TEST_F(CounterTest, ConfirmsWhereItStandsAndChangesNothing) {
 TEST_F(CounterTest, ConfirmsWhereTheLastIsStored) {
   spec.place.value_is = CounterPlace::ValueIs::last;
   counter("7");
-  EXPECT_EQ(confirm(), (CounterReply{Kind::stands, {8, 0}, {}}));
+  EXPECT_EQ(confirm(), CounterReply(Kind::stands, {8, 0}));
 }
 
 TEST_F(CounterTest, ConfirmsNothingWithoutANumber) {

@@ -54,9 +54,9 @@ TEST_F(CheckTest, FindsTheFirstNumberOfACounterThatDoesNotExist) {
 TEST_F(CheckTest, SaysThatACounterIsExhausted) {
   spec.max = 41;
   counter("42");
-  EXPECT_EQ(check().reason, ids::handed_out_up_to(41));
+  EXPECT_EQ(check().why.reason, ids::handed_out_up_to(41));
   database.set("counters", json(R"({"V": "text"})"));
-  EXPECT_THAT(check().reason, HasSubstr("not an integer"));
+  EXPECT_THAT(check().why.reason, HasSubstr("not an integer"));
 }
 
 TEST_F(CheckTest, NamesAMissingPrivilege) {
@@ -64,7 +64,7 @@ TEST_F(CheckTest, NamesAMissingPrivilege) {
   database.fail_find_and_modify(1, R"({"errorCode": 13})");
   const CounterReply reply = check();
   EXPECT_EQ(reply.kind, Kind::exhausted);
-  EXPECT_THAT(reply.reason, HasSubstr("needs readWrite on " + database.name()));
+  EXPECT_THAT(reply.why.reason, HasSubstr("needs readWrite on " + database.name()));
 }
 
 TEST_F(CheckTest, LeavesACollectionUnreadThatOnlyAScanCouldTellOf) {
@@ -76,7 +76,7 @@ TEST_F(CheckTest, LeavesACollectionUnreadThatOnlyAScanCouldTellOf) {
   EXPECT_TRUE(reads_all);
   spec.scan = 0ms;
   document.emplace(spec, metrics, *others);
-  EXPECT_THAT(check().reason, AllOf(HasSubstr("`scan` is off"), HasSubstr("createIndex")));
+  EXPECT_THAT(check().why.reason, AllOf(HasSubstr("`scan` is off"), HasSubstr("createIndex")));
   unique_index();
   EXPECT_EQ(check(), allocated(8, 1));
   EXPECT_FALSE(reads_all);

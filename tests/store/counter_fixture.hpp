@@ -60,14 +60,14 @@ class CounterTest : public testing::Test {
     return run({CounterJob::Kind::heal, 10, beyond, false, {}, std::move(held)});
   }
   static CounterReply kept(std::vector<Range> taken) {
-    return {.kind = Kind::kept, .taken = std::move(taken)};
+    return {Kind::kept, {}, {}, std::move(taken)};
   }
   CounterReply give_back(Range unused) {
     return run({CounterJob::Kind::give_back, unused.count, {}, false, unused});
   }
   CounterReply confirm() { return run({CounterJob::Kind::confirm, 0, {}, false, {}}); }
   static CounterReply allocated(std::int64_t first, std::uint64_t count) {
-    return {Kind::allocated, {first, count}, {}};
+    return {Kind::allocated, {first, count}};
   }
 
   void counter(const std::string& value) {
@@ -105,11 +105,12 @@ class CounterTest : public testing::Test {
 
 namespace idproxy::ids {
 inline bool operator==(const CounterReply& a, const CounterReply& b) {
-  return a.kind == b.kind && a.range == b.range && a.reason == b.reason && a.taken == b.taken;
+  return a.kind == b.kind && a.range == b.range && a.why.reason == b.why.reason &&
+         a.taken == b.taken;
 }
 inline void PrintTo(const CounterReply& reply, std::ostream* out) {
   *out << "kind " << static_cast<int>(reply.kind) << ", " << reply.range.count << " from "
-       << reply.range.first << ", '" << reply.reason << "'";
+       << reply.range.first << ", '" << reply.why.reason << "'";
   for (const Range& taken : reply.taken) *out << ", " << taken.count << " from " << taken.first;
 }
 }  // namespace idproxy::ids

@@ -81,7 +81,7 @@ TEST_F(HealTest, RefusesWithoutAnIndex) {
   orders({337});
   const CounterReply reply = heal(100, 9);
   EXPECT_EQ(reply.kind, Kind::not_healed);
-  EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
+  EXPECT_THAT(reply.why.reason, HasSubstr("createIndex"));
   EXPECT_EQ(heal(100).kind, Kind::exhausted);  // heal.at_start: it wants to know first
   EXPECT_EQ(heal(100, 400, true).kind, Kind::exhausted);
   EXPECT_EQ(value(), 10);
@@ -272,9 +272,9 @@ TEST_F(FailureTest, ABadValueThatIsNoOverflowIsNotTheEnd) {
   database.fail_find_and_modify(1, R"({"errorCode": 2})");
   const CounterReply refused = allocate(10);
   EXPECT_EQ(refused.kind, Kind::exhausted);
-  EXPECT_TRUE(refused.by_server);
+  EXPECT_TRUE(refused.why.by_server);
   // "via …" since 6.0, "due to …" before.
-  EXPECT_THAT(refused.reason,
+  EXPECT_THAT(refused.why.reason,
               StartsWith("the id store answered with error 2 BadValue: Failing command "));
   EXPECT_EQ(allocate(10), allocated(700, 10));
 }
@@ -343,7 +343,7 @@ TEST_F(FailureTest, AMissingPrivilegeIsNamed) {
   database.fail_find_and_modify(1, R"({"errorCode": 13})");
   const CounterReply reply = allocate(10);
   EXPECT_EQ(reply.kind, Kind::exhausted);
-  EXPECT_THAT(reply.reason, HasSubstr("needs readWrite on " + database.name()));
+  EXPECT_THAT(reply.why.reason, HasSubstr("needs readWrite on " + database.name()));
 }
 
 TEST_F(FailureTest, WhatIsNotKnownToBeGivenBackIsNobodys) {
@@ -362,7 +362,7 @@ TEST_F(FailureTest, NobodyThere) {
       counter.run(client, {CounterJob::Kind::allocate, 10, {}, false, {}}, fields);
   const auto answered = std::chrono::steady_clock::now();
   EXPECT_EQ(reply.kind, Kind::failed);
-  EXPECT_EQ(reply.reason, "the id store does not answer: its primary cannot be reached");
+  EXPECT_EQ(reply.why.reason, "the id store does not answer: its primary cannot be reached");
   EXPECT_FALSE(counter.reached());
   EXPECT_THAT(counter.unreached(), HasSubstr("127.0.0.1:1"));
   EXPECT_EQ(counter.run(client, {CounterJob::Kind::give_back, 2, {}, false, {5, 2}}, fields).kind,

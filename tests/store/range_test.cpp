@@ -54,7 +54,7 @@ class RangeTest : public CounterTest {
   }
   StoredValue count() { return database.value("counters", "COUNT"); }
 
-  Outcome<std::vector<RangeState>> read(Missing missing = Missing::create) {
+  ids::Result<std::vector<RangeState>> read(Missing missing = Missing::create) {
     mongo::Client client = pool().client();
     RangeDocuments documents(client, ranges, fields, missing);
     return documents.read([] { return false; });
@@ -84,7 +84,7 @@ TEST_F(RangeTest, TheLastNumbersAreFewerThanAskedFor) {
   EXPECT_EQ(count().number, 1000);
   const CounterReply reply = allocate(100);
   EXPECT_EQ(reply.kind, Kind::exhausted);
-  EXPECT_EQ(reply.reason, ids::handed_out_up_to(999));
+  EXPECT_EQ(reply.why.reason, ids::handed_out_up_to(999));
   EXPECT_EQ(count().number, 1000);
 }
 
@@ -100,7 +100,7 @@ TEST_F(RangeTest, OneThatSomebodyHasCountedBeyondItsEndIsExhausted) {
   store("995", "999");
   EXPECT_EQ(allocate(2), allocated(995, 2));
   increment(10);
-  EXPECT_EQ(allocate(1).reason, ids::handed_out_up_to(999));
+  EXPECT_EQ(allocate(1).why.reason, ids::handed_out_up_to(999));
   EXPECT_EQ(count().number, 1007);
 }
 
@@ -127,7 +127,7 @@ TEST_F(RangeTest, WhatIsNoIntegerIsRefusedAndStays) {
     const std::string before = database.all("counters");
     const CounterReply reply = allocate(10);
     EXPECT_EQ(reply.kind, Kind::exhausted) << value;
-    EXPECT_THAT(reply.reason, HasSubstr("is not an integer")) << value;
+    EXPECT_THAT(reply.why.reason, HasSubstr("is not an integer")) << value;
     EXPECT_EQ(database.all("counters"), before);
   }
 }
@@ -146,8 +146,8 @@ TEST_F(RangeTest, ARangeNearTheEndOfInt64DoesNotOverflow) {
 }
 
 TEST_F(RangeTest, AMissingOneIsNotMadeHere) {
-  EXPECT_THAT(allocate(1).reason, HasSubstr("missing"));
-  EXPECT_THAT(heal(1).reason, HasSubstr("missing"));
+  EXPECT_THAT(allocate(1).why.reason, HasSubstr("missing"));
+  EXPECT_THAT(heal(1).why.reason, HasSubstr("missing"));
   EXPECT_EQ(database.all("counters"), "");
 }
 
@@ -179,7 +179,7 @@ TEST_F(RangeTest, BesideTheBlogsOwnProcedureNoNumberIsGivenTwice) {
   std::vector<std::int64_t> ours;
   for (int i = 0; i < 100; ++i) {
     const CounterReply reply = allocate(7);
-    ASSERT_EQ(reply.kind, Kind::allocated) << reply.reason;
+    ASSERT_EQ(reply.kind, Kind::allocated) << reply.why.reason;
     for (std::uint64_t k = 0; k < reply.range.count; ++k) {
       ours.push_back(reply.range.first + static_cast<std::int64_t>(k));
     }

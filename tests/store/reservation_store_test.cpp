@@ -150,7 +150,7 @@ TEST_P(ReservationStoreTest, ARuleIsReadyWhenValuesCanBeReserved) {
   ASSERT_EQ(listed.size(), 1U);
   EXPECT_EQ(listed[0].ns, spec.parent_ns);
   EXPECT_EQ(listed[0].readiness.error.reason, readiness().error.reason);
-  EXPECT_EQ(watch->counter_obstacles().size(), 1U);
+  EXPECT_EQ(watch->counters_not_ready().size(), 1U);
   EXPECT_EQ(watch->not_ready_counts().at(0), 1U);
   database.write(Document().add("drop", "unfit"));
   EXPECT_TRUE(comes_true([&] { return readiness().kind == ids::Readiness::Kind::ready; }));

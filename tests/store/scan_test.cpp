@@ -36,7 +36,7 @@ TEST_F(ScanTest, ReadsTheWholeCollectionInTheBackground) {
   database.insert("orders", R"({"other": 99})");
   const CounterReply reply = allocate(10);
   EXPECT_EQ(reply.kind, Kind::pending);
-  EXPECT_THAT(reply.reason, HasSubstr("no index begins with number in " + fields[0].ns));
+  EXPECT_THAT(reply.why.reason, HasSubstr("no index begins with number in " + fields[0].ns));
   EXPECT_EQ(allocate_patiently(10), allocated(42, 10));
 }
 
@@ -111,8 +111,8 @@ TEST_F(ScanTest, Off) {
   orders({5});
   const CounterReply reply = allocate_patiently(10);
   EXPECT_EQ(reply.kind, Kind::exhausted);
-  EXPECT_THAT(reply.reason, HasSubstr("cannot be read without an index, and `scan` is off: "));
-  EXPECT_THAT(reply.reason,
+  EXPECT_THAT(reply.why.reason, HasSubstr("cannot be read without an index, and `scan` is off: "));
+  EXPECT_THAT(reply.why.reason,
               HasSubstr(".createIndex({\"number\": -1}, {unique: true, partialFilterExpression: "
                         "{\"number\": {$exists: true}}, name: \"number_idproxy\"})"));
   EXPECT_EQ(database.all("counters"), "");
@@ -125,14 +125,14 @@ TEST_F(ScanTest, ThatTakesTooLongIsRepeatedOnceAnIndexDiffers) {
   database.insert_many("orders", 200'000);
   const CounterReply reply = allocate_patiently(10);
   EXPECT_EQ(reply.kind, Kind::exhausted);
-  EXPECT_THAT(reply.reason, HasSubstr("took longer than `scan`"));
-  EXPECT_THAT(reply.reason,
+  EXPECT_THAT(reply.why.reason, HasSubstr("took longer than `scan`"));
+  EXPECT_THAT(reply.why.reason,
               HasSubstr("createIndex({\"number\": -1}, {unique: true, partialFilterExpression: "
                         "{\"number\": {$exists: true}}, name: \"number_idproxy\"})"));
   EXPECT_EQ(allocate(10), reply);
   database.create_index("orders", "other", Database::Unique::no);
   EXPECT_EQ(allocate(10).kind, Kind::pending);
-  EXPECT_EQ(allocate_patiently(10).reason, reply.reason);
+  EXPECT_EQ(allocate_patiently(10).why.reason, reply.why.reason);
   spec.scan = 60s;  // a changed rule
   document.reset();
   EXPECT_EQ(allocate_patiently(10), allocated(1, 10));

@@ -112,7 +112,7 @@ TEST_F(ScopeTest, AdvisesTheCompoundIndex) {
   EXPECT_EQ(allocate(1), allocated(1, 1));
   order("a", 2);
   EXPECT_THAT(
-      heal(1, 1).reason,
+      heal(1, 1).why.reason,
       HasSubstr(
           R"(createIndex({"tenant": 1, "number": -1}, {unique: true, )"
           R"(partialFilterExpression: {"number": {$exists: true}}, name: "tenant_number_idproxy"}))"));

@@ -465,8 +465,8 @@ TEST_F(ReadinessTest, OfACounterThatIsNoIntegerReturnsOnceItIsOne) {
   const auto cache = watch->announce(spec, field);
   watch->await_first_look(10s);
   EXPECT_THAT(reason(*watch), testing::HasSubstr("is not an integer"));
-  ASSERT_EQ(watch->counter_obstacles().size(), 1U);
-  EXPECT_FALSE(watch->counter_obstacles().front().passes);
+  ASSERT_EQ(watch->counters_not_ready().size(), 1U);
+  EXPECT_FALSE(watch->counters_not_ready().front().readiness.error.passes);
   EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::exhausted);
   database.set("counters", json(R"({"V": 7})"));
   EXPECT_TRUE(comes_true([&] { return reason(*watch).empty(); }));

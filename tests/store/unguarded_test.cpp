@@ -191,15 +191,16 @@ TEST_F(UnguardedTest, WithoutRoomTheReasonSaysWhatToType) {
   orders({5});
   const CounterReply reply = allocate(10, 777);
   EXPECT_EQ(reply.kind, Kind::exhausted);
-  EXPECT_THAT(reply.reason, HasSubstr(".createIndex({\"number\": -1}, "
-                                      "{unique: true, partialFilterExpression: {\"number\": "
-                                      "{$exists: true}}, name: \"number_idproxy\"})"));
-  EXPECT_THAT(reply.reason, HasSubstr("db.getSiblingDB(\"" + database.name() +
-                                      "\").getCollection(\"counters\").updateOne({ \"_id\" : \"c\" "
-                                      "}, {$set: {\"V\": NumberLong(\"778\")}}, {upsert: true})"));
+  EXPECT_THAT(reply.why.reason, HasSubstr(".createIndex({\"number\": -1}, "
+                                          "{unique: true, partialFilterExpression: {\"number\": "
+                                          "{$exists: true}}, name: \"number_idproxy\"})"));
+  EXPECT_THAT(reply.why.reason,
+              HasSubstr("db.getSiblingDB(\"" + database.name() +
+                        "\").getCollection(\"counters\").updateOne({ \"_id\" : \"c\" "
+                        "}, {$set: {\"V\": NumberLong(\"778\")}}, {upsert: true})"));
   EXPECT_EQ(database.all("counters"), "");
   counter("10");
-  EXPECT_EQ(heal(10, 777, true).reason, reply.reason);
+  EXPECT_EQ(heal(10, 777, true).why.reason, reply.why.reason);
   EXPECT_EQ(value(), 10);
 }
 
@@ -267,8 +268,8 @@ TEST_F(UnguardedTest, AHealThatWouldJumpTooFarIsRefused) {
   orders({3, 4, 5, 5'000'000'000});
   const CounterReply reply = heal(10, 2);
   EXPECT_EQ(reply.kind, Kind::not_healed);
-  EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
-  EXPECT_THAT(reply.reason, HasSubstr("raise heal.max_jump"));
+  EXPECT_THAT(reply.why.reason, HasSubstr("createIndex"));
+  EXPECT_THAT(reply.why.reason, HasSubstr("raise heal.max_jump"));
   EXPECT_EQ(heal(10, 3, true).kind, Kind::exhausted);
   EXPECT_EQ(value(), 3);
 }
@@ -281,7 +282,7 @@ TEST_F(UnguardedTest, AGapIsNotFilled) {
   const CounterReply reply = heal(5, 9);
   EXPECT_EQ(reply.kind, Kind::not_healed);
   EXPECT_EQ(heal(5, 11, true).kind, Kind::exhausted);
-  EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
+  EXPECT_THAT(reply.why.reason, HasSubstr("createIndex"));
   EXPECT_EQ(value(), 10);
 }
 
@@ -294,7 +295,7 @@ TEST_F(UnguardedTest, NorThatOfSeveralCollections) {
   const CounterReply reply = heal(5, 9);
   EXPECT_EQ(reply.kind, Kind::not_healed);
   EXPECT_EQ(heal(5, 11, true).kind, Kind::exhausted);
-  EXPECT_THAT(reply.reason, Not(HasSubstr("createIndex")));
+  EXPECT_THAT(reply.why.reason, Not(HasSubstr("createIndex")));
 }
 
 // ---- strings
@@ -329,12 +330,12 @@ TEST_F(UnguardedTest, OneStringThatIsLongerHidesTheMax) {
   texts(900, 1002);
   const CounterReply reply = allocate(10);
   EXPECT_EQ(reply.kind, Kind::exhausted);
-  EXPECT_THAT(reply.reason, HasSubstr("createIndex"));
-  EXPECT_THAT(reply.reason, HasSubstr("raise format.pad to 19"));
+  EXPECT_THAT(reply.why.reason, HasSubstr("createIndex"));
+  EXPECT_THAT(reply.why.reason, HasSubstr("raise format.pad to 19"));
   EXPECT_EQ(database.all("counters"), "");
   counter("1");
-  EXPECT_EQ(heal(10).reason, reply.reason);
-  EXPECT_EQ(heal(10, 20, true).reason, reply.reason);
+  EXPECT_EQ(heal(10).why.reason, reply.why.reason);
+  EXPECT_EQ(heal(10, 20, true).why.reason, reply.why.reason);
   EXPECT_EQ(value(), 1);
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "idproxy/base/typed_command.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/stored_value.hpp"
 #include "idproxy/ids/counter_spec.hpp"

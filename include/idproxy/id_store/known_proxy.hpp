@@ -30,7 +30,7 @@ struct KnownProxy : ProxyDescription {
 
 /// The proxies that an id store with this `db` has seen lately, by the names of their hosts, as a
 /// program that is none of them reads them. Blocks. The error's `reason` is for people.
-[[nodiscard]] Outcome<std::vector<KnownProxy>> read_proxies(mongo::Client& client,
-                                                            const std::string& db);
+[[nodiscard]] ids::Result<std::vector<KnownProxy>> read_proxies(mongo::Client& client,
+                                                                const std::string& db);
 
 }  // namespace idproxy::id_store

@@ -10,9 +10,9 @@
 namespace idproxy::id_store::advice {
 
 /// The server permits no writes in the database of counters.
-[[nodiscard]] ids::CounterReply needs_read_write(const mongo::Login& login, const std::string& db);
+[[nodiscard]] ids::Error needs_read_write(const mongo::Login& login, const std::string& db);
 /// The server permits no reads of `ns`, a rule's collections.
-[[nodiscard]] ids::CounterReply needs_read(const mongo::Login& login, const Namespace& ns);
+[[nodiscard]] ids::Error needs_read(const mongo::Login& login, const Namespace& ns);
 /// What to do after a refused login, for the log.
 [[nodiscard]] std::string check_login(const mongo::Login& login);
 

@@ -57,15 +57,15 @@ class StoredCounters {
   /// The counters and sequences without gaps of rules, in file order; of a rule for which documents
   /// or the date choose one, or with wildcards, those that exist. Of ranges all. Other rules are
   /// left out.
-  [[nodiscard]] Outcome<std::vector<StoredCounter>> find(
+  [[nodiscard]] ids::Result<std::vector<StoredCounter>> find(
       std::span<const ids::RuleSource::About* const> rules);
   /// Reads through indexes only; which collections and indexes there are, of all ranges once.
-  [[nodiscard]] Outcome<StoredNumbers> read(const StoredCounter& counter);
+  [[nodiscard]] ids::Result<StoredNumbers> read(const StoredCounter& counter);
   /// The same. A sequence without gaps goes on behind what is stored: sets its next number.
-  [[nodiscard]] Outcome<StoredNumbers> look_at(StoredCounter& counter);
+  [[nodiscard]] ids::Result<StoredNumbers> look_at(StoredCounter& counter);
   /// Sets a counter that exists, so that it gives out `next` next, unless it has changed since it
   /// was read: then reads it again, and returns false. Waits for a majority.
-  [[nodiscard]] Outcome<bool> set_next(StoredCounter& counter, std::int64_t next);
+  [[nodiscard]] ids::Result<bool> set_next(StoredCounter& counter, std::int64_t next);
 
  private:
   struct Found {
@@ -74,13 +74,13 @@ class StoredCounters {
 
     void add(StoredCounter counter, const ids::RuleSource::About& rule);
   };
-  [[nodiscard]] Outcome<void> find(const ids::RuleSource::About& rule, Found& found);
-  [[nodiscard]] Outcome<void> find_sequences(const ids::RuleSource::About& rule, Found& found);
-  [[nodiscard]] Outcome<void> find_ranges(const ids::RuleSource::About& rule, Found& found);
+  [[nodiscard]] ids::Result<void> find(const ids::RuleSource::About& rule, Found& found);
+  [[nodiscard]] ids::Result<void> find_sequences(const ids::RuleSource::About& rule, Found& found);
+  [[nodiscard]] ids::Result<void> find_ranges(const ids::RuleSource::About& rule, Found& found);
   /// The numbers of all ranges in one collection.
   struct AllRanges;
-  [[nodiscard]] Outcome<StoredNumbers> read_range(const StoredCounter& range, AllRanges& all);
-  [[nodiscard]] ids::CounterReply failure(const mongo::Reply& reply, const std::string& db) const;
+  [[nodiscard]] ids::Result<StoredNumbers> read_range(const StoredCounter& range, AllRanges& all);
+  [[nodiscard]] ids::Error failure(const mongo::Reply& reply, const std::string& db) const;
 
   const Clock& clock_;
   const std::string uri_key_;

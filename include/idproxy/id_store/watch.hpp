@@ -94,13 +94,9 @@ class Watch final : public ids::Store {
   /// UniqueIndex::warn, and with UniqueIndex::offer, whose index a proxy would make, which are
   /// ready all the same; and those with UniqueIndex::require, which are not.
   [[nodiscard]] std::map<std::size_t, MissingIndex> lack_index() const;
-  struct CounterObstacle {
-    ids::NotReady not_ready;
-    bool passes;  ///< by itself: it has not been checked yet, or is being prepared
-  };
   /// The part of not_ready() that is about counters that rules announced and about collections of
   /// reservations. It is for the log, which gets the other reasons as events.
-  [[nodiscard]] std::vector<CounterObstacle> counter_obstacles() const;
+  [[nodiscard]] std::vector<ids::NotReady> counters_not_ready() const;
   /// Why the last check of collections reached no server, for people; nothing if it reached one.
   [[nodiscard]] std::optional<std::string> why_down() const;
   [[nodiscard]] std::vector<ids::RuleNumbers> numbers(std::size_t most_per_rule) const override;

@@ -33,9 +33,8 @@ struct CounterStatistics {
   std::uint64_t block_size;           ///< numbers in the next block
   std::size_t waiting;                ///< requests that wait for numbers
   bool exhausted;                     ///< has no number and gets none from the store
-  bool at_max;         ///< exhausted because max is reached, which no index or privilege changes
-  std::string reason;  ///< why it is exhausted; else empty
-  std::shared_ptr<const Reason> advice;  ///< with it, as of Error
+  bool at_max;  ///< exhausted because max is reached, which no index or privilege changes
+  Error why;    ///< it is exhausted
 };
 
 /// A process's knowledge of a counter when it sends a command that reads it.
@@ -158,10 +157,10 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   /// Why requests are refused with Errc::exhausted; nothing if none was refused since the last
   /// answer of the store or ask_again(). The first refusal outside finish() wakes the store.
   [[nodiscard]] std::optional<std::string> refusal() const {
-    return locked(mutex_, [&] { return refused_ ? std::optional(reason_) : std::nullopt; });
+    return locked(mutex_, [&] { return refused_ ? std::optional(why_.reason) : std::nullopt; });
   }
   [[nodiscard]] std::string pending() const override {
-    return locked(mutex_, [&] { return store_ == Store::prepares ? reason_ : std::string(); });
+    return locked(mutex_, [&] { return store_ == Store::prepares ? why_.reason : std::string(); });
   }
   /// The process ends: refuses all requests, waiting and new, and from now on begin() returns at
   /// most a give_back. Does not wake the store.
@@ -201,9 +200,9 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   };
   enum class Store {
     answers,
-    down,       // the last job failed while requests waited: reason_, failed_at_
-    prepares,   // the counter has no numbers yet: reason_; requests wait
-    exhausted,  // the counter has no numbers: reason_; not asked before exhausted_until_
+    down,       // the last job failed while requests waited: why_, failed_at_
+    prepares,   // the counter has no numbers yet: why_; requests wait
+    exhausted,  // the counter has no numbers: why_; not asked before exhausted_until_
   };
   enum class Heal {
     none,
@@ -246,8 +245,8 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] BlockOutcome went_back(Time now, After& after);
   [[nodiscard]] BlockOutcome confirmed(CounterReply& reply, Time now, After& after);
   void gave_back(CounterReply::Kind kind);
-  void failed(std::string reason, Time now, After& after);
-  void exhaust(std::string reason, std::shared_ptr<const Reason> advice, Time now, After& after);
+  void failed(Error why, Time now, After& after);
+  void exhaust(Error why, Time now, After& after);
   void answers_again();
   void decide_to_heal(Heal heal);
 
@@ -268,8 +267,7 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   bool changed_ = false;  // the rule has changed since the job began
 
   Store store_ = Store::answers;
-  std::shared_ptr<const Reason> advice_;  // of the last reason for which it was exhausted
-  std::string reason_;  // why it is down, exhausted, or the store still prepares it
+  Error why_;  // it is down, exhausted, or the store still prepares it
   Time failed_at_{};
   Time exhausted_until_{};
   bool refused_ = false;          // a request, since the counter was found exhausted

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "idproxy/ids/grant.hpp"
@@ -41,24 +42,29 @@ struct CounterReply {
     unknown,     ///< confirm: the counter's value is not an integer, or the server does not say
     gone,        ///< confirm: there is no counter
     kept,        ///< heal, unless `lost`: the process goes on with what it holds, without `taken`
-    not_healed,  ///< heal, unless `lost`: refused for `reason`; the counter stays as it is
-    exhausted,   ///< no numbers, for `reason`; the cache does not ask again for 60 s
-    pending,     ///< no numbers yet, for `reason`; requests wait, and the cache asks again soon
-    failed,      ///< the store could not be asked, or may undo what it did, for `reason`
+    not_healed,  ///< heal, unless `lost`: refused, says `why`; the counter stays as it is
+    exhausted,   ///< no numbers, says `why`; the cache does not ask again for 60 s
+    pending,     ///< no numbers yet: `why` passes; requests wait, and the cache asks again soon
+    failed,      ///< the store could not be asked, or may undo what it did, says `why`
   };
   Kind kind;
   Range range{};
-  std::string reason{};
-  /// exhausted: the store's server does not support, or does not permit, a command that every
-  /// counter needs.
-  bool by_server = false;
-  std::vector<Range> taken{};              ///< kept: of CounterJob::held, in its order
-  std::shared_ptr<const Reason> advice{};  ///< as of Error
+  Error why{};
+  std::vector<Range> taken{};  ///< kept: of CounterJob::held, in its order
 
-  /// Of the Error that says so: whether it lasts.
-  [[nodiscard]] Errc code() const {
-    return kind == Kind::exhausted ? Errc::exhausted : Errc::unavailable;
+  CounterReply(Kind its, Range numbers = {}, std::string reason = {}, std::vector<Range> those = {})
+      : kind(its), range(numbers), taken(std::move(those)) {
+    const bool lasts = kind != Kind::pending && kind != Kind::failed;
+    why = {.code = lasts ? Errc::exhausted : Errc::unavailable,
+           .reason = std::move(reason),
+           .passes = kind == Kind::pending};
   }
+  /// exhausted, pending or failed.
+  CounterReply(Error error)
+      : kind(error.code == Errc::exhausted ? Kind::exhausted
+             : error.passes                ? Kind::pending
+                                           : Kind::failed),
+        why(std::move(error)) {}
 };
 
 /// The effect of a reply on the cache.

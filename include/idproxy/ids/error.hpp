@@ -23,6 +23,7 @@ struct NumberHolder {
   std::chrono::nanoseconds since{};  ///< its first number; monotonic
 };
 
+/// Why something gives no values now.
 struct Error {
   Errc code{};
   std::string reason;  ///< for the client and the log; never contains a document's value
@@ -30,6 +31,11 @@ struct Error {
   std::shared_ptr<const Reason> advice{};
   /// Null: no transaction is the reason.
   std::shared_ptr<const NumberHolder> holder{};
+  /// By itself, soon: nobody has looked yet, or it is being prepared. Only of unavailable.
+  bool passes = false;
+  /// exhausted: the store's server does not support, or does not permit, a command that all rules
+  /// of the same kind need.
+  bool by_server = false;
 };
 
 template <class T>

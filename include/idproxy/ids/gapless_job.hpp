@@ -5,6 +5,7 @@
 #include <string>
 
 #include "idproxy/ids/counter_spec.hpp"
+#include "idproxy/ids/error.hpp"
 
 namespace idproxy::ids {
 
@@ -47,20 +48,8 @@ struct GaplessJob {
   std::int64_t floor = 0;
 };
 
-/// The result of a job.
-struct GaplessReply {
-  enum class Kind {
-    found,    ///< look: `most`
-    kept,     ///< keep
-    refused,  ///< the operator must remove the cause, `reason`
-    /// No unique index guards the field, for `reason`. The inspector of collections has told the
-    /// operator, and creates one if the rule says so.
-    unguarded,
-    failed,  ///< the store could not be asked, for `reason`
-  };
-  Kind kind;
-  std::optional<std::int64_t> most{};  ///< nothing: there is none
-  std::string reason{};
-};
+/// The result of a job. look: the largest number; nothing: there is none. Of an unguarded field,
+/// the inspector of collections has told the operator, and creates an index if the rule says so.
+using GaplessReply = Result<std::optional<std::int64_t>>;
 
 }  // namespace idproxy::ids

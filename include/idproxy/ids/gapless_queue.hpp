@@ -29,8 +29,7 @@ struct GaplessStatistics {
       next;             ///< to give out; nothing: not known, or there is none up to max
   std::size_t waiting;  ///< writes that wait for their turn
   std::optional<Error>
-      failure;        ///< why the store gives no numbers; nothing: it does, or is not asked
-  bool is_unguarded;  ///< `failure`: there is no unique index
+      failure;  ///< why the store gives no numbers; nothing: it does, or is not asked
 };
 
 /// A sequence without gaps, with the writes of this process that wait for their turn. Decides which
@@ -202,7 +201,6 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   bool stopped_ = false;
   std::optional<Error> failure_;  // of the last look
   Time failed_at_{};
-  bool is_unguarded_ = false;
 
   std::optional<std::int64_t> highest_;  // ever stored, as far as is known
   std::optional<std::int64_t> kept_;     // the floor, as the store has it

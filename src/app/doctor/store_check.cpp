@@ -230,7 +230,7 @@ class StoreCheck {
     id_store::mongo::Login login = client_.login();
     login.user = user.name;  // of a certificate only the server knows it
     login.source = user.source;
-    const ids::CounterReply needs = id_store::advice::needs_read_write(login, need.db);
+    const ids::Error needs = id_store::advice::needs_read_write(login, need.db);
     said_.user.add(finding::kRoleMissing, user.name + "@" + user.source,
                    needs.advice ? needs.advice->text : needs.reason,
                    needs.advice ? needs.advice->commands : Commands());

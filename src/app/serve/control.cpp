@@ -236,7 +236,7 @@ void Control::introduce() {
 
 void Control::tell_readiness() {
   if (phase_ != state::Phase::serving) return;
-  readiness_log_.update(rules_.set->rules(), rules_.watch->counter_obstacles());
+  readiness_log_.update(rules_.set->rules(), rules_.watch->counters_not_ready());
 }
 
 /// Random digits and ranges have events of their own, which the id store logs.

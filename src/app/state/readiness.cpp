@@ -63,13 +63,13 @@ RuleLists lists_of(const std::vector<rewrite::Rule>& rules, const std::vector<Re
 }
 
 void ReadinessLog::update(const std::vector<rewrite::Rule>& rules,
-                          const std::vector<id_store::Watch::CounterObstacle>& obstacles) {
+                          const std::vector<ids::NotReady>& all) {
   std::map<Key, std::string> reasons;
-  for (const auto& [not_ready, passes] : obstacles) {
-    const Key key{not_ready.ns, rules[not_ready.rule_index].field};
+  for (const ids::NotReady& each : all) {
+    const Key key{each.ns, rules[each.rule_index].field};
     const auto before = reported_.find(key);
-    if (!passes) {
-      reasons.try_emplace(key, not_ready.readiness.error.reason);
+    if (!each.readiness.error.passes) {
+      reasons.try_emplace(key, each.readiness.error.reason);
     } else if (before != reported_.end()) {
       reasons.insert(*before);
     }

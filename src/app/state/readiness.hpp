@@ -49,9 +49,8 @@ struct RuleLists {
 /// reason, and ready_again. One thread.
 class ReadinessLog {
  public:
-  /// An obstacle that passes changes nothing.
-  void update(const std::vector<rewrite::Rule>& rules,
-              const std::vector<id_store::Watch::CounterObstacle>& obstacles);
+  /// What passes changes nothing.
+  void update(const std::vector<rewrite::Rule>& rules, const std::vector<ids::NotReady>& all);
 
  private:
   using Key = std::pair<std::string, std::string>;  // ns, field

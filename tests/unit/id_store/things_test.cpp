@@ -109,14 +109,14 @@ TEST_F(ThingsTest, NotReadyAreThoseInForceWithAnObstacle) {
   (void)get("x", 1);
   const auto second = get("y", 2).first;
   second->add_field({"db.c", "n", {}}, 2);
-  const auto why = [](const Named& thing) -> std::optional<Obstacle> {
-    return Obstacle{{ids::Errc::unavailable, thing.spec}};
+  const auto why = [](const Named& thing) -> std::optional<ids::Error> {
+    return ids::Error{ids::Errc::unavailable, thing.spec};
   };
   const auto found = things.not_ready(why);
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].obstacle.error.reason, "y");
+  EXPECT_EQ(found[0].why.reason, "y");
   EXPECT_EQ(found[0].fields, second->fields);
-  EXPECT_TRUE(things.not_ready([](const Named&) { return std::optional<Obstacle>(); }).empty());
+  EXPECT_TRUE(things.not_ready([](const Named&) { return std::optional<ids::Error>(); }).empty());
 }
 
 TEST_F(ThingsTest, WhenThereAreManySomeAreForgotten) {

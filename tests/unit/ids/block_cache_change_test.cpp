@@ -250,7 +250,7 @@ TEST_F(BlockCacheChange, FiguresSayWhatIsHeld) {
   EXPECT_FALSE(counter->cache->statistics().exhausted);  // for who needs fewer, it is not
   EXPECT_EQ(counter->take(7), (Ranges{{4, 7}}));
   EXPECT_TRUE(counter->cache->statistics().exhausted);
-  EXPECT_EQ(counter->cache->statistics().reason, "the reason");
+  EXPECT_EQ(counter->cache->statistics().why.reason, "the reason");
 }
 
 }  // namespace block_cache_change_test

@@ -134,7 +134,7 @@ TEST(BlockCacheLife, GoesOnWithWhatAHealFoundToBeFree) {
   const auto heal = counter.begin();
   ASSERT_TRUE(heal);
   EXPECT_EQ(heal->kind, Job::heal);
-  counter.finish({.kind = Reply::kept, .taken = {{5, 1}}});
+  counter.finish({Reply::kept, {}, {}, {{5, 1}}});
   EXPECT_EQ(counter.given, (std::set<std::int64_t>{1, 2, 3, 4, 6}));
   counter.want(1);
   EXPECT_TRUE(counter.given.contains(7));
@@ -151,7 +151,7 @@ TEST(BlockCacheLife, IsStoppedDuringAHeal) {
   ASSERT_TRUE(heal);
   EXPECT_EQ(heal->kind, Job::heal);
   counter.cache->stop();
-  counter.finish({.kind = Reply::allocated, .range = {20, 10}});
+  counter.finish({Reply::allocated, {20, 10}});
   EXPECT_EQ(counter.cache->take_lost().size(), 1U);
   const auto back = counter.begin();
   ASSERT_TRUE(back);
@@ -165,7 +165,7 @@ TEST(BlockCacheLife, FetchesABlockIfAHealFoundNothingFree) {
   counter.collide();
   counter.want(1);
   ASSERT_TRUE(counter.begin());
-  counter.finish({.kind = Reply::kept, .taken = {{6, 2}}});
+  counter.finish({Reply::kept, {}, {}, {{6, 2}}});
   const auto next = counter.begin();
   ASSERT_TRUE(next);
   EXPECT_EQ(next->kind, Job::allocate);

@@ -14,7 +14,6 @@ namespace idproxy::ids {
 namespace gapless_queue_test {
 
 using namespace std::chrono_literals;
-using ReplyKind = GaplessReply::Kind;
 using Time = GaplessQueue::Time;
 
 GaplessSpec sequence_spec(std::int64_t start = 1, bool floor = false,
@@ -79,11 +78,11 @@ class SequenceScript {
     return job->look == GaplessLook::sure ? "look" : "quick look";
   }
   std::string found(std::optional<std::int64_t> most) {
-    queue->finish({ReplyKind::found, most, {}});
+    queue->finish(most);
     return events();
   }
-  std::string finish(ReplyKind kind, const std::string& reason = {}) {
-    queue->finish({kind, {}, reason});
+  std::string finish(const GaplessReply& reply) {
+    queue->finish(reply);
     return events();
   }
   std::string announce() {
@@ -280,13 +279,13 @@ TEST(GaplessQueue, RefusesWhenTheStoreFails) {
   EXPECT_EQ(script.ask(1, 1), "wake");
   EXPECT_EQ(script.ask(2, 1), "");
   EXPECT_EQ(script.begin(), "look");
-  EXPECT_EQ(script.finish(ReplyKind::failed, "down"),
+  EXPECT_EQ(script.finish(Error{Errc::unavailable, "down"}),
             "1: unavailable (down); 2: unavailable (down)");
   EXPECT_EQ(script.ask(3, 1), "3: unavailable (down)") << "without asking again";
   script.clock.advance(GaplessQueue::kFailureLasts);
   EXPECT_EQ(script.ask(4, 1), "wake");
   EXPECT_EQ(script.begin(), "look");
-  EXPECT_EQ(script.finish(ReplyKind::refused, "no index"), "4: exhausted (no index)");
+  EXPECT_EQ(script.finish(Error{Errc::exhausted, "no index"}), "4: exhausted (no index)");
   script.clock.advance(GaplessQueue::kFailureLasts);
   EXPECT_EQ(script.ask(5, 1), "wake");
   EXPECT_EQ(script.begin(), "look");
@@ -302,7 +301,7 @@ TEST(GaplessQueue, GoesOnAfterAHolderWasRefused) {
   EXPECT_EQ(script.ask(1, 1), "1: 5 to 5");
   EXPECT_EQ(script.ask(1, 1, GaplessLook::quick), "wake");
   EXPECT_EQ(script.begin(), "quick look");
-  EXPECT_EQ(script.finish(ReplyKind::failed, "down"), "1: unavailable (down)");
+  EXPECT_EQ(script.finish(Error{Errc::unavailable, "down"}), "1: unavailable (down)");
   EXPECT_EQ(script.unknown(1), "");
   script.clock.advance(GaplessQueue::kFailureLasts);
   EXPECT_EQ(script.ask(2, 1), "wake");
@@ -343,18 +342,18 @@ TEST(GaplessQueue, KeepsTheFloorNowAndThen) {
   script.clock.advance(1s);
   EXPECT_EQ(script.begin(), "keep 6");
   EXPECT_EQ(script.ask(3, 1), "3: 7 to 7") << "meanwhile";
-  EXPECT_EQ(script.finish(ReplyKind::failed, "down"), "");
+  EXPECT_EQ(script.finish(Error{Errc::unavailable, "down"}), "");
   EXPECT_EQ(script.due(), 2s);
   EXPECT_EQ(script.stored(3, 7), "");
   EXPECT_EQ(script.ask(4, 1), "4: 8 to 8") << "that a floor is not kept stops nobody";
   script.clock.advance(1s);
   EXPECT_EQ(script.begin(), "keep 7");
-  EXPECT_EQ(script.finish(ReplyKind::kept), "");
+  EXPECT_EQ(script.finish(0), "");
   EXPECT_EQ(script.due(), std::nullopt);
   EXPECT_EQ(script.stored(4, 8), "wake");
   script.stop();
   EXPECT_EQ(script.begin(), "keep 8") << "at once";
-  EXPECT_EQ(script.finish(ReplyKind::kept), "");
+  EXPECT_EQ(script.finish(0), "");
   EXPECT_EQ(script.begin(), "nothing");
 }
 
@@ -390,7 +389,7 @@ TEST(GaplessQueue, LooksAheadUntilItSucceeds) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.announce(), "wake");
   EXPECT_EQ(script.begin(), "look");
-  EXPECT_EQ(script.finish(ReplyKind::refused, "no index"), "");
+  EXPECT_EQ(script.finish(Error{Errc::exhausted, "no index"}), "");
   EXPECT_EQ(script.due(), GaplessQueue::kLookAgain);
   EXPECT_EQ(script.begin(), "nothing");
   script.clock.advance(GaplessQueue::kLookAgain);
@@ -482,12 +481,12 @@ TEST(GaplessQueue, LooksAgainForAnIndexWithEachWrite) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 1), "wake");
   script.begin();
-  EXPECT_EQ(script.finish(ReplyKind::unguarded, "no index"), "1: exhausted (no index)");
-  EXPECT_TRUE(script.queue->statistics().is_unguarded);
+  EXPECT_EQ(script.finish(Error{Errc::unguarded, "no index"}), "1: exhausted (no index)");
+  EXPECT_EQ(script.queue->statistics().failure->code, Errc::unguarded);
   EXPECT_EQ(script.ask(2, 1), "wake");
   script.begin();
   EXPECT_EQ(script.found({}), "2: 1 to 1");
-  EXPECT_FALSE(script.queue->statistics().is_unguarded);
+  EXPECT_NE(script.queue->statistics().failure.value_or(Error()).code, Errc::unguarded);
 }
 
 // ---- the end of its use -------------------------------------------------------------------------
@@ -503,7 +502,7 @@ TEST(GaplessQueue, KeepsItsFloorBeforeItIsForgotten) {
   script.queue->let_go();
   EXPECT_EQ(script.events(), "wake");
   EXPECT_EQ(script.begin(), "keep 5");
-  EXPECT_EQ(script.finish(ReplyKind::kept), "");
+  EXPECT_EQ(script.finish(0), "");
   EXPECT_TRUE(script.queue->idle());
 }
 

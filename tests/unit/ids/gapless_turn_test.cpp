@@ -55,7 +55,7 @@ class TurnTest : public ::testing::Test {
     const auto job = queue->begin();
     ASSERT_TRUE(job);
     EXPECT_EQ(job->look, how);
-    queue->finish({GaplessReply::Kind::found, most, {}});
+    queue->finish(most);
   }
   [[nodiscard]] std::optional<std::int64_t> known() const { return queue->statistics().next; }
 
@@ -271,7 +271,7 @@ class TurnsTest : public ::testing::Test {
     for (const auto& queue : {a, b}) {
       queue->announce();
       (void)queue->begin();
-      queue->finish({GaplessReply::Kind::found, 4, {}});
+      queue->finish(GaplessReply(4));
     }
   }
   [[nodiscard]] std::shared_ptr<GaplessQueue> queue(const std::string& field) const {

@@ -110,7 +110,7 @@ TEST(HeldNumbers, WhatAHealFindsToBeTakenDoesNotComeBack) {
   ASSERT_TRUE(heal);
   EXPECT_EQ(heal->held, (Ranges{{4, 12}}));
   EXPECT_EQ(counter.take(1), Ranges());
-  counter.cache->finish({.kind = Reply::kept, .taken = {{4, 2}, {9, 1}, {14, 2}}});
+  counter.cache->finish({Reply::kept, {}, {}, {{4, 2}, {9, 1}, {14, 2}}});
   EXPECT_EQ(counter.take_all(), (Ranges{{6, 3}, {10, 4}}));
 }
 

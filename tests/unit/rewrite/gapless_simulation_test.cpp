@@ -290,15 +290,12 @@ class Simulation {
     ids::GaplessQueue& queue = *sequence.queue;
     if (sequence.seen) {
       const auto most = *std::exchange(sequence.seen, std::nullopt);
-      using Kind = ids::GaplessReply::Kind;
-      if (one_in(20)) return queue.finish({Kind::failed, {}, "down"});
-      return queue.finish({Kind::found, most, {}});
+      if (one_in(20)) return queue.finish(ids::Error{ids::Errc::unavailable, "down"});
+      return queue.finish(most);
     }
     const auto job = queue.begin();
     if (!job) return;
-    if (job->kind == ids::GaplessJob::Kind::keep) {
-      return queue.finish({ids::GaplessReply::Kind::kept, {}, {}});
-    }
+    if (job->kind == ids::GaplessJob::Kind::keep) return queue.finish(job->floor);
     if (job->look == ids::GaplessLook::sure) server_.replicate();
     sequence.seen = server_.most(sequence.scope);
   }

@@ -72,7 +72,7 @@ TEST(RuleListsTest, StayShort) {
 
 class ReadinessLogTest : public ::testing::Test {
  protected:
-  using Obstacles = std::vector<id_store::Watch::CounterObstacle>;
+  using Obstacles = std::vector<ids::NotReady>;
 
   std::string update(const Obstacles& obstacles) {
     ::testing::internal::CaptureStderr();
@@ -81,7 +81,9 @@ class ReadinessLogTest : public ::testing::Test {
     return ::testing::internal::GetCapturedStderr();
   }
   static Obstacles obstacle(const char* reason, bool passes = false) {
-    return {{not_ready(0, "shop.orders", reason), passes}};
+    Obstacles all{not_ready(0, "shop.orders", reason)};
+    all.front().readiness.error.passes = passes;
+    return all;
   }
 
  private:

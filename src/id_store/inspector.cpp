@@ -107,8 +107,10 @@ std::shared_ptr<void> Inspector::change(const ids::CatalogChange& change) {
     }
     wake();
   };
+  // First, so that it ends even if memory runs out while it begins.
+  std::shared_ptr<void> ends(this, [each](Inspector*) { each(&Inspection::end_change); });
   each(&Inspection::begin_change);
-  return {this, [each](Inspector*) { each(&Inspection::end_change); }};
+  return ends;
 }
 
 std::shared_ptr<ids::IndexRoom> Inspector::index_room(const ids::CatalogChange& in, Bytes indexes) {

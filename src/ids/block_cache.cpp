@@ -67,7 +67,10 @@ Draw BlockCache::take(std::uint64_t n, std::vector<Range>& out) {
 Ticket BlockCache::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
   std::uint64_t ticket = 0;
   handle([&](Time now, After& after) {
-    if (has(n)) return after.answer(std::move(waiter), grant(n));
+    if (has(n)) {
+      const bool takes = waiter->takes();
+      return after.answer(std::move(waiter), grant(n, takes));
+    }
     if (auto refusal = why_useless(now, after)) {
       return after.answer(std::move(waiter), *std::move(refusal));
     }
@@ -99,7 +102,9 @@ std::optional<Error> BlockCache::why_useless(Time now, After& after) {
   return why_;
 }
 
-Grant BlockCache::grant(std::uint64_t n) {
+/// Empty if the waiter does not take the numbers.
+Grant BlockCache::grant(std::uint64_t n, bool takes) {
+  if (!takes) return {};
   std::vector<Range> ranges;
   held_.take(n, ranges);
   return {shared_from_this(), std::move(ranges)};
@@ -107,15 +112,15 @@ Grant BlockCache::grant(std::uint64_t n) {
 
 void BlockCache::serve(After& after) {
   while (!waiting_.empty() && waiting_.first() <= held_.count()) {
-    waiting_.answer_first(grant(waiting_.first()), after);
+    waiting_.answer_first(grant(waiting_.first(), waiting_.first_takes()), after);
   }
 }
 
 /// Answers every waiting request: with numbers if enough are held.
 void BlockCache::refuse_all(const Error& error, After& after) {
-  const auto answer = [&](std::uint64_t n) {
+  const auto answer = [&](std::uint64_t n, bool takes) {
     const bool enough = n <= held_.count() && !stopped_;
-    return enough ? Result<Grant>(grant(n)) : Result<Grant>(error);
+    return enough ? Result<Grant>(grant(n, takes)) : Result<Grant>(error);
   };
   waiting_.answer_all(answer, after);
 }

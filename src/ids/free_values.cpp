@@ -168,7 +168,8 @@ void FreeValues::serve(After& after) {
 
 /// Under the lock.
 void FreeValues::refuse(const Error& error, After& after) {
-  waiting_.answer_all([&](std::uint64_t /*n*/) { return Result<Grant>(error); }, after);
+  waiting_.answer_all([&](std::uint64_t /*n*/, bool /*takes*/) { return Result<Grant>(error); },
+                      after);
 }
 
 }  // namespace idproxy::ids

@@ -76,7 +76,7 @@ Result<Grant> Guard::verdict() const {
 void Guard::answer() {
   locked(mutex_, {}, [&](After& after) {
     if (state_.kind == GuardState::Kind::unknown) return;
-    waiting_.answer_all([&](std::uint64_t /*n*/) { return verdict(); }, after);
+    waiting_.answer_all([&](std::uint64_t /*n*/, bool /*takes*/) { return verdict(); }, after);
   });
 }
 

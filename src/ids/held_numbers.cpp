@@ -123,12 +123,18 @@ Range HeldNumbers::up_to_max(Range range) const {
   return {range.first, std::min(range.count, steps_.count(range.first, max_))};
 }
 
-/// Removes numbers beyond max, which can only be at the end.
+/// Removes numbers beyond max, which can only be at the end. Those behind others that are in use
+/// are lost: only what is next to usable_end_ comes back with a larger max.
 void HeldNumbers::clip(NumberRanges& numbers) {
   while (const auto last = numbers.last()) {
     const Range usable_part = up_to_max(*last);
     if (usable_part.count == last->count) return;
-    if (steps_.end(*last) == usable_end_) usable_end_ = steps_.end(usable_part);
+    const Int128 from = steps_.end(usable_part);
+    if (steps_.end(*last) == usable_end_) {
+      usable_end_ = from;
+    } else {
+      lost_.push_back({static_cast<std::int64_t>(from), last->count - usable_part.count});
+    }
     numbers.drop_last();
     if (usable_part.count > 0) numbers.put({usable_part});
   }

@@ -21,7 +21,7 @@ Ticket IndexRoom::ask(std::size_t /*n*/, std::unique_ptr<Waiter> waiter) {
 }
 
 void IndexRoom::answer(const Result<void>& made) {
-  const auto grant = [&](std::uint64_t /*n*/) {
+  const auto grant = [&](std::uint64_t /*n*/, bool /*takes*/) {
     return made ? Result<Grant>(Grant()) : Result<Grant>(made.error());
   };
   locked(mutex_, {}, [&](After& after) { waiting_.answer_all(grant, after); });

@@ -26,14 +26,10 @@ class RangeSet::FetchWaiter final : public Waiter {
   FetchWaiter(std::weak_ptr<RangeSet> set, std::uint64_t id) : set_(std::move(set)), id_(id) {}
 
   void answered(Result<Grant> grant) override {
-    std::optional<Error> error;
-    if (grant) {
-      const Grant put_back = *std::move(grant);
-    } else {
-      error = grant.error();
-    }
+    const auto error = grant ? std::nullopt : std::optional(grant.error());
     if (const auto set = set_.lock()) set->fetched(id_, error);
   }
+  [[nodiscard]] bool takes() const override { return false; }
 
  private:
   const std::weak_ptr<RangeSet> set_;
@@ -330,7 +326,7 @@ void RangeSet::serve(Effects& after) {
 
 /// Answers every waiting request: those that find enough numbers get them.
 void RangeSet::refuse_waiting(const Error& error, Effects& after) {
-  const auto answer = [&](std::uint64_t n) {
+  const auto answer = [&](std::uint64_t n, bool /*takes*/) {
     std::vector<Range> ranges;
     const bool drawn = draw(n, ranges, after);
     return drawn ? Result<Grant>(Grant(shared_from_this(), std::move(ranges)))

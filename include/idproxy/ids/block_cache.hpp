@@ -219,7 +219,7 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   // The caller of all that follows holds the lock.
 
   [[nodiscard]] bool has(std::uint64_t n) const;
-  [[nodiscard]] Grant grant(std::uint64_t n);
+  [[nodiscard]] Grant grant(std::uint64_t n, bool takes);
   void serve(After& after);
   void refuse_all(const Error& error, After& after);
   [[nodiscard]] std::optional<Error> why_useless(Time now, After& after);

@@ -61,6 +61,14 @@ class Waiter {
  public:
   virtual ~Waiter() = default;
   virtual void answered(Result<Grant> grant) = 0;
+  /// False if it only wants the numbers to be there: it may get an empty grant.
+  [[nodiscard]] virtual bool takes() const { return true; }
+};
+
+/// Waits for numbers that somebody else is going to draw.
+class Nobody final : public Waiter {
+  void answered(Result<Grant> /*grant*/) override {}
+  [[nodiscard]] bool takes() const override { return false; }
 };
 
 /// A queue of waiters. Thread-safe.

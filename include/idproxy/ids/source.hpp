@@ -40,8 +40,8 @@ class StoreSource {
   [[nodiscard]] virtual Ticket ask(std::size_t /*n*/, std::unique_ptr<Waiter> /*waiter*/) {
     return {};
   }
-  /// The same for a caller that does not wait for it: what is granted returns to where it is found.
-  [[nodiscard]] Ticket want(std::size_t n);
+  /// The same for a caller that does not wait for it, and draws the values later.
+  [[nodiscard]] Ticket want(std::size_t n) { return ask(n, std::make_unique<Nobody>()); }
   /// How long the caller of ask() should wait for the answer at most.
   [[nodiscard]] virtual std::chrono::nanoseconds patience() const { return kPatience; }
   /// The store's reason for the delay, for people; empty if none is known.
@@ -54,13 +54,6 @@ class StoreSource {
   /// `why` if there is no other way.
   [[nodiscard]] virtual Draw make_do(std::size_t /*n*/, Values& /*out*/, Error why) { return why; }
 };
-
-inline Ticket StoreSource::want(std::size_t n) {
-  class Nobody final : public Waiter {
-    void answered(Result<Grant> /*grant*/) override {}
-  };
-  return ask(n, std::make_unique<Nobody>());
-}
 
 /// Whether a failover can still undo what a write has stored.
 enum class Durability {

@@ -88,13 +88,17 @@ class WaitList {
   /// `n` of the first request. Only if there is one.
   [[nodiscard]] std::uint64_t first() const { return waiting_.begin()->second.n; }
 
+  /// Waiter::takes() of it.
+  [[nodiscard]] bool first_takes() const { return waiting_.begin()->second.waiter->takes(); }
+
   void answer_first(Result<Grant> grant, After& after);
-  /// Answers each with `grant(n)`, in their order.
+  /// Answers each with `grant(n, takes)`, in their order.
   template <class MakeGrant>
   void answer_all(const MakeGrant& grant, After& after) {
     needed_ = 0;
     for (auto& [ticket, request] : std::exchange(waiting_, {})) {
-      after.answer(std::move(request.waiter), grant(request.n));
+      const bool takes = request.waiter->takes();
+      after.answer(std::move(request.waiter), grant(request.n, takes));
     }
   }
 

@@ -190,6 +190,29 @@ TEST(BlockCache, ANumberThatNobodyTookFromAGrantComesBack) {
   EXPECT_EQ(counter.take(4), (Ranges{{1, 4}}));
 }
 
+/// Else the first number of a new counter could be on its way back while somebody draws.
+TEST(BlockCache, WhoOnlyWantsNumbersTakesNone) {
+  BlockCaches counter(spec_of(10));
+  Ranges drawn;
+  class Drawing final : public Waiter {
+   public:
+    Drawing(BlockCaches& from, Ranges& out) : from_(from), out_(out) {}
+    void answered(Result<Grant> /*grant*/) override { out_ = from_.take(2); }
+
+   private:
+    BlockCaches& from_;
+    Ranges& out_;
+  };
+  const Ticket first = counter.cache->ask(1, std::make_unique<Drawing>(counter, drawn));
+  const Ticket wanting = counter.cache->ask(3, std::make_unique<Nobody>());
+  ASSERT_TRUE(counter.work());
+  EXPECT_EQ(drawn, (Ranges{{2, 2}}));
+  EXPECT_EQ(counter.take(1), (Ranges{{1, 1}}));
+  const Ticket again = counter.cache->ask(20, std::make_unique<Nobody>());
+  ASSERT_TRUE(counter.work());
+  EXPECT_GE(counter.cache->held(), 20U);
+}
+
 TEST(BlockCache, TheQueueIsBounded) {
   BlockCaches counter(spec_of(1));
   std::vector<Waiting> all;

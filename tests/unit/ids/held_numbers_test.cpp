@@ -220,6 +220,21 @@ TEST(HeldNumbers, BeyondMaxNothingIsHandedOut) {
   EXPECT_EQ(counter.take_all(), (Ranges{{2, 9}}));
 }
 
+/// 1 to 3 are in use, and 4 to 6; 7 may come back with a larger max, 3 may not.
+TEST(HeldNumbers, BeyondMaxWhatComesBackNoMoreIsLost) {
+  Some counter;
+  EXPECT_EQ(counter.take(3), (Ranges{{4, 3}}));
+  counter.cache->take_back({{2, 2}});
+  counter.change_max(2);
+  EXPECT_EQ(counter.cache->held(), 1U);
+  EXPECT_EQ(counter.cache->take_lost(), (Ranges{{3, 1}}));
+  counter.cache->take_back({{5, 1}});
+  EXPECT_EQ(counter.cache->take_lost(), (Ranges{{5, 1}}));
+  counter.change_max(kMax);
+  EXPECT_EQ(counter.take_all(), (Ranges{{2, 1}, {7, 4}}));
+  EXPECT_EQ(counter.cache->take_lost(), Ranges());
+}
+
 /// Those that are on their way back reach beyond the old max.
 struct OnTheirWay : Some {
   OnTheirWay() {

@@ -52,7 +52,7 @@ TEST_F(WaitListTest, AnswersInTheOrderInWhichTheyCame) {
   after.wake = true;
   run();
   EXPECT_EQ(said, (Texts{"woken", "a: 2"}));
-  list.answer_all([](std::uint64_t n) { return grant(n); }, after);
+  list.answer_all([](std::uint64_t n, bool /*takes*/) { return grant(n); }, after);
   run();
   EXPECT_EQ(said.back(), "b: 3");
   EXPECT_TRUE(list.empty());
@@ -66,7 +66,7 @@ TEST_F(WaitListTest, WhoLeavesGetsNoAnswer) {
   EXPECT_EQ(list.remove(first), nullptr);
   EXPECT_EQ(list.needed(), 3U);
   EXPECT_EQ(list.first(), 3U);
-  list.answer_all([](std::uint64_t) { return Result<Grant>(Error{Errc::exhausted, "none"}); },
+  list.answer_all([](std::uint64_t, bool) { return Result<Grant>(Error{Errc::exhausted, "none"}); },
                   after);
   run();
   EXPECT_EQ(said, Texts{"b: none"});

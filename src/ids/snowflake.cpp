@@ -19,8 +19,6 @@
 namespace idproxy::ids {
 namespace {
 
-using std::chrono::milliseconds;
-
 constexpr unsigned kSnowflakeBits = 63;
 constexpr std::array<SnowflakeLayout, 6> kPresets{{
     {},                                                         // default
@@ -75,7 +73,7 @@ class Snowflake final : public Source {
   [[nodiscard]] std::chrono::nanoseconds patience() const override {
     constexpr std::int64_t kLargestBatch = 100'000;
     const std::int64_t units = (kLargestBatch >> form_.layout.sequence_bits) + 1;
-    return kPatience + milliseconds(units * form_.layout.unit);
+    return kPatience + std::chrono::milliseconds(units * form_.layout.unit);
   }
   [[nodiscard]] std::string why_waiting() const override { return lease_->why_waiting(); }
   void accept(Grant grant, Values& out) override {
@@ -114,7 +112,8 @@ Decoded meaning_of(std::string_view text, const SnowflakeForm& form) {
   const SnowflakeLayout& layout = form.layout;
   const std::int64_t position = layout.position_in(*id);
   return Meaning{
-      {"time", time_text(milliseconds(layout.time_of(position >> layout.sequence_bits)))},
+      {"time",
+       time_text(std::chrono::milliseconds(layout.time_of(position >> layout.sequence_bits)))},
       {"machine", std::to_string(layout.machine_in(*id))},
       {"sequence", std::to_string(position & layout.sequence_mask())}};
 }
@@ -162,9 +161,10 @@ class SnowflakeRule final : public RuleSource {
 
 void read_layout_bits(Parameters& rule, SnowflakeLayout& layout, const Clock& clock) {
   const auto epoch = time_in(rule.text("epoch", "2024-01-01T00:00:00Z"));
-  layout.epoch = epoch.value_or(milliseconds(-1)).count();
-  layout.unit =
-      rule.duration("unit", milliseconds(1), std::chrono::seconds(1), milliseconds(1)).count();
+  layout.epoch = epoch.value_or(std::chrono::milliseconds(-1)).count();
+  layout.unit = rule.duration("unit", std::chrono::milliseconds(1), std::chrono::seconds(1),
+                              std::chrono::milliseconds(1))
+                    .count();
   const auto bits = [&](const char* key, std::int64_t min, std::int64_t max, unsigned fallback) {
     return static_cast<unsigned>(rule.integer(key, min, max, fallback));
   };
@@ -177,8 +177,9 @@ void read_layout_bits(Parameters& rule, SnowflakeLayout& layout, const Clock& cl
   } else if (layout.epoch > now) {
     rule.error("epoch", "lies in the future: no id could have a time before it");
   } else if (layout.unit_at(now) > layout.last_unit()) {
-    rule.error("time_bits", "do not suffice: the ids' time ended at " +
-                                time_text(milliseconds(layout.time_of(layout.last_unit()))));
+    rule.error("time_bits",
+               "do not suffice: the ids' time ended at " +
+                   time_text(std::chrono::milliseconds(layout.time_of(layout.last_unit()))));
   }
   const unsigned sum = layout.time_bits + layout.machine_bits + layout.sequence_bits;
   if (sum <= kSnowflakeBits) return;

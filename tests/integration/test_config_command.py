@@ -348,7 +348,7 @@ VALUES: dict[str, Any] = {
     "on_store_down.wait": "7ms", "ranges.width": 1000, "unique_index": "create",
     "assign": "missing-or-null", "start": 2, "max": 1000, "store.value_is": "last", "reset": "daily",
     "upserts": "forward", "except": ["*.fs.*"], "alphabet": "abc", "epoch": "2020-02-29T00:00:00.5Z", "time_bits": 40,
-    "machine_bits": 9, "sequence_bits": 11, "machine.lease": "eu",
+    "machine_bits": 9, "sequence_bits": 11, "unit": "2ms", "machine.lease": "eu",
 }
 
 

@@ -102,6 +102,16 @@ std::optional<std::int64_t> Parameters::integer_unless(std::string_view key, std
   return bounded(key, read_integer, min, max, expected, word);
 }
 
+std::optional<std::int64_t> Parameters::optional_integer(std::string_view key, std::int64_t min,
+                                                         std::int64_t max) {
+  KeySpec spec = within(Type::integer, static_cast<double>(min), static_cast<double>(max), "");
+  spec.nullable = true;
+  know(key, std::move(spec));
+  if (is_none(key)) return std::nullopt;
+  return bounded(key, read_integer, min, max,
+                 [&](Reading) { return range_of_integers(min, max) + " or null"; });
+}
+
 double Parameters::number(std::string_view key, double min, double max, double fallback) {
   know(key, within(Type::number, min, max, number_text(fallback)));
   const auto expected = [&](Reading) {

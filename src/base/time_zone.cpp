@@ -27,4 +27,10 @@ std::chrono::year_month_day TimeZone::date_at(std::chrono::nanoseconds wall) con
          std::chrono::day(static_cast<unsigned>(day.day()));
 }
 
+std::optional<std::chrono::milliseconds> time_in(const std::string& text) {
+  std::chrono::time_point<std::chrono::system_clock, std::chrono::milliseconds> at;
+  if (!cctz::parse("%Y-%m-%dT%H:%M:%E*S%Ez", text, cctz::utc_time_zone(), &at)) return {};
+  return at.time_since_epoch();
+}
+
 }  // namespace idproxy

@@ -10,6 +10,7 @@
 #include "id_store/collection_scans.hpp"
 #include "id_store/counters.hpp"
 #include "id_store/inspector.hpp"
+#include "id_store/machine_leases.hpp"
 #include "id_store/proxies.hpp"
 #include "id_store/ranges.hpp"
 #include "id_store/store_metrics.hpp"
@@ -31,6 +32,8 @@ struct Store::Impl {
                options.scans ? RangeDocuments::Missing::create : RangeDocuments::Missing::assume),
         counters(pool, clock, metrics, scans, scheduler),
         sequences(pool, clock, metrics, scheduler),
+        leases(pool, metrics, scheduler,
+               options.scans ? MachineDocuments::Claims::yes : MachineDocuments::Claims::no),
         reservations(
             pool, clock, metrics, version, scheduler,
             options.scans ? ReservationCollection::Missing::create
@@ -49,6 +52,7 @@ struct Store::Impl {
   Ranges ranges;
   Counters counters;
   StoredSequences sequences;
+  MachineLeases leases;
   StoredReservations reservations;
   std::atomic<std::uint64_t> watches{0};
   Scheduler scheduler;  // whose threads use all of these
@@ -116,6 +120,7 @@ std::vector<ids::NotReady> Watch::Impl::counters_not_ready() const {
   std::ranges::move(store.counters.not_ready(), std::back_inserter(all));
   std::ranges::move(store.ranges.not_ready(), std::back_inserter(all));
   std::ranges::move(store.sequences.not_ready(), std::back_inserter(all));
+  std::ranges::move(store.leases.not_ready(), std::back_inserter(all));
   for (const NotReadyReport& counter : all) {
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = rule_filling(field);
@@ -164,6 +169,7 @@ bool Store::stop(std::chrono::milliseconds limit) {
   impl_->proxies.leave();
   impl_->inspector.stop();
   impl_->sequences.stop();
+  impl_->leases.stop();
   impl_->reservations.stop();
   impl_->counters.stop();
   const bool ended = impl_->scheduler.stop(limit);
@@ -228,6 +234,12 @@ std::shared_ptr<ids::RangeSet> Watch::ranges(const ids::RangesSpec& spec,
 
 std::shared_ptr<ids::GaplessQueue> Watch::sequence(const ids::GaplessSpec& spec) {
   return impl_->store.sequences.sequence(spec, impl_->number);
+}
+
+std::shared_ptr<ids::MachineLease> Watch::lease(const ids::LeaseSpec& spec,
+                                                const ids::CounterField& field,
+                                                const ids::Sources& sources) {
+  return impl_->store.leases.lease(spec, field, sources, impl_->number);
 }
 
 std::shared_ptr<ids::Reservations> Watch::reservations(const ids::ReserveSpec& spec) {
@@ -321,6 +333,11 @@ std::vector<ids::RuleNumbers> Watch::numbers(std::size_t most_per_rule) const {
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = impl_->rule_filling(field);
       if (rule) all.push_back({*rule, field.ns, counter.numbers, counter.sequence});
+    }
+  }
+  for (const auto& [machine, fields] : impl_->store.leases.numbers()) {
+    for (const ids::CounterField& field : fields) {
+      if (const auto rule = impl_->rule_filling(field)) all.push_back({*rule, field.ns, machine});
     }
   }
   std::vector<std::size_t> counts(impl_->rules.size());

@@ -119,6 +119,21 @@ TextForm read_text_form(Parameters& rule, unsigned bits) {
   return {read_prefix(rule), kAlphabets.at(encoding).characters, bits};
 }
 
+bool read_text_output(Parameters& rule, std::string_view own_type, unsigned bits, TextForm& form) {
+  const bool is_string = rule.choice("output", {own_type, "string"}) == 1;
+  form = read_text_form(rule, bits);
+  const bool is_encoded = !form.alphabet.empty();
+  if (is_encoded && !is_string && rule.given("output")) {
+    rule.error("output",
+               "must be string beside `encoding`, which makes the value a text: leave it out");
+  }
+  if (is_encoded) rule.falls_back_to("output", "string");
+  if (!form.prefix.empty() && !is_string && !is_encoded) {
+    rule.error("prefix", "needs a text to stand before: add `encoding`, or output: string");
+  }
+  return is_string || is_encoded;
+}
+
 std::string read_prefix(Parameters& rule) {
   std::string prefix = rule.text("prefix", "");
   const bool is_plain = std::ranges::all_of(prefix, [](char c) { return c >= ' ' && c <= '~'; });

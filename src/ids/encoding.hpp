@@ -66,6 +66,9 @@ struct TextForm {
 /// Reads the keys `encoding` (none, hex, base32, base32upper, base36, base58, base62) and `prefix`.
 /// `bits`: of the strategy's values.
 [[nodiscard]] TextForm read_text_form(Parameters& rule, unsigned bits);
+/// Reads them and `output`: the strategy's own BSON type, or string. True: the value is a text.
+[[nodiscard]] bool read_text_output(Parameters& rule, std::string_view own_type, unsigned bits,
+                                    TextForm& form);
 /// Reads `prefix` alone.
 [[nodiscard]] std::string read_prefix(Parameters& rule);
 

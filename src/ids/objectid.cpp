@@ -110,19 +110,10 @@ std::unique_ptr<RuleSource> make_object_ids(Sources sources) {
 /// Keys: output (objectid, string), encoding, prefix.
 std::unique_ptr<RuleSource> make_objectid(Parameters& parameters, Sources sources,
                                           std::string_view /*store_db*/) {
-  bool is_text = parameters.choice("output", {"objectid", "string"}) == 1;
-  TextForm form = read_text_form(parameters, kObjectIdBits);
+  TextForm form;
+  const bool is_text = read_text_output(parameters, "objectid", kObjectIdBits, form);
   const bool is_encoded = !form.alphabet.empty();
-  if (is_encoded && !is_text && parameters.given("output")) {
-    parameters.error(
-        "output", "must be string beside `encoding`, which makes the value a text: leave it out");
-  }
-  if (is_encoded) parameters.falls_back_to("output", "string");
-  is_text = is_text || is_encoded;
   if (!is_encoded) form = TextForm(std::move(form.prefix), kHex, kObjectIdBits);
-  if (!form.prefix.empty() && !is_text) {
-    parameters.error("prefix", "needs a text to stand before: add `encoding`, or output: string");
-  }
   SharedSource::Judge judge;
   if (is_encoded || !form.prefix.empty()) {
     judge = [form](std::string_view text) { return form.read(text).has_value(); };

@@ -16,6 +16,7 @@
   STRATEGY("objectid", make_objectid)             \
   STRATEGY("uuid", make_uuid)                     \
   STRATEGY("ulid", make_ulid)                     \
+  STRATEGY("snowflake", make_snowflake)           \
   STRATEGY("counter", make_counter)               \
   STRATEGY("counter-ranges", make_counter_ranges) \
   STRATEGY("gapless", make_gapless)               \

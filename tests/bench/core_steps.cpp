@@ -13,6 +13,7 @@
 #include "idproxy/rewrite/exchange.hpp"
 #include "idproxy/rewrite/insert.hpp"
 #include "instant_counter.hpp"
+#include "support/machine_leases.hpp"
 #include "support/request.hpp"
 #include "support/rule_set.hpp"
 #include "support/strategies.hpp"
@@ -188,6 +189,20 @@ BENCHMARK_CAPTURE(draw_of, uuid_7, "uuid", {{"version", "7"}});
 BENCHMARK_CAPTURE(draw_of, uuid_4, "uuid", {{"version", "4"}});
 BENCHMARK_CAPTURE(draw_of, objectid, "objectid", {});
 BENCHMARK_CAPTURE(draw_of, random_digits, "random-digits", {{"digits", "12"}});
+
+/// With so long a sequence that no draw waits for the clock.
+void draw_of_snowflake(benchmark::State& state) {
+  const auto rule = make_strategy("snowflake",
+                                  {{"machine.lease", "none"},
+                                   {"machine.id", "0"},
+                                   {"machine_bits", "0"},
+                                   {"sequence_bits", "22"}},
+                                  {steady_clock, system_random()});
+  LeasingStore store;
+  rule->announce(store);
+  draw_from(state, *rule->bind("", &store).source);
+}
+BENCHMARK(draw_of_snowflake);
 
 /// Numbers that are in memory; two threads share the counter.
 void draw_of_counter(benchmark::State& state) {

@@ -189,7 +189,7 @@ STEPS = {
 }
 # In draw_of... of core_steps.cpp, as people know them.
 DRAWS = {"uuid_7": "`uuid` version 7", "uuid_4": "`uuid` version 4", "objectid": "`objectid`",
-         "random_digits": "`random-digits`", "counter threads:1": "`counter`, from memory",
+         "random_digits": "`random-digits`", "snowflake": "`snowflake`", "counter threads:1": "`counter`, from memory",
          "counter threads:2": "`counter`, from memory, two threads at once"}
 SIZES = ("200", "512", "2048")
 

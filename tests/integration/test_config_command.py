@@ -18,7 +18,7 @@ from support.secured import Certificates
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "config" / "mongo-idproxy.yaml"
-STRATEGIES = ["objectid", "uuid", "ulid", "counter", "counter-ranges", "gapless", "random-digits", "nanoid"]
+STRATEGIES = ["objectid", "uuid", "ulid", "snowflake", "counter", "counter-ranges", "gapless", "random-digits", "nanoid"]
 
 
 def run(*arguments: str | pathlib.Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -347,7 +347,8 @@ VALUES: dict[str, Any] = {
     "timezone": "Europe/Berlin", "template": "A{counter}", "retry.backoff_max": "7s", "reserve.orphan_after": "11m",
     "on_store_down.wait": "7ms", "ranges.width": 1000, "unique_index": "create",
     "assign": "missing-or-null", "start": 2, "max": 1000, "store.value_is": "last", "reset": "daily",
-    "upserts": "forward", "except": ["*.fs.*"], "alphabet": "abc",
+    "upserts": "forward", "except": ["*.fs.*"], "alphabet": "abc", "epoch": "2020-02-29T00:00:00.5Z", "time_bits": 40,
+    "machine_bits": 9, "sequence_bits": 11, "unit": "2ms", "machine.lease": "eu",
 }
 
 

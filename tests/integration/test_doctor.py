@@ -329,7 +329,7 @@ class TestServers:
             for each in servers.values():
                 each.shut()
 
-    @pytest.mark.parametrize("strategy, matters", [("ulid", True), ("nanoid", False)])
+    @pytest.mark.parametrize("strategy, matters", [("ulid", True), ("snowflake", True), ("nanoid", False)])
     def test_seconds_matter_where_values_have_the_time(self, replica_set, doctor, ns, strategy, matters):
         past = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=10)
         server = Middleman(replica_set.address, script=changed(localTime=past))

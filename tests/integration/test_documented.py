@@ -114,7 +114,8 @@ def metrics(standalone: Mongod, tmp_path_factory) -> str:
     port = free_port()
     rules = [{"ns": "shop.orders", "field": "number", "strategy": "counter"},
              {"ns": "shop.codes", "field": "code", "strategy": "random-digits"},
-             {"ns": "shop.codes", "field": "id", "strategy": "counter-ranges"}]
+             {"ns": "shop.codes", "field": "id", "strategy": "counter-ranges"},
+             {"ns": "shop.events", "field": "id", "strategy": "snowflake"}]
     with Proxy(configuration(standalone, rules, admin={"listen": f"127.0.0.1:{port}"},
                              listen=certificates.listen())):
         def scraped() -> str:

@@ -121,6 +121,19 @@ def ulid(output: str, prefix: str = "") -> Check:
     return check
 
 
+def snowflake(output: str, prefix: str = "") -> Check:
+    def check(value: Element) -> None:
+        if output == "int64":
+            assert value.type == 0x12
+            (number,) = struct.unpack("<q", value.value)
+        elif output == "string":
+            number = int(text(value).removeprefix(prefix))
+        else:
+            number = decoded(text(value), output, prefix, 63)
+        _is_now(((number >> 22) + 1704067200000) / 1000)
+    return check
+
+
 def nanoid(size: int, alphabet: str, prefix: str = "") -> Check:
     def check(value: Element) -> None:
         written = text(value)
@@ -177,6 +190,10 @@ VARIANTS = [
     *(Variant(f"ulid-{output}", {"strategy": "ulid", "output": output}, ulid(output), ascending=True)
       for output in ("string", "uuid", "binary")),
     Variant("ulid-prefix", {"strategy": "ulid", "prefix": "e-"}, ulid("string", "e-"), ascending=True),
+    *(Variant(f"snowflake-{output}", {"strategy": "snowflake", **keys}, snowflake(output, keys.get("prefix", "")),
+              ascending=output != "int64")
+      for output, keys in [("int64", {}), ("string", {"output": "string", "prefix": "n"}),
+                           ("base58", {"encoding": "base58", "prefix": "s_"}), ("hex", {"encoding": "hex"})]),
     *(Variant(f"nanoid{size}-{number}",
               {"strategy": "nanoid", "size": size, "alphabet": alphabet, "prefix": prefix},
               nanoid(size, ALPHABETS.get(alphabet, alphabet), prefix))
@@ -195,6 +212,7 @@ VARIANTS = [
 DEFAULTS = [
     Variant("uuid", {"strategy": "uuid"}, uuid_of(7, "standard"), ascending=True),
     Variant("ulid", {"strategy": "ulid"}, ulid("string"), ascending=True),
+    Variant("snowflake", {"strategy": "snowflake"}, snowflake("int64")),
     Variant("nanoid", {"strategy": "nanoid"}, nanoid(21, ALPHABETS["url64"])),
     Variant("random-digits", {"strategy": "random-digits"}, digits_of(12, "int64", True)),
 ]

@@ -78,6 +78,9 @@ class Parameters {
   /// An integer; nothing for `word` and for an absent key.
   std::optional<std::int64_t> integer_unless(std::string_view key, std::string_view word,
                                              std::int64_t min, std::int64_t max);
+  /// An integer, or nothing if the key is absent or null.
+  std::optional<std::int64_t> optional_integer(std::string_view key, std::int64_t min,
+                                               std::int64_t max);
   double number(std::string_view key, double min, double max, double fallback);
   bool boolean(std::string_view key, bool fallback);
   std::string text(std::string_view key, std::string_view fallback);

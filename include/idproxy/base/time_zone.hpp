@@ -25,4 +25,7 @@ class TimeZone {
   std::shared_ptr<const Rules> rules_;  // null: UTC
 };
 
+/// A time as RFC 3339 writes it, since 1970; nothing if it is none.
+[[nodiscard]] std::optional<std::chrono::milliseconds> time_in(const std::string& text);
+
 }  // namespace idproxy

@@ -72,6 +72,9 @@ class Watch final : public ids::Store {
   std::shared_ptr<ids::RangeSet> ranges(const ids::RangesSpec& spec, const ids::CounterField& field,
                                         const ids::Sources& sources) override;
   std::shared_ptr<ids::GaplessQueue> sequence(const ids::GaplessSpec& spec) override;
+  std::shared_ptr<ids::MachineLease> lease(const ids::LeaseSpec& spec,
+                                           const ids::CounterField& field,
+                                           const ids::Sources& sources) override;
   std::shared_ptr<ids::Reservations> reservations(const ids::ReserveSpec& spec) override;
   void transaction_ended(const std::string& transaction) override;
   std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field) override;

@@ -12,6 +12,7 @@
 
 #include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/gapless_job.hpp"
+#include "idproxy/ids/machine_lease.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/range_spec.hpp"
 #include "idproxy/ids/sequences.hpp"
@@ -36,6 +37,7 @@ class RuleSource {
     std::optional<CounterSpec> counter{};
     std::optional<RangesSpec> ranges{};
     std::optional<GaplessSpec> gapless{};  ///< of a rule without gaps
+    std::optional<LeaseSpec> lease{};      ///< of a rule whose ids have a machine number
     /// The field that has the numbers; its ns is the rule's glob.
     CounterField field{};
     /// True: each collection has a counter of its own, whose key is "<db>.<collection>.<field>"; in

@@ -21,11 +21,13 @@ class FreeValues;
 class GaplessQueue;
 class Guard;
 class IndexRoom;
+class MachineLease;
 class RangeSet;
 class Reservations;
 struct CounterSpec;
 struct CounterField;
 struct GaplessSpec;
+struct LeaseSpec;
 struct RangesSpec;
 struct ReserveSpec;
 struct Sources;
@@ -104,11 +106,18 @@ struct SpaceUse {
   double space = 0;                        ///< how many numbers there are
 };
 
+/// The machine number of a rule whose ids have one.
+struct MachineNumber {
+  std::string lease{};                   ///< empty: the rule's own, which nobody leases
+  std::optional<std::int32_t> number{};  ///< nothing: none now
+};
+
 /// The numbers of a rule in one collection.
 struct RuleNumbers {
   std::size_t rule_index;  ///< in file order
-  std::string ns;  ///< "db.collection"; of a counter of several collections, the rule's `ns`
-  std::variant<CounterNumbers, SpaceUse> numbers;
+  /// "db.collection"; of what several collections have in common, the rule's `ns`
+  std::string ns;
+  std::variant<CounterNumbers, SpaceUse, MachineNumber> numbers;
   std::string sequence{};  ///< a counter of one of several sequences: which, as JSON; else empty
 };
 
@@ -156,6 +165,15 @@ class Store {
   /// does not change, through whichever Store of the process. From the first call on, the store
   /// finds out which number is next. Null if the store has no sequences.
   virtual std::shared_ptr<GaplessQueue> sequence(const GaplessSpec& /*spec*/) { return nullptr; }
+  /// The machine number of this process. Every caller that names the lease gets the same object,
+  /// through whichever Store of the process. From the first call on, the store claims a number,
+  /// until nobody holds the object any more. `field`: one that rules fill with ids that have it.
+  /// Null: the store has none.
+  virtual std::shared_ptr<MachineLease> lease(const LeaseSpec& /*spec*/,
+                                              const CounterField& /*field*/,
+                                              const Sources& /*sources*/) {
+    return nullptr;
+  }
   /// The proxy collection of a rule. Every caller that names it gets the same object as long as its
   /// spec does not change, through whichever Store of the process. From the first call on, the
   /// store checks whether values can be reserved, and deletes orphans. Null if the store reserves

@@ -36,13 +36,14 @@ bool has_time(const rewrite::Rule& rule) {
   const auto version = rule.definition.find("version");
   const bool is_random = version != rule.definition.end() && version->second == "4";
   const std::string& name = rule.strategy_name;
-  return name == "objectid" || name == "ulid" || (name == "uuid" && !is_random);
+  return name == "objectid" || name == "ulid" || name == "snowflake" ||
+         (name == "uuid" && !is_random);
 }
 
 /// The rule's numbers are only as safe as the servers' majority.
 bool needs_majority(const rewrite::Rule& rule) {
   const ids::RuleSource::About& about = rule.strategy->about();
-  return about.counter || about.ranges || about.gapless || rule.reserve;
+  return about.counter || about.ranges || about.gapless || about.lease || rule.reserve;
 }
 
 bool is_member(const ServerHello& server) {

@@ -23,9 +23,11 @@ struct RuleFigures {
   std::optional<std::uint64_t> documents{};    ///< of the collection with the highest fill
   std::optional<double> fill{};
   std::optional<double> max_fill{};
+  std::optional<std::int64_t> machine{};  ///< number
 
   void add(const ids::CounterNumbers& counter);
   void add(const ids::SpaceUse& space);
+  void add(const ids::MachineNumber& its) { machine = its.number; }
 };
 
 /// By rule, in file order.

@@ -141,8 +141,9 @@ void RunOut::update(const std::vector<rewrite::Rule>& rules,
       if (is_short(left, all, 0)) add({each.rule_index, each.ns, End::max_fill, left, 0});
       continue;
     }
-    const auto& counter = std::get<ids::CounterNumbers>(each.numbers);
-    if (!counter.left) continue;
+    const auto* counts = std::get_if<ids::CounterNumbers>(&each.numbers);
+    if (counts == nullptr || !counts->left) continue;
+    const ids::CounterNumbers& counter = *counts;
     const std::string key = key_of(rules[each.rule_index], each.ns, each.sequence);
     const auto [used, outlook] = note(key, *counter.left, now);
     auto& first = outlooks_[each.rule_index];

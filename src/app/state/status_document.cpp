@@ -294,6 +294,7 @@ class StatusWriter {
                      {"left", count_or_null(figures.left)},
                      {"fill", or_null(figures.fill)},
                      {"max_fill", or_null(figures.max_fill)},
+                     {"machine", or_null(figures.machine)},
                      {"full_at_hour_rate", nullptr},
                      {"full_at_day_rate", nullptr},
                      {"warning", nullptr}};
@@ -349,6 +350,9 @@ class StatusWriter {
       out["documents"] = or_null(space->documents);
       out["fill"] = space->fill;
       out["max_fill"] = space->max_fill;
+    } else if (const auto* machine = std::get_if<ids::MachineNumber>(&numbers.numbers)) {
+      out["lease"] = text_or_null(machine->lease);
+      out["machine"] = or_null(machine->number);
     }
     return out;
   }

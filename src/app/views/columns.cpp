@@ -244,6 +244,8 @@ constexpr Figure kRuleFigures[] = {
     {"held", at("numbers", "in memory"), line("HELD", full), kCount, "numbers for the next inserts",
      "idproxy_rule_numbers_held"},
     {"left", at("numbers", "left"), line("LEFT"), kLeft, "up to max", "idproxy_rule_numbers_left"},
+    {"machine", at("numbers", "machine number"), line("MACHINE", full), kCount,
+     "the number in its ids that no other proxy has", "idproxy_rule_machine_number"},
     {"full_at_hour_rate", at("numbers", "full on"), line("FULL BY HOUR'S RATE", full), kFullOn,
      "when none is left, at the rate of the last hour, and of the last day"},
     {"full_at_day_rate", at(), line("FULL BY DAY'S RATE", full), kFullOn,

@@ -383,6 +383,8 @@ const Metric kMetrics[] = {
      "of all together."},
     {Type::gauge, "idproxy_rule_ranges_live", of_rules<&state::RuleFigures::live_ranges>,
      "Ranges that have numbers left, of a rule with counter-ranges."},
+    {Type::gauge, "idproxy_rule_machine_number", of_rules<&state::RuleFigures::machine>,
+     "The machine number in the rule's ids, of a rule with snowflakes; none: there is none now."},
     {Type::gauge, "idproxy_rule_numbers_run_out", of_rules<&state::RuleFigures::run_out>,
      "Collections in which a hundredth of the rule's numbers is left, or less than a day takes at "
      "the rate of the last hour."},

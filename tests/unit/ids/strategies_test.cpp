@@ -24,15 +24,16 @@ using test::Id;
 TEST(Registry, SucceedsWithTheNamesInTheOrderOfMessages) {
   std::vector<std::string_view> names;
   for (const Kind& kind : kinds()) names.push_back(kind.name);
-  EXPECT_EQ(names,
-            (std::vector<std::string_view>{"objectid", "uuid", "ulid", "counter", "counter-ranges",
-                                           "gapless", "random-digits", "nanoid"}));
+  EXPECT_EQ(names, (std::vector<std::string_view>{"objectid", "uuid", "ulid", "snowflake",
+                                                  "counter", "counter-ranges", "gapless",
+                                                  "random-digits", "nanoid"}));
 }
 
 TEST(Registry, EachTellsWhatItsValuesAre) {
   const std::map<std::string_view, std::string> expected{{"objectid", ""},
                                                          {"uuid", ""},
                                                          {"ulid", ""},
+                                                         {"snowflake", "lease "},
                                                          {"nanoid", ""},
                                                          {"counter", "counter "},
                                                          {"counter-ranges", "counter ranges "},
@@ -48,6 +49,7 @@ TEST(Registry, EachTellsWhatItsValuesAre) {
     if (about.counter) text += "counter ";
     if (about.ranges) text += "ranges ";
     if (about.gapless) text += "gapless ";
+    if (about.lease) text += "lease ";
     if (about.fills_up) text += "fills_up ";
     EXPECT_EQ(text, expected.at(kind.name)) << kind.name;
     Values samples;

@@ -28,7 +28,8 @@ struct ColumnsTest : ::testing::Test {
     snapshot.rules->outcomes(0).given_up = 14;
     snapshot.not_ready = {0};
     snapshot.reasons.resize(1);
-    snapshot.numbers = {{0, "shop.orders", ids::CounterNumbers{1001, 99, 9000}}};
+    snapshot.numbers = {{0, "shop.orders", ids::CounterNumbers{1001, 99, 9000}},
+                        {0, "shop.orders", ids::MachineNumber{"default", 15}}};
     net::ServerStatistics::Listener& server = snapshot.net.listeners.emplace_back();
     server.listener = "127.0.0.1:27117";
     server.server = "db1:27017";

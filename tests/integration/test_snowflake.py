@@ -1,0 +1,329 @@
+"""snowflake: ids of time, machine number and sequence. No two are the same, whatever becomes of proxies and clocks.
+
+An independent decoder reads what is stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import bson
+import pymongo
+import pytest
+from pymongo.errors import OperationFailure
+
+from support.mongod import Mongod
+from support.process import eventually
+from support.proxy import Proxy, binary, configuration
+
+LIBFAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+TTL = 3
+HELD = "are held by other proxies"
+
+
+class Layout(NamedTuple):
+    """Bits from the highest on; sequence and machine swap places where the machine number is last."""
+
+    epoch: int
+    unit: int = 1
+    time: int = 41
+    machine: int = 10
+    sequence: int = 12
+    machine_last: bool = False
+
+    def decode(self, number: int) -> tuple[int, int, int]:
+        """Milliseconds since 1970, machine number, sequence."""
+        bits = f"{number:0{self.time + self.machine + self.sequence}b}"
+        assert len(bits) == self.time + self.machine + self.sequence, number
+        low = bits[self.time:]
+        split = self.sequence if self.machine_last else self.machine
+        first, second = int(low[:split] or "0", 2), int(low[split:] or "0", 2)
+        machine, sequence = (second, first) if self.machine_last else (first, second)
+        return int(bits[:self.time], 2) * self.unit + self.epoch, machine, sequence
+
+
+LAYOUTS = {
+    "default": Layout(1704067200000),
+    "twitter": Layout(1288834974657),
+    "discord": Layout(1420070400000),
+    "sonyflake": Layout(1735689600000, 10, 39, 16, 8, True),
+    "instagram": Layout(1314220021721, 1, 40, 13, 10),
+    "js53": Layout(1704067200000, 1, 41, 4, 8),
+}
+OWN = Layout(1704067200000, 1, 41, 1, 12)
+
+
+def rule(bits: int | None = None, field: str = "number", **keys: Any) -> dict[str, Any]:
+    """With `bits` for the machine number, of a proxy that loses it soon."""
+    own = {} if bits is None else {"machine_bits": bits, "machine": {"ttl": f"{TTL}s", **keys.pop("machine", {})}}
+    return {"ns": "snow.docs", "field": field, "strategy": "snowflake", "unique_index": "create", **own, **keys}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Mongod]:
+    with Mongod("rs0") as mongod:
+        yield mongod
+
+
+@pytest.fixture(autouse=True)
+def empty(server: Mongod) -> None:
+    server.client.idproxy.machines.drop()
+    server.client.drop_database("snow")
+
+
+@contextlib.contextmanager
+def proxies(server: Mongod, *rules: dict[str, Any], **more: Any) -> Iterator[Proxy]:
+    proxy = Proxy(configuration(server, list(rules)), **more)
+    try:
+        yield proxy
+        proxy.stop()
+    finally:
+        proxy.kill()
+
+
+def insert(proxy: Proxy, count: int = 1) -> None:
+    proxy.client().snow.docs.insert_many([{"by": proxy.pid, "i": i} for i in range(count)])
+
+
+def numbers(server: Mongod, field: str = "number", **query: Any) -> list[int]:
+    found = [document[field] for document in server.client.snow.docs.find(query).sort("_id")]
+    assert len(set(found)) == len(found)
+    return found
+
+
+def machines_of(server: Mongod, proxy: Proxy, layout: Layout = OWN) -> set[int]:
+    return {layout.decode(each)[1] for each in numbers(server, by=proxy.pid)}
+
+
+def why_not(proxy: Proxy) -> str:
+    try:
+        insert(proxy)
+    except OperationFailure as error:
+        return f"{error.code} {error}"
+    return ""
+
+
+def test_every_layout(server: Mongod) -> None:
+    rules = [rule(field=name, preset=name) for name in LAYOUTS]
+    rules.append(rule(field="own", epoch="2025-06-01T00:00:00.250Z", unit="2ms", time_bits=40, machine_bits=6,
+                      sequence_bits=9, sequence_start="random"))
+    own = Layout(1748736000250, 2, 40, 6, 9)
+    with proxies(server, *rules) as proxy:
+        before = time.time() * 1000
+        for _ in range(5):
+            insert(proxy, 400)
+        after = time.time() * 1000
+    machines = set()
+    for name, layout in {**LAYOUTS, "own": own}.items():
+        stored = numbers(server, name)
+        assert stored == sorted(stored) and len(stored) == 2000
+        assert {type(each) for each in stored} <= {int, bson.Int64}
+        for each in stored:
+            at, machine, _ = layout.decode(each)
+            machines.add(machine)
+            assert before - layout.unit <= at <= after, (name, at, before, after)
+    assert machines == {0}
+    assert max(numbers(server, "js53")) < 2**53
+
+
+def test_texts(server: Mongod) -> None:
+    alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    rules = [rule(field="short", encoding="base62", prefix="o_"), rule(field="plain", output="string")]
+    with proxies(server, *rules) as proxy:
+        insert(proxy, 50)
+    for document in server.client.snow.docs.find():
+        assert len(document["short"]) == 2 + 11
+        number = 0
+        for digit in document["short"].removeprefix("o_"):
+            number = number * 62 + alphabet.index(digit)
+        decoded = [LAYOUTS["default"].decode(each) for each in (number, int(document["plain"]))]
+        assert all(abs(at / 1000 - time.time()) < 60 and machine == 0 for at, machine, _ in decoded)
+
+
+def test_two_proxies_have_two_numbers_and_a_clean_stop_frees_them(server: Mongod) -> None:
+    with proxies(server, rule(1)) as one, proxies(server, rule(1)) as other:
+        insert(one, 3)
+        insert(other, 3)
+        assert machines_of(server, one) | machines_of(server, other) == {0, 1}
+        held = list(server.client.idproxy.machines.find())
+        assert len({each["owner"] for each in held}) == 2
+    last = numbers(server)
+    for each in server.client.idproxy.machines.find():
+        assert each["owner"] == "" and each["ts_ceiling"] <= time.time() * 1000
+        used = [at for at, machine, _ in map(OWN.decode, last) if each["_id"] == f"default/{machine}"]
+        assert each["ts_ceiling"] == max(used)
+    with proxies(server, rule(1)) as again:
+        insert(again)
+        assert numbers(server)[-1] > 0
+
+
+def test_more_proxies_than_numbers(server: Mongod) -> None:
+    with proxies(server, rule(1)) as one, proxies(server, rule(1)), \
+            proxies(server, rule(1), await_ready=False) as surplus:
+        why = surplus.wait_event("machine_refused")["reason"]
+        assert why == ("all 2 machine numbers of the lease 'default' are held by other proxies: one of them has to "
+                       "stop, or all need more machine_bits")
+        port = surplus.wait_event("listening")["address"]
+        client = pymongo.MongoClient(f"mongodb://{port}/?directConnection=true")
+        with pytest.raises(OperationFailure, match=HELD) as refused:
+            client.snow.docs.insert_one({})
+        assert refused.value.code == 6
+        status = client.admin.command({"idproxy": "status"})
+        assert HELD in status["rules"][0]["reason"] and status["rules"][0]["machine"] is None
+        one.stop()
+        eventually(lambda: "ok" in client.admin.command({"idproxy": "next", "ns": "snow.docs", "field": "number"})
+                   if surplus.find_events("machine_claimed") else None, 10)
+        client.snow.docs.insert_one({})
+    assert len(numbers(server)) == 1
+
+
+def test_a_paused_proxy_claims_another_number(server: Mongod) -> None:
+    with proxies(server, rule(1)) as paused, proxies(server, rule(1)) as second:
+        insert(paused, 20)
+        assert machines_of(server, paused) == {0}
+        paused.process.send_signal(signal.SIGSTOP)
+        with proxies(server, rule(1), await_ready=False) as third:
+            assert third.wait_event("machine_claimed", 20)["machine"] == 0
+            third.wait_event("ready")
+            third.address = third.find_events("listening")[0]["address"]
+            insert(third, 20)
+            second.stop()
+            paused.process.send_signal(signal.SIGCONT)
+            insert(paused, 20)
+            insert(third, 20)
+            assert machines_of(server, paused) == {0, 1}
+            assert machines_of(server, third) == {0}
+            assert paused.find_events("machine_claimed")[-1]["machine"] == 1
+    assert len(numbers(server)) == 80
+
+
+def test_killed_proxies_repeat_nothing(server: Mongod) -> None:
+    """With one number: the next proxy waits until the lease has expired, and follows."""
+    for _ in range(3):
+        proxy = Proxy(configuration(server, [rule(0)]), await_ready=False)
+        try:
+            proxy.wait_event("machine_claimed", 20)
+            proxy.address = proxy.find_events("listening")[0]["address"]
+            insert(proxy, 30)
+        finally:
+            proxy.kill()
+    stored = numbers(server)
+    assert stored == sorted(stored) and len(stored) == 90
+
+
+@pytest.mark.no_ubsan  # AddressSanitizer and libfaketime do not go together
+@pytest.mark.parametrize("step", [3600, -3600])
+def test_a_clock_that_is_set_by_an_hour(server: Mongod, tmp_path: pathlib.Path, step: int) -> None:
+    assert pathlib.Path(LIBFAKETIME).exists(), "scripts/setup test"
+    clock = tmp_path / "clock"
+    clock.write_text("+0s")
+    environment = {"LD_PRELOAD": LIBFAKETIME, "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1",
+                   "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    with proxies(server, rule(1), environment=environment) as proxy:
+        insert(proxy, 100)
+        clock.write_text(f"{step:+}s")
+        insert(proxy, 3000)
+        clock.write_text("+0s")
+        for _ in range(20):
+            insert(proxy, 3000)
+        with proxies(server, rule(1)) as other:
+            insert(other, 100)
+            assert not machines_of(server, proxy) & machines_of(server, other)
+    with proxies(server, rule(1)) as later:
+        insert(later, 100)
+    times = [OWN.decode(each)[0] for each in numbers(server)]
+    assert len(times) == 100 + 21 * 3000 + 200
+    ahead = max(times) - time.time() * 1000
+    assert (ahead > 3_500_000) == (step > 0), ahead
+
+
+def test_a_fixed_number_belongs_to_one_proxy(server: Mongod) -> None:
+    fixed = rule(4, machine={"id": 9})
+    with proxies(server, fixed) as one, proxies(server, fixed, await_ready=False) as other:
+        insert(one)
+        assert machines_of(server, one, Layout(1704067200000, 1, 41, 4, 12)) == {9}
+        other.address = other.wait_event("listening")["address"]
+        assert "96" in why_not(other) and "machine number 9 of the lease 'default' is held by another proxy" in \
+            why_not(other)
+        one.stop()
+        other.wait_event("machine_claimed", 10)
+        insert(other)
+    with proxies(server, rule(4, machine={"id": 9, "lease": "none"})) as alone:
+        insert(alone)
+    assert len(numbers(server)) == 3
+
+
+def test_a_lost_lease_is_named(server: Mongod) -> None:
+    with Mongod("rs1") as store:
+        proxy = Proxy(configuration(server, [rule(1, unique_index="warn")], store))
+        try:
+            insert(proxy)
+            store.kill()
+            lost = "the lease on machine number 0 is lost, since it could not be renewed: the id store does not answer"
+            assert eventually(lambda: lost in why_not(proxy), 60)
+            assert "6 " in why_not(proxy)
+            assert proxy.find_events("machine_not_renewed")
+            assert proxy.wait_event("machine_refused", 30)["reason"].startswith(lost)
+        finally:
+            proxy.kill()
+
+
+def test_reloads_change_lease_and_ttl(server: Mongod) -> None:
+    def expires_in(lease: str) -> float | None:
+        found = server.client.idproxy.machines.find_one({"_id": f"{lease}/0", "owner": {"$ne": ""}})
+        return found and found["expires"].timestamp() - time.time()
+
+    proxy = Proxy(configuration(server, [rule(1)]))
+    try:
+        insert(proxy)
+        assert proxy._own_config
+        text = proxy._own_config.read_text()
+        for changed, lease, least in ((text.replace('"3s"', '"60s"'), "default", 30),
+                                      (text.replace('"ttl": "3s"', '"lease": "eu"'), "eu", 10)):
+            proxy._own_config.write_text(changed)
+            proxy.process.send_signal(signal.SIGHUP)
+            eventually(lambda: (expires_in(lease) or 0) > least, 10, lease)
+            insert(proxy)
+        eventually(lambda: expires_in("default") is None)
+        proxy.stop()
+    finally:
+        proxy.kill()
+    assert expires_in("eu") is None
+    assert len(numbers(server)) == 3
+
+
+def test_commands(server: Mongod, tmp_path: pathlib.Path) -> None:
+    """Decoded, reported, handed out, shown, checked."""
+    config = configuration(server, [rule(report=True)])
+    with proxies(server, *config["rules"]) as proxy:
+        client = proxy.client()
+        reply = client.snow.command({"insert": "docs", "documents": [{}]})
+        value = reply["idproxy"]["assigned"][0]["value"]
+        given = client.admin.command({"idproxy": "next", "ns": "snow.docs", "field": "number", "count": 2})
+        assert given["ids"][0] > value
+        status = client.admin.command({"idproxy": "status"})["rules"][0]
+        assert status["machine"] == 0 and status["numbers"] == [
+            {"ns": "snow.docs", "sequence": None, "lease": "default", "machine": 0}]
+    file = tmp_path / "config.yaml"
+    file.write_text(json.dumps(config))
+
+    def run(*words: str) -> str:
+        return subprocess.run([binary(), *words, "--config", file], check=True, text=True, stdout=subprocess.PIPE,
+                              timeout=60).stdout
+    at, machine, sequence = LAYOUTS["default"].decode(value)
+    decoded = json.loads(run("ids", "--ns", "snow.docs", "--field", "number", "--decode", str(value), "--json"))
+    assert (decoded["machine"], decoded["sequence"]) == (str(machine), str(sequence))
+    assert decoded["time"].startswith(time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at // 1000)))
+    before = list(server.client.idproxy.machines.find())
+    run("check", "--connect")
+    assert list(server.client.idproxy.machines.find()) == before
+    server.client.snow.docs.insert_many([{} for _ in range(50)])
+    run("backfill", "--ns", "snow.docs", "--field", "number")
+    assert len(numbers(server)) == 51

@@ -130,6 +130,10 @@ std::string list_text(std::span<const std::string> items, std::size_t most, std:
   return listed(words, is_cut ? ", " : last) + (is_cut ? ' ' + and_more(items.size() - most) : "");
 }
 
+std::string count_of(std::uint64_t count, std::string_view what) {
+  return std::to_string(count) + " " + std::string(what) + (count == 1 ? "" : "s");
+}
+
 std::string with_commas(std::uint64_t number) {
   std::string text = std::to_string(number);
   for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');

@@ -274,7 +274,7 @@ void CollectionWatch::set(IndexWatch& index, std::optional<ids::Error> obstacle)
     say(log::Level::info, "ready_again", "the rule is ready: a unique index guards its field",
         field);
   } else {
-    say(log::Level::warning, "not_ready", "the proxy refuses inserts that need a value of the rule",
+    say(log::Level::error, "not_ready", "the proxy refuses inserts that need a value of the rule",
         field, "reason", reason);
   }
 }

@@ -81,7 +81,7 @@ class Shop:
 
     def states(self) -> list[str]:
         """What /readyz says of each rule."""
-        return re.findall(r"(?m)^rule .*?\): (.*)$", self.admin.get("/readyz").text)
+        return self.admin.rules()
 
     def orders(self, coll: str) -> list[dict[str, Any]]:
         """What has been stored through the proxy."""

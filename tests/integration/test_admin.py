@@ -366,7 +366,7 @@ def test_a_store_that_does_not_answer(standalone, start_proxy):
     proxy.wait_event("inspection_failing", 30)
     admin = Admin(proxy)
     assert admin.metrics()("idproxy_store_up") == 0
-    assert "id store: does not answer: No suitable servers" in admin.get("/readyz").text
+    assert "the id store does not answer: No suitable servers" in admin.get("/readyz").text
 
 
 class TestSignals:

@@ -100,7 +100,7 @@ def test_a_frozen_server_whose_clients_are_idle(servers: ReplicaSet, start_proxy
             said = time.monotonic() - begun
             text = f"server {frozen.address} has not answered hello for "
             assert text in admin.get("/status.json").text
-            assert f"-> {frozen.address}: server has not answered hello for " in admin.get("/readyz").text
+            assert f"error: {text}" in admin.get("/readyz").text
             assert admin.metrics()("idproxy_listener_up", listener=proxy.listener_of(frozen.address)) == 0
             assert said < WITHIN + SLACK
             proxy.wait_event("upstream_unreachable", server=frozen.address, timeout=20)

@@ -396,10 +396,11 @@ class TestWait:
     def test_rules_that_name_their_collection(self, proxy_like):
         proxy_like.answer = healthy(rules=[rule(ns="shop.*", ready=False), rule()])
         assert run("wait", "--admin", proxy_like.address).returncode == 0
-        proxy_like.answer = healthy(rules=[rule(ready=False, reason="no index")])
+        reason = "rule 0 (shop.orders, number) is not ready: no index"
+        proxy_like.answer = healthy(rules=[rule(ready=False)], wrong=[
+            {"id": "rule-not-ready", "subject": "shop.orders, number", "text": reason}])
         result = run("wait", "--max", "1s", "--admin", proxy_like.address)
         assert result.returncode == 69 and not result.stdout
-        reason = "the rule for shop.orders, number is not ready: no index"
         assert result.stderr == f"waiting: {reason}\nmongo-idproxy: not ready after 1s: {reason}\n"
 
     def test_a_server_that_does_not_answer_takes_no_longer(self):
@@ -676,7 +677,7 @@ class TestARealProxy:
         collection.insert_one({"number": 1})
         result = run("wait", "--max", "2s", "--admin", running.admin)
         assert result.returncode == 69
-        assert f"the rule for shop.{coll}, number is not ready: " in result.stderr
+        assert f"rule 0 (shop.{coll}, number) is not ready: " in result.stderr
         assert run("status", "--admin", running.admin).returncode == 1
         collection.create_index("number", unique=True, sparse=True)
         assert run("wait", "--max", "20s", "--admin", running.admin).returncode == 0

@@ -76,12 +76,6 @@ def refused(reply: dict[str, Any]) -> str:
     return reply["errmsg"]
 
 
-def lines_of(admin: Admin) -> list[str]:
-    """What /readyz says of each rule."""
-    return [line.split("): ", 1)[1] for line in admin.get("/readyz").text.splitlines()
-            if line.startswith("rule ")]
-
-
 class TestThePage:
     """docs/strategies.md#counter-ranges, executed."""
 
@@ -119,7 +113,7 @@ class TestDocuments:
         proxy = start_proxy(configuration(replica_set, [
             {"ns": f"{coll}.orders", "field": "n", "strategy": "counter-ranges",
              "store": {"collection": coll}}], admin=LISTEN))
-        assert lines_of(Admin(proxy)) == ["ready"]
+        assert Admin(proxy).rules() == ["ready"]
         found = documents(replica_set, coll)
         assert len(found) == 1000
         for i, first, last in ((0, 0, 999999999), (499, 499000000000, 499999999999),
@@ -157,11 +151,11 @@ class TestDocuments:
         proxy = start_proxy(configuration(replica_set, [ranges_of(f"{coll}.x", coll)], admin=LISTEN))
         admin = Admin(proxy)
         line = f"not ready: the collection of ranges, {STORE}.{coll}, {reason}"
-        assert lines_of(admin)[0].startswith(line)
+        assert admin.rules()[0].startswith(line)
         assert reason in refused(insert(proxy, f"{coll}.x", 1))
         assert reason in proxy.wait_event("not_ready", 30)["reason"]
         set_range(replica_set, coll, 0, MAX_VALUE=999)
-        eventually(lambda: lines_of(admin) == ["ready"], 30)
+        eventually(lambda: admin.rules() == ["ready"], 30)
         assert insert(proxy, f"{coll}.x", 1)["n"] == 1
 
     def test_a_check_writes_nothing(self, replica_set, tmp_path: pathlib.Path, coll):
@@ -224,13 +218,13 @@ class TestTheEnd:
         assert sorted(numbers(replica_set.client, ns)) == [9, 29]
         refused(insert(proxy, ns, 1))
         assert proxy.wait_event("counter_exhausted", 20)["counter"] == f"{STORE}.{coll}"
-        eventually(lambda: lines_of(admin)[0].startswith("not ready: all numbers of the 3"), 20)
+        eventually(lambda: admin.rules()[0].startswith("not ready: all numbers of the 3"), 20)
         metrics = admin.metrics()
         assert metrics("idproxy_rule_ranges_live", rule="0") == 0
         assert metrics("idproxy_rule_numbers_left", rule="0") == 0
         assert metrics("idproxy_store_counters_exhausted") == 1
         set_range(replica_set, coll, 1, COUNT=15)
-        eventually(lambda: lines_of(admin) == ["ready"], 20)
+        eventually(lambda: admin.rules() == ["ready"], 20)
         assert insert(proxy, ns, 5)["n"] == 5
 
     def test_the_status_says_what_is_left(self, replica_set, start_proxy, coll):

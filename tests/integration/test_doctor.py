@@ -563,6 +563,7 @@ class TestTheCatalogue:
         """Or in the unit test, for what a running proxy says: root believes no stand-in."""
         here = pathlib.Path(__file__)
         text = "".join(path.read_text() for path in here.parent.glob(f"{here.stem}*.py"))
-        text += (here.parents[1] / "unit/app/doctor/doctor_test.cpp").read_text()
+        text += "".join((here.parents[1] / "unit/app" / name).read_text()
+                        for name in ("doctor/doctor_test.cpp", "findings_test.cpp"))
         assert len(LEVELS) > 25
         assert [name for name in LEVELS if f'"{name}"' not in text] == []

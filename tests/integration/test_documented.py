@@ -35,8 +35,11 @@ _EVENT = re.compile(
     _ONE_OF.format(r"\b(?:log::)?Level::(\w+)") + r"\s*,\s*" + _ONE_OF.format(r'"([a-z_]+)"'))
 # Faults that end a connection, always logged as a warning.
 _WARNING = re.compile(r'\b(?:protocol_error\(|ProtocolFault \w+)\{\s*"([a-z_]+)"')
+# A row of the table of findings, with the level and the event of its kind.
+_FINDING = re.compile(r'FindingKind k\w+\{\s*"[\w-]+",\s+k(\w+),[^}]*,\s+"([a-z_]+)"\}')
 # An event whose name is none of these comes from elsewhere: whoever calls there is looked at.
-_FORWARDED = re.compile(r"\blog::event\(\s*(?:log::Level::warning, fault\.event|event\.level, event\.event|level, event),")
+_FORWARDED = re.compile(r"\blog::event\(\s*(?:log::Level::warning, fault\.event|event\.level, event\.event|level, event|"
+                        r"kLevels\[.*?\], finding\.kind\.event),")
 
 
 def events_of_sources() -> dict[str, set[str]]:
@@ -52,6 +55,8 @@ def events_of_sources() -> dict[str, set[str]]:
                 events.setdefault(name, set()).update({level, other_level} - {""})
         for name in _WARNING.findall(text):
             events.setdefault(name, set()).add("warning")
+    for level, name in _FINDING.findall((ROOT / "src/app/state/finding.hpp").read_text()):
+        events.setdefault(name, set()).add({"Note": "info"}.get(level, level.lower()))
     return events
 
 

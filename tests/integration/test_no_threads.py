@@ -65,7 +65,7 @@ def test_a_start_with_too_few(replica_set: Mongod, threads: int):
         proxy.wait_event("thread_refused")
         admin = Admin(proxy)
         assert admin.get("/livez").status == 200
-        eventually(lambda: "id store: cannot start a thread" in admin.get("/readyz").text, 20)
+        eventually(lambda: "the id store cannot start a thread" in admin.get("/readyz").text, 20)
         assert "rule 0 (threads.literal, n, counter): ready" not in admin.get("/readyz").text
         permit_threads(proxy)
         proxy.wait_event("ready")

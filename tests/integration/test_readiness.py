@@ -37,15 +37,9 @@ def counter_of(ns: str, **more: Any) -> dict[str, Any]:
 def await_reason(admin: Admin, rule: int = 0) -> str:
     """Why the rule is not ready, once its counter has been checked."""
     def reason() -> str:
-        line = lines_of_rules(admin)[rule]
+        line = admin.rules()[rule]
         return "" if line == "ready" or "not been checked yet" in line else line
     return eventually(reason, SOON)
-
-
-def lines_of_rules(admin: Admin) -> list[str]:
-    """What /readyz says of each rule."""
-    return [line.split("): ", 1)[1] for line in admin.get("/readyz").text.splitlines()
-            if line.startswith("rule ")]
 
 
 def add_user(guarded: Guarded, name: str, roles: list[Any]) -> None:
@@ -70,7 +64,7 @@ class TestBeforeTheFirstInsert:
                  {"ns": f"{coll}.codes", "field": "c", "strategy": "random-digits", "digits": 3}]
         proxy = start_proxy(configuration(standalone, rules, admin=LISTEN))
         admin = Admin(proxy)
-        assert lines_of_rules(admin) == ["ready"] * 4
+        assert admin.rules() == ["ready"] * 4
         ready = proxy.wait_event("ready")
         assert ready["rules_ready"].startswith(f"0 ({coll}.old, n), 1 ({coll}.new, n), 2 ")
         assert ready["rules_not_ready"] == ""
@@ -106,9 +100,9 @@ class TestBeforeTheFirstInsert:
         first = await_reason(admin)
         assert re.fullmatch("not ready: .*Authentication failed.*user root and its password in "
                             "id_store.uri.*", first), first
-        assert lines_of_rules(admin)[1] == "ready", "it needs no store"
+        assert admin.rules()[1] == "ready", "it needs no store"
         page = admin.get("/readyz").text
-        assert "id store: refuses the proxy's login: Authentication failed. (check user root" in page
+        assert "the id store refuses the proxy's login: Authentication failed. (check user root" in page
         assert "does not answer" not in page
         event = proxy.wait_event("not_ready", SOON, ns=f"{coll}.orders")
         assert "Authentication failed" in event["reason"] and event["field"] == "n"
@@ -137,7 +131,7 @@ class TestBeforeTheFirstInsert:
         assert proxy.wait_event("not_ready", SOON)["reason"] == line.removeprefix("not ready: ")
         grant(guarded.client, line.removeprefix(lacks))
         proxy.wait_event("ready_again", SOON, ns=f"{coll}.orders")
-        assert lines_of_rules(admin) == ["ready"]
+        assert admin.rules() == ["ready"]
         with proxy.client(username="root", password=PASSWORD, authSource="admin") as client:
             client[coll].orders.insert_one({})
         assert guarded.client[coll].orders.find_one()["n"] == 1
@@ -158,7 +152,7 @@ class TestBeforeTheFirstInsert:
                         client[coll].orders.insert_one({})
                     return raised.value.details["errmsg"].partition(lacks)[2]
                 command = eventually(refused, SOON)
-                assert lines_of_rules(admin) == [f"not ready: {lacks}{command}"]
+                assert admin.rules() == [f"not ready: {lacks}{command}"]
                 grant(guarded.client, command)
             proxy.wait_event("ready_again", SOON, ns=f"{coll}.orders")
             client[coll].orders.insert_one({"k": 0})

@@ -52,11 +52,11 @@ def test_is_announced(standalone: Mongod, start_proxy: Callable[..., Proxy],
 
     def announced() -> bool:
         found = proxy.find_events("numbers_run_out")
-        return any(each["message"].startswith(text) and each["ns"] == f"{coll}.orders" for each in found)
+        return any(f"): {text}" in each["message"] and each["ns"] == f"{coll}.orders" for each in found)
 
     eventually(announced, SOON, text)
     page = admin.get("/readyz")
-    assert page.status == 200 and f"ready; {text}" in page.text
+    assert page.status == 200 and f"): {text}" in page.text
     assert admin.metrics()("idproxy_rule_numbers_run_out") == 1
     eventually(lambda: "numbers run out" in manager.values("STATUS")[-1], SOON)
 

@@ -64,6 +64,19 @@ class Admin:
         finally:
             connection.close()
 
+    def rules(self) -> list[str]:
+        """What /readyz says of each rule: "ready", "not ready: it has no index", "ready; 37 numbers …"."""
+        lines = self.get("/readyz").text.splitlines()
+        states = []
+        for line in lines:
+            if not (rule := re.fullmatch(r"(rule \d+ \(.*), [\w-]+\): (.*)", line)):
+                continue
+            about = [each.partition(f": {rule[1]})")[2] for each in lines if f": {rule[1]})" in each]
+            not_ready = [each.removeprefix(" is ") for each in about if each.startswith(" is not ready: ")]
+            more = [each.removeprefix(": ") for each in about if each.startswith(": ")]
+            states.append("; ".join((not_ready or [rule[2]]) + more))
+        return states
+
     def metrics(self) -> Metrics:
         page = self.get("/metrics")
         assert page.status == 200

@@ -48,6 +48,9 @@ inline constexpr std::string_view kNotInitiated =
 /// "and 3 more", behind what is shown of a list.
 [[nodiscard]] std::string and_more(std::uint64_t left);
 
+/// "1 rule" or "3 rules", if `what` is "rule".
+[[nodiscard]] std::string count_of(std::uint64_t count, std::string_view what);
+
 /// "1,234,567"
 [[nodiscard]] std::string with_commas(std::uint64_t number);
 /// "0.8 s", "12 s", "3 min 5 s", "2 h 10 min"

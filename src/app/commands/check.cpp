@@ -70,9 +70,8 @@ ServersSaid ask_servers(const std::string& uri, const id_store::Options& store,
 bool are_well(const ServersSaid& said, const doctor::DoctorCheck& check) {
   return std::ranges::any_of(said.upstream, answers) &&
          std::ranges::none_of(check.findings, [](const state::Finding& each) {
-           const std::string_view id = each.kind.id;
-           return id == doctor::finding::kSetNameDiffers.id ||
-                  id == doctor::finding::kStoreElsewhere.id;
+           return each.kind == doctor::finding::kSetNameDiffers ||
+                  each.kind == doctor::finding::kStoreElsewhere;
          });
 }
 
@@ -179,8 +178,8 @@ std::string summary_of(const RulesSaid& said) {
 
 /// No row of a rule says it.
 bool is_further(const state::Finding& finding) {
-  const std::string_view id = finding.kind.id;
-  return id != doctor::finding::kRuleNotReady.id && id != doctor::finding::kIndexMissing.id;
+  return finding.kind != doctor::finding::kRuleNotReady &&
+         finding.kind != doctor::finding::kIndexMissing;
 }
 
 json::array findings_json(const ConfigFile& opened, const std::string& file) {

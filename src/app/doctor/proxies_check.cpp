@@ -14,7 +14,6 @@
 #include "app/state/proxy_differences.hpp"
 #include "app/views/wait_reason.hpp"
 #include "idproxy/app/version.hpp"
-#include "idproxy/base/glob.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/rewrite/rule_outcomes.hpp"
 
@@ -85,7 +84,7 @@ class ProxyCheck {
     look_at_version();
     for (const JsonView& rule : status_["rules"].items()) look_at_rule(rule);
     look_at_what_is_wrong(others);
-    look_at_readiness(others);
+    look_at_phase();
     return std::move(check_);
   }
 
@@ -202,26 +201,11 @@ class ProxyCheck {
     }
   }
 
-  /// All that give no values, of a proxy that serves.
-  [[nodiscard]] bool rules_are_found(const std::vector<const DoctorCheck*>& others) const {
-    const auto rules = status_["rules"].items();
-    return status_["phase"].text() == "ready" &&
-           std::ranges::all_of(rules, [&](const JsonView& each) {
-             const std::string ns = each["ns"].text();
-             return !each["ready"].is_false() || has_wildcards(ns) ||
-                    is_found(finding::kRuleNotReady.id, rule_subject(ns, each["field"].text()),
-                             others);
-           });
-  }
-
-  void look_at_readiness(const std::vector<const DoctorCheck*>& others) {
-    const std::string reason = views::why_not_ready(status_);
-    const bool is_told = rules_are_found(others) ||
-                         std::ranges::any_of(check_.findings, [](const state::Finding& each) {
-                           return each.kind.level == finding::kError;
-                         });
-    if (reason.empty() || is_told) return;
-    check_.add(finding::kProxyNotReady, "the running proxy", reason, own("wait"));
+  /// A proxy that starts says nothing else yet.
+  void look_at_phase() {
+    if (status_["phase"].text() != "starting") return;
+    check_.add(finding::kProxyNotReady, "the running proxy", views::why_not_ready(status_),
+               own("wait"));
   }
 
   const JsonView& status_;

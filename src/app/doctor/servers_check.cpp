@@ -228,19 +228,8 @@ class ServersCheck {
   void limits() {
     const std::int32_t oldest = state::oldest_of(said_.upstream);
     const auto server = std::ranges::find(said_.upstream, oldest, &ServerHello::wire_version);
-    std::vector<std::pair<std::string_view, state::RuleList>> concerned;
-    for (std::size_t i = 0; i < config_.rules.size(); ++i) {
-      for (const std::string_view limit : state::limits_of(config_.rules[i], oldest)) {
-        auto found = std::ranges::find(concerned, limit, [](const auto& one) { return one.first; });
-        if (found == concerned.end()) found = concerned.insert(found, {limit, {}});
-        found->second.add(i, config_.rules[i]);
-      }
-    }
-    for (const auto& [limit, rules] : concerned) {
-      check_.add(finding::kServerLacks, server->address,
-                 "with " + server_release::name_of(oldest) + " " + std::string(limit) +
-                     "; MongoDB 6.0 and later do better. It concerns the rules " + rules.text(),
-                 Commands().mongosh("db.version()"));
+    for (const auto& [limit, rules] : state::rules_by_limit(config_.rules, oldest)) {
+      check_.add(state::server_lacks(server->address, oldest, limit, rules.text()), {});
     }
   }
 

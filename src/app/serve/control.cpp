@@ -14,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "app/state/findings.hpp"
 #include "app/state/process_statistics.hpp"
 #include "app/system_clock.hpp"
 #include "app/views/metrics_table.hpp"
@@ -215,7 +216,7 @@ void Control::on_tick() {
 void Control::look_at_servers() {
   if (server_ == nullptr || last_) return;
   const net::ServerStatistics net = server_->statistics();
-  if (phase_ == state::Phase::serving) servers_log_.update(net.listeners);
+  if (phase_ == state::Phase::serving) servers_log_.update(net.listeners, rules_.set->rules());
   recent_.sample(net, store_->statistics(), *rules_.set, monotonic_now());
   refusals_.update(*rules_.set, monotonic_now());
   differences_.update(store_->proxies(), monotonic_now());
@@ -248,12 +249,10 @@ void Control::look_at_numbers() {
     const rewrite::Rule& rule = rules_.set->rules()[each.rule_index];
     if (each.end == state::RunOut::End::max_fill || rule.strategy_name == "counter-ranges")
       continue;
-    log::event(log::Level::warning, "numbers_run_out",
-               each.text() + ": " + std::string(each.way_out()),
-               {{"ns", each.ns},
-                {"field", rule.field},
-                {"left", each.left},
-                {"used_in_an_hour", each.per_hour}});
+    state::log_finding(state::numbers_run_out(rule, each), {{"ns", each.ns},
+                                                            {"field", rule.field},
+                                                            {"left", each.left},
+                                                            {"used_in_an_hour", each.per_hour}});
   }
 }
 
@@ -332,27 +331,31 @@ admin::Pages Control::pages() {
     return
         [=](std::string_view) { return admin::HttpResponse{.body = file(), .content_type = type}; };
   };
-  return {{"/",
-           [this](std::string_view asked) {
-             const state::StatusQuery query = state::StatusQuery::parse(asked);
-             return admin::HttpResponse{.body = views::status_page(status(query), query),
-                                        .content_type = "text/html; charset=utf-8"};
-           }},
-          {"/status.json",
-           [this](std::string_view asked) {
-             return admin::HttpResponse{.body = json_line(status(state::StatusQuery::parse(asked))),
-                                        .content_type = "application/json"};
-           }},
-          {"/status.css", of_type("text/css; charset=utf-8", views::status_css)},
-          {"/favicon.ico", of_type("image/svg+xml", views::status_icon)},
-          {"/status.js", of_type("text/javascript; charset=utf-8", views::status_js)},
-          {"/readyz", [this](std::string_view) { return state::readyz(phase_, snapshot()); }},
-          {"/metrics", [this](std::string_view) {
-             return admin::HttpResponse{
-                 .body = views::exposition(version_, state::process_statistics(), log::counts(),
-                                           snapshot()),
-                 .content_type = metrics::kContentType};
-           }}};
+  return {
+      {"/",
+       [this](std::string_view asked) {
+         const state::StatusQuery query = state::StatusQuery::parse(asked);
+         return admin::HttpResponse{.body = views::status_page(status(query), query),
+                                    .content_type = "text/html; charset=utf-8"};
+       }},
+      {"/status.json",
+       [this](std::string_view asked) {
+         return admin::HttpResponse{.body = json_line(status(state::StatusQuery::parse(asked))),
+                                    .content_type = "application/json"};
+       }},
+      {"/status.css", of_type("text/css; charset=utf-8", views::status_css)},
+      {"/favicon.ico", of_type("image/svg+xml", views::status_icon)},
+      {"/status.js", of_type("text/javascript; charset=utf-8", views::status_js)},
+      {"/readyz",
+       [this](std::string_view) {
+         const auto now = std::chrono::floor<std::chrono::seconds>(process_sources().clock.wall());
+         return state::readyz(phase_, snapshot(), std::chrono::sys_seconds(now));
+       }},
+      {"/metrics", [this](std::string_view) {
+         return admin::HttpResponse{.body = views::exposition(version_, state::process_statistics(),
+                                                              log::counts(), snapshot()),
+                                    .content_type = metrics::kContentType};
+       }}};
 }
 
 // ---- for the main thread ---------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "app/config_file.hpp"
+#include "app/state/findings.hpp"
 #include "app/system_clock.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/config/secret_file.hpp"
@@ -200,9 +201,8 @@ void Reload::refuse(std::string_view fault) noexcept {
     const std::uint64_t failed = ++statistics_.failed;
     note_end(fault);
     lock.unlock();
-    log::event(log::Level::error, "reload_failed",
-               "the reload failed, the old configuration stays in force: " + std::string(fault),
-               {{"file", file_}, {"reason", fault}, {"failed", failed}});
+    state::log_finding(state::reload_failed(),
+                       {{"file", file_}, {"reason", fault}, {"failed", failed}});
   } catch (const std::exception& error) {
     (void)std::fprintf(stderr, "mongo-idproxy: a reload failed: %s\n", error.what());
   }

@@ -2,10 +2,13 @@
 
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
 #include "idproxy/base/typed_command.hpp"
+#include "idproxy/log/log.hpp"
+#include "idproxy/rewrite/rule.hpp"
 
 /// What can be wrong with a proxy and all that it depends on, for an operator.
 namespace idproxy::app::state {
@@ -26,10 +29,15 @@ struct FindingKind {
   Level level;
   /// Where the documentation says more, of those that a running proxy finds.
   const char* page = nullptr;
+  /// Of the log, if log_finding() tells of it there.
+  const char* event = nullptr;
+  friend bool operator==(const FindingKind& a, const FindingKind& b) {
+    return std::string_view(a.id) == b.id;
+  }
 };
 
-/// Something that is so, and what to do about it. The page, status.json, the terminal and `doctor`
-/// show it.
+/// Something that is so, and what to do about it. The page, status.json, the terminal, /readyz,
+/// `wait`, `doctor` and the log say it in these words.
 struct Finding {
   FindingKind kind;
   std::string subject;  ///< a server, a file, "shop.orders, number", …; empty: the proxy itself
@@ -39,6 +47,11 @@ struct Finding {
   /// What is so and what to do, without the commands.
   [[nodiscard]] std::string text() const {
     return remedy.text.empty() ? what.text : what.text + ": " + remedy.text;
+  }
+  /// The same with the commands.
+  [[nodiscard]] std::string whole() const {
+    const std::string todo = remedy.whole();
+    return todo.empty() ? what.whole() : what.whole() + ": " + todo;
   }
   [[nodiscard]] Commands commands() const {
     return Commands(what.commands).append(remedy.commands);
@@ -78,10 +91,10 @@ inline constexpr FindingKind kServerUnreachable{"server-unreachable", kError,
 inline constexpr FindingKind kServerSilent{"server-silent", kError};
 inline constexpr FindingKind kServerNameUnknown{"server-name-unknown", kError};
 inline constexpr FindingKind kServerTlsFails{"server-tls-fails", kError};
-inline constexpr FindingKind kServerSlow{"server-slow", kError,
-                                         "troubleshooting.md#it-is-slow-or-takes-much-memory"};
+inline constexpr FindingKind kServerSlow{
+    "server-slow", kError, "troubleshooting.md#it-is-slow-or-takes-much-memory", "server_slow"};
 inline constexpr FindingKind kServerTooOld{"server-too-old", kError};
-inline constexpr FindingKind kServerLacks{"server-lacks", kNote};
+inline constexpr FindingKind kServerLacks{"server-lacks", kNote, nullptr, "server_limit"};
 inline constexpr FindingKind kServerReleasesDiffer{"server-releases-differ", kNote};
 inline constexpr FindingKind kFcvBehind{"fcv-behind", kNote};
 inline constexpr FindingKind kSetNameDiffers{"set-name-differs", kError, "replica-sets.md#names"};
@@ -102,23 +115,25 @@ inline constexpr FindingKind kRoleMissing{"role-missing", kWarning};
 
 // Rules and counters.
 inline constexpr FindingKind kRuleNotReady{"rule-not-ready", kError,
-                                           "troubleshooting.md#inserts-are-refused"};
-inline constexpr FindingKind kWritesRefused{"writes-refused", kError,
-                                            "troubleshooting.md#inserts-are-refused"};
-inline constexpr FindingKind kNumberHeld{"number-held", kError, "strategies.md#gapless"};
+                                           "troubleshooting.md#inserts-are-refused", "not_ready"};
+inline constexpr FindingKind kWritesRefused{
+    "writes-refused", kError, "troubleshooting.md#inserts-are-refused", "writes_refused"};
+inline constexpr FindingKind kNumberHeld{"number-held", kError, "strategies.md#gapless",
+                                         "writes_refused"};
 inline constexpr FindingKind kIndexMissing{"index-missing", kWarning,
                                            "duplicates.md#the-unique-index"};
 inline constexpr FindingKind kDuplicatesStored{"duplicates-stored", kWarning};
 inline constexpr FindingKind kCounterBehind{"counter-behind", kWarning};
-inline constexpr FindingKind kNumbersRunOut{"numbers-run-out", kWarning,
-                                            "troubleshooting.md#inserts-are-refused"};
+inline constexpr FindingKind kNumbersRunOut{
+    "numbers-run-out", kWarning, "troubleshooting.md#inserts-are-refused", "numbers_run_out"};
 
 // The running proxy, and the others of its id store.
 inline constexpr FindingKind kProxyUnknown{"proxy-unknown", kError};
 inline constexpr FindingKind kProxyStopping{"proxy-stopping", kWarning, "operations.md#stop"};
 inline constexpr FindingKind kClientsAtLimit{"clients-at-limit", kWarning, "operations.md#limits"};
 inline constexpr FindingKind kMemoryAtLimit{"memory-at-limit", kWarning, "operations.md#limits"};
-inline constexpr FindingKind kReloadFailed{"reload-failed", kWarning, "operations.md#reload"};
+inline constexpr FindingKind kReloadFailed{"reload-failed", kWarning, "operations.md#reload",
+                                           "reload_failed"};
 inline constexpr FindingKind kProxyReadsOtherFile{"proxy-reads-other-file", kWarning};
 inline constexpr FindingKind kConfigNotLoaded{"config-not-loaded", kWarning};
 inline constexpr FindingKind kFileNotLoaded{"file-not-loaded", kError};
@@ -129,9 +144,9 @@ inline constexpr FindingKind kUpsertBypassesRule{"upsert-bypasses-rule", kWarnin
 inline constexpr FindingKind kWriteBypassesRule{"write-bypasses-rule", kWarning};
 inline constexpr FindingKind kDriverSendsId{"driver-sends-id", kWarning};
 inline constexpr FindingKind kProxiesDisagree{"proxies-disagree", kWarning,
-                                              "operations.md#several-proxies"};
-inline constexpr FindingKind kProxyVersionsDiffer{"proxy-versions-differ", kWarning,
-                                                  "operations.md#several-proxies"};
+                                              "operations.md#several-proxies", "proxies_differ"};
+inline constexpr FindingKind kProxyVersionsDiffer{
+    "proxy-versions-differ", kWarning, "operations.md#several-proxies", "proxies_differ"};
 inline constexpr FindingKind kProxySilent{"proxy-silent", kNote};
 inline constexpr FindingKind kProxyGone{"proxy-gone", kError};
 
@@ -140,6 +155,11 @@ inline constexpr FindingKind kNoAnswerInTime{"no-answer-in-time", kError};
 
 }  // namespace finding
 
+/// Logs the event of the finding's kind, with the finding as its message.
+void log_finding(const Finding& finding, std::initializer_list<log::Field> fields);
+
+/// "rule 0 (shop.orders, number)". `index`: among the rules.
+[[nodiscard]] std::string name_of_rule(const rewrite::Rule& rule, std::size_t index);
 /// "shop.orders, number"
 [[nodiscard]] inline std::string rule_subject(const std::string& ns, const std::string& field) {
   return ns + ", " + field;

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "app/state/readiness.hpp"
 #include "app/state/servers_log.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/words.hpp"
@@ -12,11 +13,6 @@ namespace idproxy::app::state {
 namespace {
 
 using Listener = net::ServerStatistics::Listener;
-
-std::string name_of_rule(const rewrite::Rule& rule, std::size_t index) {
-  return "rule " + std::to_string(index + rule.nones_before) + " (" +
-         rule_subject(rule.ns, rule.field) + ")";
-}
 
 std::string days_text(std::chrono::seconds time) {
   const auto days = std::chrono::floor<std::chrono::days>(time);
@@ -47,15 +43,10 @@ class FindingsNow {
       add(numbers_run_out(rules_[each.rule_index], each));
     }
     limits();
-    if (snapshot_.last_reload_failed) {
-      add(finding::kReloadFailed, {},
-          "the last reload failed: the configuration from before is in force",
-          "mongo-idproxy --config FILE --check-config shows every mistake");
-    }
-    proxies(finding::kProxiesDisagree, snapshot_.differences.rules, "other rules than this proxy",
-            "give all proxies of this id store the same rules, and reload them");
-    proxies(finding::kProxyVersionsDiffer, snapshot_.differences.versions,
-            "another version than this proxy", "install the same version on all hosts");
+    if (snapshot_.last_reload_failed) add(reload_failed());
+    const ProxyDifferences::Found& differ = snapshot_.differences;
+    if (!differ.rules.empty()) add(proxies_disagree(differ.rules));
+    if (!differ.versions.empty()) add(proxy_versions_differ(differ.versions));
     certificates(snapshot_.client_side, "listen.tls");
     certificates(snapshot_.server_side, "upstream.uri");
     std::vector<Finding> sorted;
@@ -76,33 +67,13 @@ class FindingsNow {
     if (!server.up) {
       add(server_unreachable(server.server, server.fault));
     } else if (is_slow(server)) {
-      add(slow(server));
+      add(server_slow(server, rules_));
     } else if (server.fault == kNotInitiated) {
       add(set_not_initiated(server.server));
     } else if (!server.fault.empty()) {
       add(finding::kSetNameDiffers, server.server, "server " + server.server + ": " + server.fault,
           "correct upstream.uri");
     }
-  }
-
-  [[nodiscard]] Finding slow(const Listener& server) const {
-    Reason remedy{"see its processor, its disks, and what it does", ": ",
-                  Commands().mongosh("db.currentOp()")};
-    const bool has_gapless = std::ranges::any_of(rules_, [](const rewrite::Rule& rule) {
-      return rule.strategy->about().gapless.has_value();
-    });
-    if (has_gapless) {  // it waits for others, which is not its fault
-      remedy.text +=
-          "; a write with numbers without gaps waits there for the open transaction that holds its "
-          "number, also through another proxy";
-      remedy.commands.mongosh("db.adminCommand({currentOp: true, transaction: {$exists: true}})");
-    }
-    const std::string waiting = std::to_string(server.in_flight);
-    return {finding::kServerSlow,
-            server.server,
-            {"server " + server.server + " " + slow_text(server) + ", and " + waiting +
-             (server.in_flight == 1 ? " request waits" : " requests wait")},
-            std::move(remedy)};
   }
 
   /// Of a replica set that says something.
@@ -132,8 +103,7 @@ class FindingsNow {
     } else if (not_ready > 0) {
       add({finding::kRuleNotReady,
            rule_subject(rule.ns, rule.field),
-           {name_of_rule(rule, i) + " gives no values in " + std::to_string(not_ready) +
-            (not_ready == 1 ? " collection" : " collections")},
+           {name_of_rule(rule, i) + " gives no values in " + count_of(not_ready, "collection")},
            {"their names and the reasons", ": ",
             Commands().mongosh("db.adminCommand({idproxy: \"status\"})")}});
     }
@@ -143,15 +113,7 @@ class FindingsNow {
   void refused(const Refusals::Refused& refused) {
     const std::size_t i = refused.rule_index;
     if (i >= rules_.size()) return;  // of those before a reload
-    const bool is_held = refused.holder != nullptr;
-    if (!is_held && snapshot_.fails(i)) return;
-    const rewrite::Rule& rule = rules_[i];
-    const std::string where = has_wildcards(rule.ns) ? " in " + refused.ns : "";
-    add(is_held ? finding::kNumberHeld : finding::kWritesRefused,
-        rule_subject(refused.ns, rule.field), name_of_rule(rule, i) + where + ": " + refused.text(),
-        is_held ? "end that transaction, or have its application keep transactions short: the "
-                  "server ends it after transactionLifetimeLimitSeconds (60 by default)"
-                : "writes_refused in the log has the reasons");
+    if (refused.holder != nullptr || !snapshot_.fails(i)) add(writes_refused(rules_[i], refused));
   }
 
   void limits() {
@@ -168,12 +130,6 @@ class FindingsNow {
               " clients wait until there is memory for their messages",
           "raise limits.buffered_messages, or send smaller batches");
     }
-  }
-
-  void proxies(const FindingKind& kind, const std::vector<std::string>& names, const char* have,
-               const char* remedy) {
-    if (names.empty()) return;
-    add(kind, {}, in_words(names) + (names.size() == 1 ? " has " : " have ") + have, remedy);
   }
 
   void certificates(const std::vector<net::tls::Certificate>& all, const char* key) {
@@ -221,23 +177,17 @@ Finding primary_missing(const std::string& set) {
                               "m.lastHeartbeatMessage])")}};
 }
 
-Finding rule_not_ready(const rewrite::Rule& rule, std::size_t index, Reason reason) {
-  reason.text = name_of_rule(rule, index) + " is not ready: " + reason.text;
-  return {finding::kRuleNotReady,
-          rule_subject(rule.ns, rule.field),
-          std::move(reason),
-          {"inserts that need one get an error until that is mended"}};
-}
-
 Finding index_missing(const rewrite::Rule& rule, std::size_t index,
                       const id_store::MissingIndex& lacks) {
+  const bool is_one = !has_wildcards(rule.ns);
   const std::size_t others = lacks.collections - 1;
-  std::string where = has_wildcards(rule.ns) ? " in " + lacks.ns : "";
-  if (others > 0) where += ' ' + and_more(others);
-  return {finding::kIndexMissing,
-          rule_subject(lacks.ns, rule.field),
-          {name_of_rule(rule, index) + ": " + id_store::kNoUniqueIndex + where + lacks.why_not},
-          {"make one", ": ", lacks.commands}};
+  return {
+      finding::kIndexMissing,
+      rule_subject(lacks.ns, rule.field),
+      {name_of_rule(rule, index) + ": " + id_store::kNoUniqueIndex +
+       (is_one ? "" : " in " + count_of(lacks.collections, "collection")) + lacks.why_not},
+      {"make one" + (is_one ? "" : " in " + lacks.ns) + (others > 0 ? ' ' + and_more(others) : ""),
+       ": ", lacks.commands}};
 }
 
 Finding numbers_run_out(const rewrite::Rule& rule, const RunOut::Warning& warning) {
@@ -246,6 +196,13 @@ Finding numbers_run_out(const rewrite::Rule& rule, const RunOut::Warning& warnin
           {name_of_rule(rule, warning.rule_index) + ": " + warning.text() +
            (has_wildcards(rule.ns) ? " in one of its collections" : "")},
           {std::string(warning.way_out())}};
+}
+
+Finding reload_failed() {
+  return {finding::kReloadFailed,
+          {},
+          {"the last reload failed: the configuration from before is in force"},
+          {"mongo-idproxy --config FILE --check-config shows every mistake"}};
 }
 
 std::optional<Finding> date_of_certificate(const net::tls::Certificate& certificate,

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "app/state/finding.hpp"
-#include "app/state/health.hpp"
 #include "app/state/snapshot.hpp"
 
 namespace idproxy::app::state {
@@ -16,17 +15,17 @@ namespace idproxy::app::state {
 [[nodiscard]] std::vector<Finding> findings_of(Phase phase, const Snapshot& snapshot,
                                                std::chrono::sys_seconds now);
 
-// What `doctor` finds, too.
+// What others tell of, too.
 
 [[nodiscard]] Finding server_unreachable(const std::string& server, const std::string& reason);
 [[nodiscard]] Finding set_not_initiated(const std::string& server);
 /// `set`: its name, if it is known.
 [[nodiscard]] Finding primary_missing(const std::string& set);
 /// `index`: among the rules.
-[[nodiscard]] Finding rule_not_ready(const rewrite::Rule& rule, std::size_t index, Reason reason);
 [[nodiscard]] Finding index_missing(const rewrite::Rule& rule, std::size_t index,
                                     const id_store::MissingIndex& lacks);
 [[nodiscard]] Finding numbers_run_out(const rewrite::Rule& rule, const RunOut::Warning& warning);
+[[nodiscard]] Finding reload_failed();
 /// Nothing: it is valid, and for longer than `soon`. `key`: of the configuration.
 [[nodiscard]] std::optional<Finding> date_of_certificate(const net::tls::Certificate& certificate,
                                                          const std::string& key,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,17 +11,13 @@
 
 namespace idproxy::app::state {
 
-/// The state of the process. A load balancer may send clients here only while it is `serving`.
-enum class Phase { starting, serving, draining };
-/// "starting", "ready" or "draining".
-[[nodiscard]] std::string_view name_of(Phase phase);
-
-/// The page /readyz: 200 while the proxy accepts clients, else 503, and a line for each listener,
-/// each rule, with the reason if it gives no values, and the store. Their state does not change the
-/// status, since other proxies in front of the same servers would fare no better. Names no
-/// collections except those in the configuration.
+/// The page /readyz: 200 while the proxy accepts clients, else 503; what is wrong, but for refused
+/// writes; and a line for each listener, each rule and the store. None of that changes the status,
+/// since other proxies in front of the same servers would fare no better. Names no collections
+/// except those in the configuration.
 /// `snapshot`: nothing before the proxy serves.
-[[nodiscard]] admin::HttpResponse readyz(Phase phase, const std::optional<Snapshot>& snapshot);
+[[nodiscard]] admin::HttpResponse readyz(Phase phase, const std::optional<Snapshot>& snapshot,
+                                         std::chrono::sys_seconds now);
 
 /// The line in `systemctl status`: "serving 127.0.0.1:27117 -> db1:27017; 3 clients".
 [[nodiscard]] std::string status_line(Phase phase, const std::optional<Snapshot>& snapshot);

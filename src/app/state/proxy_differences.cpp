@@ -6,7 +6,6 @@
 
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
 namespace {
@@ -58,18 +57,40 @@ std::vector<std::string> lasting(const std::vector<std::string>& names, Since& s
   return last;
 }
 
+/// "app2 and app3 have "
+std::string have(const std::vector<std::string>& names) {
+  return in_words(names) + (names.size() == 1 ? " has " : " have ");
+}
+
 }  // namespace
 
 void ProxyDifferences::update(const Proxies& proxies, std::chrono::nanoseconds now) {
   Found found{lasting(different(proxies, have_other_rules), rules_, now),
               lasting(different(proxies, have_other_versions), versions_, now)};
-  if (found == current_) return;
+  const auto tell = [&](const std::vector<std::string>& names,
+                        const std::vector<std::string>& before,
+                        Finding (*finding_of)(const std::vector<std::string>&)) {
+    if (names.empty() || names == before) return;
+    log_finding(finding_of(names),
+                {{"rules", in_words(found.rules)}, {"versions", in_words(found.versions)}});
+  };
+  tell(found.rules, current_.rules, proxies_disagree);
+  tell(found.versions, current_.versions, proxy_versions_differ);
   current_ = std::move(found);
-  if (current_ == Found{}) return;
-  log::event(log::Level::warning, "proxies_differ",
-             "proxies of the same id store have had other rules, or another version, than this one "
-             "for two minutes",
-             {{"rules", in_words(current_.rules)}, {"versions", in_words(current_.versions)}});
+}
+
+Finding proxies_disagree(const std::vector<std::string>& names) {
+  return {finding::kProxiesDisagree,
+          {},
+          {have(names) + "other rules than this proxy"},
+          {"give all proxies of this id store the same rules, and reload them"}};
+}
+
+Finding proxy_versions_differ(const std::vector<std::string>& names) {
+  return {finding::kProxyVersionsDiffer,
+          {},
+          {have(names) + "another version than this proxy"},
+          {"install the same version on all hosts"}};
 }
 
 bool share_collections(const std::vector<std::string>& a, const std::vector<std::string>& b) {

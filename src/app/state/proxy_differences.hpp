@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/state/finding.hpp"
 #include "idproxy/id_store/known_proxy.hpp"
 
 namespace idproxy::app::state {
@@ -35,6 +36,10 @@ class ProxyDifferences {
   Since versions_;
   Found current_;
 };
+
+// Of these proxies.
+[[nodiscard]] Finding proxies_disagree(const std::vector<std::string>& names);
+[[nodiscard]] Finding proxy_versions_differ(const std::vector<std::string>& names);
 
 /// True unless the rules for these namespaces, globs, are known to have no collection in common.
 [[nodiscard]] bool share_collections(const std::vector<std::string>& a,

@@ -1,6 +1,7 @@
 #include "app/state/readiness.hpp"
 
-#include "app/state/finding.hpp"
+#include <algorithm>
+
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/words.hpp"
@@ -62,24 +63,30 @@ RuleLists lists_of(const std::vector<rewrite::Rule>& rules, const std::vector<Re
   return {ready.text(), not_ready.text()};
 }
 
+Finding rule_not_ready(const rewrite::Rule& rule, std::size_t index, Reason reason) {
+  reason.text = name_of_rule(rule, index) + " is not ready: " + reason.text;
+  return {finding::kRuleNotReady,
+          rule_subject(rule.ns, rule.field),
+          std::move(reason),
+          {"inserts that need one get an error until that is mended"}};
+}
+
 void ReadinessLog::update(const std::vector<rewrite::Rule>& rules,
                           const std::vector<ids::NotReady>& all) {
   std::map<Key, std::string> reasons;
-  for (const ids::NotReady& each : all) {
-    const Key key{each.ns, rules[each.rule_index].field};
+  for (const ids::NotReady& not_ready : all) {
+    const rewrite::Rule& rule = rules[not_ready.rule_index];
+    const Key key{not_ready.ns, rule.field};
     const auto before = reported_.find(key);
-    if (!each.readiness.error.passes) {
-      reasons.try_emplace(key, each.readiness.error.reason);
-    } else if (before != reported_.end()) {
-      reasons.insert(*before);
+    if (not_ready.readiness.error.passes) {
+      if (before != reported_.end()) reasons.insert(*before);
+      continue;
     }
-  }
-  for (const auto& [key, reason] : reasons) {
-    const auto before = reported_.find(key);
+    const std::string& reason = not_ready.readiness.error.reason;
+    if (!reasons.try_emplace(key, reason).second) continue;
     if (before != reported_.end() && before->second == reason) continue;
-    log::event(log::Level::warning, "not_ready",
-               "the rule gives no values: the proxy refuses inserts that need one",
-               {{"ns", key.first}, {"field", key.second}, {"reason", reason}});
+    log_finding(rule_not_ready(rule, not_ready.rule_index, reason_in(not_ready.readiness)),
+                {{"ns", key.first}, {"field", key.second}, {"reason", reason}});
   }
   for (const auto& [key, reason] : reported_) {
     if (reasons.contains(key)) continue;
@@ -97,6 +104,28 @@ std::vector<std::string_view> limits_of(const rewrite::Rule& rule, std::int32_t 
   if (rule.report) limits.push_back(kReport);
   if (rule.reserve) limits.push_back(kReserved);
   return limits;
+}
+
+std::vector<std::pair<std::string_view, RuleList>> rules_by_limit(
+    const std::vector<rewrite::Rule>& rules, std::int32_t wire_version) {
+  std::vector<std::pair<std::string_view, RuleList>> found;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    for (const std::string_view limit : limits_of(rules[i], wire_version)) {
+      auto its = std::ranges::find(found, limit, [](const auto& each) { return each.first; });
+      if (its == found.end()) its = found.insert(its, {limit, {}});
+      its->second.add(i, rules[i]);
+    }
+  }
+  return found;
+}
+
+Finding server_lacks(const std::string& server, std::int32_t wire_version, std::string_view limit,
+                     const std::string& rules) {
+  return {finding::kServerLacks,
+          server,
+          {"with " + server_release::name_of(wire_version) + " " + std::string(limit) +
+               "; MongoDB 6.0 and later do better. It concerns the rules " + rules,
+           ": ", Commands().mongosh("db.version()")}};
 }
 
 std::string note_on_limits(const rewrite::Rule& rule, std::int32_t wire_version) {
@@ -117,19 +146,13 @@ void ServerLimitsLog::update(const std::vector<rewrite::Rule>& rules,
     reported = server.release;
     log::event(log::Level::info, "server_release", "the server says which release it is",
                {{"server", server.server}, {"release", server.release}});
-    std::map<std::string_view, RuleList> concerned;
-    for (std::size_t i = 0; i < rules.size(); ++i) {
-      for (const std::string_view limit : limits_of(rules[i], server.wire_version)) {
-        concerned[limit].add(i, rules[i]);
-      }
-    }
-    for (const auto& [limit, of] : concerned) {
-      log::event(log::Level::warning, "server_limit",
-                 "rules cannot have with this server what later releases allow",
-                 {{"server", server.server},
-                  {"release", server.release},
-                  {"limit", limit},
-                  {"rules", of.text()}});
+    for (const auto& [limit, of] : rules_by_limit(rules, server.wire_version)) {
+      const std::string concerned = of.text();
+      log_finding(server_lacks(server.server, server.wire_version, limit, concerned),
+                  {{"server", server.server},
+                   {"release", server.release},
+                   {"limit", limit},
+                   {"rules", concerned}});
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/state/finding.hpp"
 #include "idproxy/id_store/watch.hpp"
 #include "idproxy/net/server_statistics.hpp"
 #include "idproxy/rewrite/rules.hpp"
@@ -22,6 +23,9 @@ inline constexpr std::string_view kLeftAlone =
 /// that are ready, and for those with wildcards, whose collections are checked with their first
 /// insert. The texts name no collections except those in the configuration.
 [[nodiscard]] std::vector<Reason> reasons_of(const rewrite::RuleSet& rules);
+
+/// `index`: among the rules.
+[[nodiscard]] Finding rule_not_ready(const rewrite::Rule& rule, std::size_t index, Reason reason);
 
 /// Returns the note for a rule that is ready although no unique index guards its field
 /// (Watch::lack_index()), with the `commands` that make one.
@@ -63,7 +67,14 @@ class ReadinessLog {
 [[nodiscard]] std::vector<std::string_view> limits_of(const rewrite::Rule& rule,
                                                       std::int32_t wire_version);
 
-/// The same in one line, "with MongoDB 4.4: …; …"; empty: nothing.
+/// Each of these features, with the rules that it concerns.
+[[nodiscard]] std::vector<std::pair<std::string_view, RuleList>> rules_by_limit(
+    const std::vector<rewrite::Rule>& rules, std::int32_t wire_version);
+
+[[nodiscard]] Finding server_lacks(const std::string& server, std::int32_t wire_version,
+                                   std::string_view limit, const std::string& rules);
+
+/// Those of one rule in a line, "with MongoDB 4.4: …; …"; empty: nothing.
 [[nodiscard]] std::string note_on_limits(const rewrite::Rule& rule, std::int32_t wire_version);
 
 /// The least maxWireVersion of the servers; 0: none has said its own.

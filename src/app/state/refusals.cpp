@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
 namespace {
@@ -62,37 +62,51 @@ void Refusals::say(const rewrite::RuleSet& rules, const Key& key, Entry& entry, 
   const auto& [rule, ns, reason] = key;
   if (rule >= rules.rules().size()) return;  // of those before a reload
   entry.logged = now;
-  const std::uint64_t writes = std::exchange(entry.unsaid, 0);
+  Refused refused = refused_of(key, entry, now);
+  refused.writes = std::exchange(entry.unsaid, 0);
   const std::string& field = rules.rules()[rule].field;
   const std::size_t place = rule + rules.rules()[rule].nones_before;
-  constexpr std::string_view kMessage =
-      "the proxy has answered writes that need a value of the rule with an error (one line a "
-      "minute "
-      "for each rule, namespace and reason, with the number of writes)";
+  Finding finding = writes_refused(rules.rules()[rule], refused);
   if (entry.holder == nullptr) {
-    return log::event(
-        log::Level::warning, "writes_refused", kMessage,
-        {{"rule", place}, {"ns", ns}, {"field", field}, {"writes", writes}, {"reason", reason}});
+    finding.remedy = {};  // to read this line
+    return log_finding(finding, {{"rule", place},
+                                 {"ns", ns},
+                                 {"field", field},
+                                 {"writes", refused.writes},
+                                 {"reason", reason}});
   }
-  log::event(log::Level::warning, "writes_refused", kMessage,
-             {{"rule", place},
-              {"ns", ns},
-              {"field", field},
-              {"writes", writes},
-              {"reason", reason},
-              {"held_by_connection", entry.holder->connection},
-              {"held_by_application", entry.holder->application}});
+  log_finding(finding, {{"rule", place},
+                        {"ns", ns},
+                        {"field", field},
+                        {"writes", refused.writes},
+                        {"reason", reason},
+                        {"held_by_connection", entry.holder->connection},
+                        {"held_by_application", entry.holder->application}});
+}
+
+Refusals::Refused Refusals::refused_of(const Key& key, const Entry& entry, Time now) {
+  const auto& [rule, ns, reason] = key;
+  Refused refused{rule, ns, reason, entry.writes, entry.holder};
+  refused.is_over = now - entry.last >= kOver;
+  if (entry.holder != nullptr) refused.held_for = now - entry.holder->since;
+  return refused;
 }
 
 std::vector<Refusals::Refused> Refusals::current(Time now) const {
   std::vector<Refused> found;
-  for (const auto& [key, entry] : entries_) {
-    const auto& [rule, ns, reason] = key;
-    Refused& each = found.emplace_back(rule, ns, reason, entry.writes, entry.holder);
-    each.is_over = now - entry.last >= kOver;
-    if (entry.holder != nullptr) each.held_for = now - entry.holder->since;
-  }
+  for (const auto& [key, entry] : entries_) found.push_back(refused_of(key, entry, now));
   return found;
+}
+
+Finding writes_refused(const rewrite::Rule& rule, const Refusals::Refused& refused) {
+  const bool is_held = refused.holder != nullptr;
+  const std::string where = has_wildcards(rule.ns) ? " in " + refused.ns : "";
+  return {is_held ? finding::kNumberHeld : finding::kWritesRefused,
+          rule_subject(refused.ns, rule.field),
+          {name_of_rule(rule, refused.rule_index) + where + ": " + refused.text()},
+          {is_held ? "end that transaction, or have its application keep transactions short: the "
+                     "server ends it after transactionLifetimeLimitSeconds (60 by default)"
+                   : "writes_refused in the log has the reasons"}};
 }
 
 }  // namespace idproxy::app::state

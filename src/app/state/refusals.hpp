@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "app/state/finding.hpp"
 #include "idproxy/ids/error.hpp"
 #include "idproxy/rewrite/rule_outcomes.hpp"
 #include "idproxy/rewrite/rules.hpp"
@@ -57,8 +58,11 @@ class Refusals {
 
   void collect(const rewrite::RuleSet& rules, Time now);
   static void say(const rewrite::RuleSet& rules, const Key& key, Entry& entry, Time now);
+  [[nodiscard]] static Refused refused_of(const Key& key, const Entry& entry, Time now);
 
   std::map<Key, Entry> entries_;
 };
+
+[[nodiscard]] Finding writes_refused(const rewrite::Rule& rule, const Refusals::Refused& refused);
 
 }  // namespace idproxy::app::state

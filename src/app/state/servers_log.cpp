@@ -27,20 +27,38 @@ std::string slow_text(const net::ServerStatistics::Listener& server) {
              : "has not answered hello for " + seconds_text(*server.asked);
 }
 
-void ServersLog::update(const std::vector<net::ServerStatistics::Listener>& servers) {
+Finding server_slow(const net::ServerStatistics::Listener& server,
+                    const std::vector<rewrite::Rule>& rules) {
+  Reason remedy{"see its processor, its disks, and what it does", ": ",
+                Commands().mongosh("db.currentOp()")};
+  const bool has_gapless = std::ranges::any_of(
+      rules, [](const rewrite::Rule& rule) { return rule.strategy->about().gapless.has_value(); });
+  if (has_gapless) {  // it waits for others, which is not its fault
+    remedy.text +=
+        "; a write with numbers without gaps waits there for the open transaction that holds its "
+        "number, also through another proxy";
+    remedy.commands.mongosh("db.adminCommand({currentOp: true, transaction: {$exists: true}})");
+  }
+  const std::string waiting = std::to_string(server.in_flight);
+  return {finding::kServerSlow,
+          server.server,
+          {"server " + server.server + " " + slow_text(server) + ", and " + waiting +
+           (server.in_flight == 1 ? " request waits" : " requests wait")},
+          std::move(remedy)};
+}
+
+void ServersLog::update(const std::vector<net::ServerStatistics::Listener>& servers,
+                        const std::vector<rewrite::Rule>& rules) {
   look_at_primary(servers);
   for (const auto& server : servers) {
     const auto before = slow_.find(server.server);
     if (is_slow(server)) {
       const auto age = std::max(server.oldest, server.asked).value();
       if (before == slow_.end()) {
-        log::event(log::Level::warning, "server_slow",
-                   "the server has not answered for seconds: its clients wait; look at "
-                   "the server, db.currentOp() shows what it does",
-                   {{"server", server.server},
-                    {"listener", server.listener},
-                    {"oldest_seconds", in_whole_seconds(age)},
-                    {"in_flight", server.in_flight}});
+        log_finding(server_slow(server, rules), {{"server", server.server},
+                                                 {"listener", server.listener},
+                                                 {"oldest_seconds", in_whole_seconds(age)},
+                                                 {"in_flight", server.in_flight}});
       }
       slow_[server.server] = age;
     } else if (before != slow_.end() && server.up) {

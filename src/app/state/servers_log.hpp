@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "app/state/finding.hpp"
 #include "idproxy/net/server_statistics.hpp"
+#include "idproxy/rewrite/rule.hpp"
 
 namespace idproxy::app::state {
 
@@ -22,6 +24,9 @@ inline constexpr std::chrono::seconds kNoHello{2};
 [[nodiscard]] bool is_slow(const net::ServerStatistics::Listener& server);
 /// "has not answered a request for 5.2 s". `server` is slow.
 [[nodiscard]] std::string slow_text(const net::ServerStatistics::Listener& server);
+/// The same with the remedy.
+[[nodiscard]] Finding server_slow(const net::ServerStatistics::Listener& server,
+                                  const std::vector<rewrite::Rule>& rules);
 /// `oldest`: of a client's requests, in seconds, as the status has it.
 [[nodiscard]] inline bool is_slow(std::optional<double> oldest) {
   return oldest && *oldest >= kSlow.count();
@@ -32,7 +37,8 @@ inline constexpr std::chrono::seconds kNoHello{2};
 class ServersLog {
  public:
   /// To be called about once a second.
-  void update(const std::vector<net::ServerStatistics::Listener>& servers);
+  void update(const std::vector<net::ServerStatistics::Listener>& servers,
+              const std::vector<rewrite::Rule>& rules);
 
  private:
   void look_at_primary(const std::vector<net::ServerStatistics::Listener>& servers);

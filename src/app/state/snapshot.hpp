@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/state/proxy_differences.hpp"
@@ -20,6 +22,14 @@
 #include "idproxy/rewrite/rules.hpp"
 
 namespace idproxy::app::state {
+
+/// The state of the process. A load balancer may send clients here only while it is `serving`.
+enum class Phase { starting, serving, draining };
+/// "starting", "ready" or "draining".
+[[nodiscard]] constexpr std::string_view name_of(Phase phase) {
+  constexpr std::array<std::string_view, 3> kNames{"starting", "ready", "draining"};
+  return kNames[static_cast<std::size_t>(phase)];
+}
 
 /// The state of a serving proxy, for the pages.
 struct Snapshot {

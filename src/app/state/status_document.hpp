@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "app/state/health.hpp"
 #include "app/state/recent.hpp"
 #include "app/state/snapshot.hpp"
 #include "idproxy/log/log.hpp"

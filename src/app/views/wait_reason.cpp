@@ -1,13 +1,30 @@
 #include "app/views/wait_reason.hpp"
 
+#include "app/state/finding.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::app::views {
+namespace {
+
+/// In version 0.2.0 and before findings had no ids: then "".
+std::string text_of(const state::FindingKind& kind, const std::string& subject,
+                    const JsonView& status) {
+  for (const JsonView& each : status["wrong"].items()) {
+    const bool is_it = each["id"].text() == kind.id && each["subject"].text() == subject;
+    if (is_it) return each["text"].text();
+  }
+  return {};
+}
+
+}  // namespace
 
 std::string why_not_ready(const JsonView& status) {
   const std::string phase = status["phase"].text();
-  if (phase != "ready") return "the proxy is " + phase;
+  if (phase != "ready") {
+    const std::string text = text_of(state::finding::kProxyStopping, "", status);
+    return text.empty() ? "the proxy is " + phase : text;
+  }
   std::string first;
   std::size_t others = 0;
   for (const JsonView& rule : status["rules"].items()) {
@@ -17,9 +34,9 @@ std::string why_not_ready(const JsonView& status) {
       ++others;
       continue;
     }
-    const std::string reason = rule["reason"].text();
-    first = "the rule for " + ns + ", " + rule["field"].text() + " is not ready" +
-            (reason.empty() ? "" : ": " + reason);
+    const std::string subject = state::rule_subject(ns, rule["field"].text());
+    first = text_of(state::finding::kRuleNotReady, subject, status);
+    if (first.empty()) first = subject + " is not ready";
   }
   if (others > 0) first += " (" + and_more(others) + ")";
   return first;

@@ -1,11 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,14 +13,8 @@
 #include "app/doctor/report.hpp"
 #include "app/doctor/servers_check.hpp"
 #include "app/doctor/store_check.hpp"
-#include "app/state/findings.hpp"
 #include "app/state/process_statistics.hpp"
-#include "app/state/status_document.hpp"
-#include "app/views/status_page.hpp"
-#include "app/views/status_text.hpp"
 #include "idproxy/base/printable.hpp"
-#include "idproxy/base/words.hpp"
-#include "support/rule_set.hpp"
 
 namespace idproxy::app::doctor {
 namespace doctor_test {
@@ -341,110 +333,33 @@ TEST(DoctorTest, WhatTheProxySaysOfTheSameSubjectIsToldOnce) {
   EXPECT_EQ(check.findings.back().text(), "server db2:27017 hangs: look");
 }
 
+TEST(DoctorTest, AProxyThatStartsIsNotReady) {
+  const boost::json::value status = boost::json::parse(R"({"version": "x", "phase": "starting"})");
+  const DoctorCheck check = check_proxy(JsonView(status), {"a.yaml", ""}, {});
+  EXPECT_THAT(ids_of(check), ElementsAre("proxy-versions-differ", "proxy-not-ready"));
+  EXPECT_EQ(check.findings.back().text(), "the proxy is starting");
+}
+
 // A25: what others name hides nothing.
 TEST(DoctorTest, ASubjectInTheProxysWordsIsNotTheSameSubject) {
   const boost::json::value status = boost::json::parse(
       R"({"version": "x", "phase": "ready", "rules": [
           {"ns": "shop.orders", "field": "n", "ready": false, "reason": "no primary"}],
           "wrong": [{"level": "error", "text": "server db1:27017 hangs", "remedy": "look",
-                     "subject": "db1:27017", "id": "server-unreachable"}]})");
+                     "subject": "db1:27017", "id": "server-unreachable"},
+                    {"level": "error", "text": "rule 0 is not ready", "remedy": "look",
+                     "subject": "shop.orders, n", "id": "rule-not-ready"}]})");
   DoctorCheck others{"proxies"};
   others.add(finding::kProxiesDisagree, "n", "other rules", {});
   others.add(finding::kProxiesDisagree, "db1:27017", "other rules", {});
   others.add(finding::kServerUnreachable, "db1", "refused", {});
   others.add(finding::kNumbersRunOut, "shop.orders, n", "a hundredth", {});
   const auto ids = [&] { return ids_of(check_proxy(JsonView(status), {"a.yaml", ""}, {&others})); };
-  EXPECT_THAT(ids(), ElementsAre("proxy-versions-differ", "proxy-error"));
+  EXPECT_THAT(ids(), ElementsAre("proxy-versions-differ", "proxy-error", "proxy-error"));
   others.add(finding::kServerUnreachable, "db1:27017", "refused", {});
-  EXPECT_THAT(ids(), ElementsAre("proxy-versions-differ", "proxy-not-ready"));
+  EXPECT_THAT(ids(), ElementsAre("proxy-versions-differ", "proxy-error"));
   others.add(finding::kRuleNotReady, "shop.orders, n", "no primary", {});
   EXPECT_THAT(ids(), ElementsAre("proxy-versions-differ"));
-}
-
-// ---- what a running proxy finds ----------------------------------------------------------------
-
-/// A proxy with all that it can find.
-state::Snapshot all_wrong() {
-  using namespace std::chrono_literals;
-  const auto server = [](const char* name, bool up, const char* fault) {
-    return net::ServerStatistics::Listener{
-        .listener = "127.0.0.1:1", .server = name, .up = up, .fault = fault, .state = "SECONDARY"};
-  };
-  state::Snapshot all;
-  all.net.listeners = {server("db1:1", false, "refused"), server("db2:1", true, ""),
-                       server("db3:1", true, kNotInitiated.data()),
-                       server("db4:1", true, "it has the name rs1")};
-  all.net.listeners[1].oldest = 8s;
-  all.store.up = false;
-  all.rules = test::rule_set_of(test::rule("shop.a", "n"), test::rule("shop.b", "n"));
-  all.reasons = {{"it has no index", "; make it with ", Commands().mongosh("db.x(\"n\")")}, {}};
-  all.refused = {{1, "shop.b", "down", 6, nullptr},
-                 {1, "shop.b", "held", 6, std::make_shared<const ids::NumberHolder>()}};
-  all.unguarded[1] = {"shop.b", Commands().mongosh("db.b.createIndex({n: 1})"), "", 1};
-  all.run_out = {{1, "shop.b", state::RunOut::End::max, 37, 0}};
-  all.net.connections_open = all.net.connections_limit = 9;
-  all.net.buffered_waiting = 1;
-  all.last_reload_failed = true;
-  all.differences = {{"app2"}, {"app3", "app4"}};
-  const std::chrono::sys_seconds now(1'764'260'000s);
-  all.client_side = {{"CN=old", "/old.pem", now - 9h, now - 1h},
-                     {"CN=soon", "/soon.pem", now - 9h, now + 100h},
-                     {"CN=early", "/early.pem", now + 9h, now + 9000h}};
-  return all;
-}
-
-TEST(FindingsTest, AreTheSameOnPageAndTerminalInJsonAndOfDoctor) {
-  const state::Snapshot snapshot = all_wrong();
-  state::StatusSources sources;
-  sources.phase = state::Phase::draining;
-  sources.now = std::chrono::seconds(1'764'260'000);
-  const boost::json::value status =
-      state::status_document(sources, &snapshot, state::Recent(), net::ClientList(), {});
-  const std::string page = views::status_page(status, {});
-  const std::string terminal = views::summary_text(JsonView(status), {});
-  const DoctorCheck repeated = check_proxy(JsonView(status), {"a.yaml", ""}, {});
-  const std::vector<state::Finding> findings = state::findings_of(
-      sources.phase, snapshot, std::chrono::sys_seconds(std::chrono::seconds(1'764'260'000)));
-  std::vector<std::string> ids;
-  ASSERT_EQ(status.at("wrong").as_array().size(), findings.size());
-  for (std::size_t i = 0; i < findings.size(); ++i) {
-    const state::Finding& finding = findings[i];
-    ids.emplace_back(finding.kind.id);
-    const boost::json::value& shown = status.at("wrong").at(i);
-    const std::string text(shown.at("text").as_string());
-    EXPECT_THAT(text, testing::StartsWith(finding.what.text));
-    EXPECT_EQ(shown.at("id").as_string(), finding.kind.id);
-    EXPECT_EQ(shown.at("level").as_string(), name_of(finding.kind.level));
-    EXPECT_EQ(shown.at("commands").as_array().size(), finding.commands().all().size());
-    EXPECT_NE(finding.kind.page, nullptr);
-    const bool is_error = finding.kind.level == Level::error;
-    EXPECT_THAT(page, HasSubstr((is_error ? "Error: </strong>" : "Warning: </strong>") +
-                                views::escaped(text) + ".</p>"));
-    EXPECT_THAT(terminal, HasSubstr((is_error ? "  error    " : "  warning  ") + text + "\n"));
-    EXPECT_TRUE(std::ranges::any_of(repeated.findings, [&](const state::Finding& each) {
-      return each.kind.level == finding.kind.level && each.text().starts_with(text);
-    })) << text;
-  }
-  EXPECT_THAT(
-      ids, ElementsAre("server-unreachable", "server-slow", "set-not-initiated", "set-name-differs",
-                       "primary-missing", "store-down", "rule-not-ready", "writes-refused",
-                       "number-held", "certificate-expired", "certificate-not-yet-valid",
-                       "proxy-stopping", "index-missing", "numbers-run-out", "clients-at-limit",
-                       "memory-at-limit", "reload-failed", "proxies-disagree",
-                       "proxy-versions-differ", "certificate-expires"));
-}
-
-TEST(FindingsTest, OfDoctorAreThoseOfTheProxy) {
-  const state::Snapshot snapshot = all_wrong();
-  const rewrite::Rule& rule = snapshot.rules->rules()[0];
-  DoctorCheck check{"rules"};
-  check.add(state::rule_not_ready(rule, 0, snapshot.reasons[0]), {});
-  check.add(state::index_missing(rule, 1, snapshot.unguarded.at(1)), {});
-  EXPECT_EQ(check.findings[0].text(),
-            "rule 0 (shop.a, n) is not ready: it has no index: inserts that need one get an error "
-            "until that is mended");
-  EXPECT_THAT(lines_of(check.findings[0]), ElementsAre("db.x(\"n\")"));
-  EXPECT_THAT(lines_of(check.findings[1]), ElementsAre("db.b.createIndex({n: 1})"));
 }
 
 }  // namespace doctor_test

@@ -21,7 +21,7 @@ class ServersLogTest : public ::testing::Test {
 
   Lines update(const std::vector<Listener>& servers) {
     const std::size_t before = total();
-    log_.update(servers);
+    log_.update(servers, {});
     Lines lines;
     for (const log::Line& each : log::last_lines()) {
       if (each.fields.empty() || each.fields.back().first != "in_flight") {

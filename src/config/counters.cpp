@@ -53,7 +53,7 @@ bool same_counter(const About& one, const About& other) {
   const ids::CounterPlace& a = one.counter->place;
   const ids::CounterPlace& b = other.counter->place;
   const auto kind = [](const ids::SequenceOptions& each) {
-    return std::pair(each.scope.size(), each.reset);
+    return std::tuple(each.scope.size(), each.reset, each.year);
   };
   if (kind(one.sequences) != kind(other.sequences)) return false;
   const bool told_apart = a.key_field == b.key_field && a.filter != b.filter;

@@ -1,6 +1,7 @@
 #include "ids/number_parameters.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <limits>
 #include <optional>
@@ -56,6 +57,46 @@ std::optional<Template> read_template(Parameters& rule, const NumberFormat& form
     return std::nullopt;
   }
   return std::get<Template>(std::move(parsed));
+}
+
+/// "04-01"; nothing for what is no day of every year.
+std::optional<YearStart> read_day(std::string_view text) {
+  const auto digits = [&](std::size_t at) {
+    unsigned number = 0;
+    const auto* const end = text.data() + at + 2;
+    const auto read = std::from_chars(text.data() + at, end, number);
+    return read.ec == std::errc{} && read.ptr == end ? number : 0;
+  };
+  if (text.size() != 5 || text[2] != '-') return std::nullopt;
+  const YearStart day{std::chrono::month(digits(0)), std::chrono::day(digits(3))};
+  const bool is_leap_day = day == std::chrono::February / 29;
+  return day.ok() && !is_leap_day ? std::optional(day) : std::nullopt;
+}
+
+/// `reset: {yearly: "04-01"}` begins with this day of each year.
+void read_reset(Parameters& rule, SequenceOptions& options) {
+  if (!rule.is_section("reset")) {
+    options.reset =
+        static_cast<Reset>(rule.choice("reset", {"none", "yearly", "monthly", "daily"}));
+  } else {
+    Parameters& reset = rule.section("reset");
+    const std::string text = reset.required_text("yearly");
+    options.reset = Reset::yearly;
+    const auto day = text.empty() ? kCalendarYear : read_day(text);
+    if (!day) {
+      reset.error("yearly",
+                  "must be the first day of the year as MM-DD, such as \"04-01\"; not "
+                  "02-29, which not every year has");
+    }
+    options.year = day.value_or(kCalendarYear);
+    if (options.text) options.text->begin_years(options.year);
+  }
+  const bool is_calendar = options.reset != Reset::yearly || !rule.is_section("reset");
+  if (options.text && options.text->has_fiscal_year() && is_calendar) {
+    rule.error("template",
+               "has {fy} or {fy4}, the fiscal year: `reset` must say when it begins, as in reset: "
+               "{yearly: \"04-01\"}");
+  }
 }
 
 TimeZone read_zone(Parameters& rule, const SequenceOptions& options) {
@@ -198,7 +239,7 @@ CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down) {
 SequenceOptions read_sequences(Parameters& rule, NumberFormat& format) {
   SequenceOptions options;
   options.text = read_template(rule, format);
-  options.reset = static_cast<Reset>(rule.choice("reset", {"none", "yearly", "monthly", "daily"}));
+  read_reset(rule, options);
   options.zone = read_zone(rule, options);
   read_check_of(rule, options, format);
   read_scope(rule, options);

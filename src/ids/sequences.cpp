@@ -121,7 +121,7 @@ Sequences::Chosen Sequences::choose(std::span<const FieldValue> values,
   const auto day = options_.zone.date_at(wall);
   Chosen chosen;
   chosen.scope = scope_of(values);
-  chosen.key = sequence_key(name_, chosen.scope, period_of(options_.reset, day));
+  chosen.key = sequence_key(name_, chosen.scope, period_of(options_.reset, day, options_.year));
   chosen.format = chosen.stored = format_;
   if (options_.text) write(chosen, values, day);
   return chosen;

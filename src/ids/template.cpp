@@ -13,13 +13,23 @@ namespace idproxy::ids {
 namespace {
 
 constexpr std::string_view kTokens =
-    "{counter}, {counter:06}, {yyyy}, {yy}, {MM}, {dd}, {field:PATH} and {check}";
+    "{counter}, {counter:06}, {yyyy}, {yy}, {MM}, {dd}, {fy}, {fy4}, {field:PATH} and {check}";
 
 /// A number in decimal, with leading zeros up to `width` digits.
 std::string padded(unsigned number, std::size_t width) {
   std::string text = std::to_string(number);
   if (text.size() < width) text.insert(0, width - text.size(), '0');
   return text;
+}
+
+/// The calendar year in which the fiscal year of this day begins.
+int first_year_of(std::chrono::year_month_day day, YearStart year) {
+  const bool is_before = std::chrono::month_day(day.month(), day.day()) < year;
+  return static_cast<int>(day.year()) - (is_before ? 1 : 0);
+}
+
+std::string digits_of_year(int year) {
+  return padded(static_cast<unsigned>(year), 4);
 }
 
 bool only_digits(std::string_view text) {
@@ -38,9 +48,14 @@ std::optional<std::uint32_t> width_in(std::string_view text) {
 
 }  // namespace
 
-std::string period_of(Reset reset, std::chrono::year_month_day day) {
+std::string period_of(Reset reset, std::chrono::year_month_day day, YearStart year) {
   if (reset == Reset::none) return {};
-  std::string period = padded(static_cast<unsigned>(static_cast<int>(day.year())), 4);
+  if (reset == Reset::yearly && year != kCalendarYear) {
+    return digits_of_year(first_year_of(day, year)) + "-" +
+           padded(static_cast<unsigned>(year.month()), 2) + "-" +
+           padded(static_cast<unsigned>(year.day()), 2);
+  }
+  std::string period = digits_of_year(static_cast<int>(day.year()));
   if (reset == Reset::yearly) return period;
   period += "-" + padded(static_cast<unsigned>(day.month()), 2);
   if (reset == Reset::monthly) return period;
@@ -93,12 +108,14 @@ class Template::Parser {
   }
 
   std::string token(std::string_view inside) {
-    static constexpr std::array<std::pair<std::string_view, Kind>, 6> kNames{
+    static constexpr std::array<std::pair<std::string_view, Kind>, 8> kNames{
         {{"counter", Kind::counter},
          {"yyyy", Kind::yyyy},
          {"yy", Kind::yy},
          {"MM", Kind::month},
          {"dd", Kind::day},
+         {"fy", Kind::fy},
+         {"fy4", Kind::fy4},
          {"check", Kind::check}}};
     const std::size_t colon = std::min(inside.find(':'), inside.size());
     const std::string_view name = inside.substr(0, colon);
@@ -180,7 +197,9 @@ bool Template::has_check() const {
 }
 
 bool Template::shows_period(Reset reset) const {
-  if (reset == Reset::none) return true;
+  if (reset == Reset::none || has_fiscal_year()) return true;
+  if (year_ != kCalendarYear)
+    reset = year_.day() == std::chrono::day(1) ? Reset::monthly : Reset::daily;
   return (has(Kind::yyyy) || has(Kind::yy)) && (reset < Reset::monthly || has(Kind::month)) &&
          (reset < Reset::daily || has(Kind::day));
 }
@@ -191,14 +210,16 @@ bool Template::shows_periods_only(Reset reset) const {
 }
 
 bool Template::is_timeless() const {
-  return !has(Kind::yyyy) && !has(Kind::yy) && !has(Kind::month) && !has(Kind::day);
+  return !has(Kind::yyyy) && !has(Kind::yy) && !has(Kind::month) && !has(Kind::day) &&
+         !has_fiscal_year();
 }
 
 // ---- formats -----------------------------------------------------------------------------------
 
 /// Of pieces that depend on nothing but the day.
-std::string Template::text_of(const Piece& piece, std::chrono::year_month_day day) {
+std::string Template::text_of(const Piece& piece, std::chrono::year_month_day day) const {
   const auto year = static_cast<unsigned>(static_cast<int>(day.year()));
+  const int first = first_year_of(day, year_);
   switch (piece.kind) {
     case Kind::literal:
       return piece.text;
@@ -210,6 +231,10 @@ std::string Template::text_of(const Piece& piece, std::chrono::year_month_day da
       return padded(static_cast<unsigned>(day.month()), 2);
     case Kind::day:
       return padded(static_cast<unsigned>(day.day()), 2);
+    case Kind::fy:
+      return digits_of_year(first) + "-" + padded(static_cast<unsigned>(first + 1) % 100, 2);
+    case Kind::fy4:
+      return digits_of_year(first);
     case Kind::counter:
     case Kind::field:
     case Kind::check:
@@ -248,6 +273,9 @@ std::size_t Template::size_of(const Piece& piece, std::span<const std::string> f
   switch (piece.kind) {
     case Kind::literal:
       return piece.text.size();
+    case Kind::fy:
+      return 4 + 1 + 2;
+    case Kind::fy4:
     case Kind::yyyy:
       return 4;
     case Kind::yy:
@@ -272,31 +300,41 @@ std::optional<std::chrono::year_month_day> Template::day_in(std::string_view tex
   if (text.size() <= others) return std::nullopt;
   const std::size_t counter = text.size() - others;
   int year = 2000;
-  unsigned month = 1;
-  unsigned day = 1;
+  auto month = static_cast<unsigned>(has_fiscal_year() ? year_.month() : std::chrono::January);
+  std::optional<int> fiscal;
+  unsigned day = has_fiscal_year() ? static_cast<unsigned>(year_.day()) : 1;
   for (const Piece& piece : pieces_) {
     const bool is_counter = piece.kind == Kind::counter;
-    const std::string_view part =
-        text.substr(0, is_counter ? counter : size_of(piece, fields, check));
+    std::string_view part = text.substr(0, is_counter ? counter : size_of(piece, fields, check));
     text.remove_prefix(part.size());
+    const bool is_fiscal = piece.kind == Kind::fy || piece.kind == Kind::fy4;
     const bool is_year = piece.kind == Kind::yyyy || piece.kind == Kind::yy;
-    if (!is_year && piece.kind != Kind::month && piece.kind != Kind::day) continue;
+    const bool is_date =
+        is_year || is_fiscal || piece.kind == Kind::month || piece.kind == Kind::day;
+    if (!is_date) continue;
+    if (is_fiscal) part = part.substr(0, 4);
     unsigned number = 0;
     const auto read = std::from_chars(part.data(), part.data() + part.size(), number);
     if (read.ec != std::errc{} || read.ptr != part.data() + part.size()) return std::nullopt;
     if (piece.kind == Kind::month) month = number;
     if (piece.kind == Kind::day) day = number;
     if (is_year) year = static_cast<int>(number) + (piece.kind == Kind::yy ? 2000 : 0);
+    if (is_fiscal) fiscal = static_cast<int>(number);
   }
-  const std::chrono::year_month_day shown{std::chrono::year(year), std::chrono::month(month),
-                                          std::chrono::day(day)};
+  const std::chrono::month_day in_year{std::chrono::month(month), std::chrono::day(day)};
+  // The text itself may show the month: one before the first belongs to the next calendar year.
+  if (fiscal) year = *fiscal + (in_year < year_ ? 1 : 0);
+  const std::chrono::year_month_day shown{std::chrono::year(year), in_year.month(), in_year.day()};
   if (!shown.ok()) return std::nullopt;
   return shown;
 }
 
 /// Whether a piece does not change before the next reset.
-bool Template::is_fixed(Kind kind, Reset reset) {
-  if (kind == Kind::yyyy || kind == Kind::yy) return reset >= Reset::yearly;
+bool Template::is_fixed(Kind kind, Reset reset) const {
+  if (kind == Kind::fy || kind == Kind::fy4) return reset >= Reset::yearly;
+  const bool is_year = kind == Kind::yyyy || kind == Kind::yy;
+  if (is_year && year_ != kCalendarYear) return reset >= Reset::monthly;
+  if (is_year) return reset >= Reset::yearly;
   if (kind == Kind::month) return reset >= Reset::monthly;
   return kind != Kind::day || reset == Reset::daily;
 }
@@ -334,7 +372,10 @@ std::string Template::pattern(const Fixed& fixed, Check check) const {
     } else if (is_fixed(piece.kind, fixed.reset)) {
       pattern += escaped_for_regex(text_of(piece, fixed.day));
     } else {
-      pattern += digits(piece.kind == Kind::yyyy ? 4 : 2);
+      const bool is_long =
+          piece.kind == Kind::yyyy || piece.kind == Kind::fy4 || piece.kind == Kind::fy;
+      pattern += digits(is_long ? 4 : 2);
+      if (piece.kind == Kind::fy) pattern += "-" + digits(2);
     }
   }
   if (!has(Kind::check) && check != Check::none) pattern += digits(width_of(check));

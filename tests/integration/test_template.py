@@ -27,8 +27,16 @@ CHECKS = {"luhn": luhn.calc_check_digit, "damm": damm.calc_check_digit,
           "mod11-10": mod_11_10.calc_check_digit}
 STARTS = {"short": 1, "long": 987_654_321_000}
 
+def _fiscal_day(days: int) -> datetime.date:
+    """So many days from now, but not on February 29, which begins no fiscal year."""
+    day = datetime.datetime.now(datetime.timezone.utc).date() + datetime.timedelta(days=days)
+    return day - datetime.timedelta(days=1) if (day.month, day.day) == (2, 29) else day
+
+
 RULES = [
     {"ns": "yearly.*", **_TEXT, "template": "INV-{yyyy}-{counter:06}", "reset": "yearly"},
+    *({"ns": f"fiscal{days}.*", **_TEXT, "template": "{fy}/{counter:03}",
+       "reset": {"yearly": f"{_fiscal_day(days):%m-%d}"}} for days in (0, 3)),
     {"ns": "dated.*", **_TEXT, "template": "{yyyy}{MM}{dd}-{counter:03}"},
     {"ns": "zone.*", **_TEXT, "template": "{yyyy}-{MM}-{dd}/{counter}", "reset": "daily",
      "timezone": _DAY_FAR_EAST},
@@ -66,6 +74,16 @@ class TestTemplates:
         assert numbers(server.client, ns) == [f"INV-{year}-{n:06}" for n in (1, 2, 3)]
         found = counters(server).find_one({"_id": {"c": f"{ns}.n", "p": str(year)}})
         assert found["COUNT"] == 11
+
+    @pytest.mark.parametrize("days", [0, 3])
+    def test_a_fiscal_year(self, server, proxy, coll, days):
+        """One that has just begun, and one that is about to end."""
+        first = _fiscal_day(days).year - (1 if days else 0)
+        shown = f"{first}-{(first + 1) % 100:02}"
+        assert insert(proxy, f"fiscal{days}.{coll}", 2)["n"] == 2
+        assert numbers(server.client, f"fiscal{days}.{coll}") == [f"{shown}/{n:03}" for n in (1, 2)]
+        (counter,) = counters(server).find({"_id.c": f"fiscal{days}.{coll}.n"})
+        assert counter["_id"]["p"] == f"{first}-{_fiscal_day(days):%m-%d}"
 
     def test_one_counter_whose_text_shows_the_day(self, server, proxy, coll):
         ns = f"dated.{coll}"

@@ -31,6 +31,7 @@ struct SequenceOptions {
   OnMissing on_missing = OnMissing::error;
   std::uint32_t most = 10'000;  ///< sequences in memory
   Reset reset = Reset::none;
+  YearStart year = kCalendarYear;  ///< with Reset::yearly
   TimeZone zone{};
   std::optional<Template> text{};
   Check check = Check::none;  ///< with `text`

@@ -17,14 +17,20 @@ namespace idproxy::ids {
 /// How often a rule's sequence begins again at `start` (docs/templates.md#templates); ascending.
 enum class Reset { none, yearly, monthly, daily };
 
-/// The period that a day belongs to: "2026", "2026-11" or "2026-11-22"; "" for Reset::none.
-[[nodiscard]] std::string period_of(Reset reset, std::chrono::year_month_day day);
+/// The first day of a year: of another one than January 1 it is a fiscal year.
+using YearStart = std::chrono::month_day;
+inline constexpr YearStart kCalendarYear = std::chrono::January / 1;
+
+/// The period that a day belongs to: "2026", "2026-11" or "2026-11-22", of a fiscal year
+/// "2026-04-01"; "" for Reset::none.
+[[nodiscard]] std::string period_of(Reset reset, std::chrono::year_month_day day,
+                                    YearStart year = kCalendarYear);
 
 /// A text with tokens, from which a rule's values are made (docs/templates.md#templates):
 ///
 ///   template ::= (literal | token)*     with one counter and at most one check
 ///   token    ::= "{counter}" | "{counter:0" width "}" | "{yyyy}" | "{yy}" | "{MM}" | "{dd}"
-///              | "{field:" path "}" | "{check}"
+///              | "{fy}" | "{fy4}" | "{field:" path "}" | "{check}"
 ///   literal  ::= any text, with {{ and }} for braces
 ///
 /// Example: "INV-{yyyy}-{counter:06}" makes INV-2026-000042.
@@ -35,6 +41,9 @@ class Template {
   /// Returns what is wrong with the text, as half a sentence, if it is no template.
   [[nodiscard]] static std::variant<Template, std::string> parse(std::string_view text);
 
+  /// Sets when {fy} and {fy4} begin: by default with the calendar year.
+  void begin_years(YearStart year) { year_ = year; }
+  [[nodiscard]] bool has_fiscal_year() const { return has(Kind::fy) || has(Kind::fy4); }
   /// The paths of its fields, each once.
   [[nodiscard]] const std::vector<std::string>& fields() const { return fields_; }
   [[nodiscard]] bool has_check() const;
@@ -68,7 +77,7 @@ class Template {
   [[nodiscard]] NumberFormat format_of_all(const Fixed& fixed, Check check) const;
 
  private:
-  enum class Kind { literal, counter, yyyy, yy, month, day, field, check };
+  enum class Kind { literal, counter, yyyy, yy, month, day, fy, fy4, field, check };
   struct Piece {
     Kind kind;
     std::string text{};     // literal
@@ -81,8 +90,8 @@ class Template {
   [[nodiscard]] std::string fault() const;
   [[nodiscard]] bool touches_field(std::span<const Piece> pieces,
                                    std::span<const std::string> fixed) const;
-  [[nodiscard]] static bool is_fixed(Kind kind, Reset reset);
-  [[nodiscard]] static std::string text_of(const Piece& piece, std::chrono::year_month_day day);
+  [[nodiscard]] bool is_fixed(Kind kind, Reset reset) const;
+  [[nodiscard]] std::string text_of(const Piece& piece, std::chrono::year_month_day day) const;
   [[nodiscard]] std::size_t size_of(const Piece& piece, std::span<const std::string> fields,
                                     Check check) const;
   [[nodiscard]] std::string pattern(const Fixed& fixed, Check check) const;
@@ -90,6 +99,7 @@ class Template {
   std::vector<Piece> pieces_;
   std::vector<std::string> fields_;
   std::uint32_t width_ = 0;
+  YearStart year_ = kCalendarYear;
 };
 
 }  // namespace idproxy::ids

@@ -207,7 +207,7 @@ void VerifyJudge::judge_number(Bytes document, const bson::Element& value) {
     const auto day = options.text->day_in(value.text(), texts, options.check);
     if (!day) return take(document, value, ids::Fit::wrong_form);
     format = options.text->format(*day, texts, options.check);
-    period = ids::period_of(options.reset, *day);
+    period = ids::period_of(options.reset, *day, options.year);
   }
   auto [fit, number] = ids::fit_number(value.type, value.value, format);
   if (fit == ids::Fit::wrong_type && !is_text(format)) {

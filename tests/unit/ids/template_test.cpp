@@ -180,5 +180,66 @@ TEST(Period, IsTheDateAsFarAsTheResetGoes) {
   EXPECT_EQ(period_of(Reset::daily, kDay), "2026-03-05");
 }
 
+// ---- fiscal years ------------------------------------------------------------------------------
+
+using namespace std::chrono_literals;
+
+constexpr YearStart kApril = std::chrono::April / 1;
+
+Template fiscal(std::string_view text, YearStart year = kApril) {
+  Template read = parsed(text);
+  read.begin_years(year);
+  return read;
+}
+
+TEST(Period, OfAFiscalYearIsItsFirstDay) {
+  EXPECT_EQ(period_of(Reset::yearly, 2026y / 3 / 31, kApril), "2025-04-01");
+  EXPECT_EQ(period_of(Reset::yearly, 2026y / 4 / 1, kApril), "2026-04-01");
+  EXPECT_EQ(period_of(Reset::yearly, 2026y / 12 / 31, kApril), "2026-04-01");
+  EXPECT_EQ(period_of(Reset::yearly, 2026y / 7 / 14, std::chrono::July / 15), "2025-07-15");
+  EXPECT_EQ(period_of(Reset::yearly, 2026y / 4 / 1, kCalendarYear), "2026");
+}
+
+TEST(Template, ShowsTheFiscalYear) {
+  const Template text = fiscal("I-{fy}-{fy4}-{yyyy}-{counter:03}");
+  const auto prefix = [&](std::chrono::year_month_day day) {
+    return text.format(day, {}, Check::none).prefix;
+  };
+  EXPECT_EQ(prefix(2026y / 3 / 31), "I-2025-26-2025-2026-");
+  EXPECT_EQ(prefix(2026y / 4 / 1), "I-2026-27-2026-2026-");
+  EXPECT_EQ(prefix(2099y / 4 / 1), "I-2099-00-2099-2099-");
+}
+
+TEST(Template, KnowsWhetherItShowsTheFiscalYear) {
+  for (const char* shows : {"{fy}-{counter}", "{fy4}-{counter}", "{yyyy}{MM}-{counter}"}) {
+    EXPECT_TRUE(fiscal(shows).shows_period(Reset::yearly)) << shows;
+  }
+  EXPECT_FALSE(fiscal("{yyyy}-{counter}").shows_period(Reset::yearly));
+  EXPECT_FALSE(fiscal("{yyyy}{MM}-{counter}", std::chrono::July / 15).shows_period(Reset::yearly));
+  EXPECT_TRUE(
+      fiscal("{yyyy}{MM}{dd}-{counter}", std::chrono::July / 15).shows_period(Reset::yearly));
+  EXPECT_TRUE(fiscal("{fy}-{counter}").shows_periods_only(Reset::yearly));
+  EXPECT_FALSE(fiscal("{yyyy}-{counter}").shows_periods_only(Reset::yearly));
+}
+
+TEST(Template, FindsADayOfTheFiscalYearInAText) {
+  const auto day_in = [](std::string_view text, std::string_view value) {
+    return fiscal(text).day_in(value, {}, Check::none);
+  };
+  EXPECT_EQ(day_in("{fy}-{counter}", "2026-27-5"), 2026y / 4 / 1);
+  EXPECT_EQ(day_in("{fy4}/{counter}", "2026/12345"), 2026y / 4 / 1);
+  EXPECT_EQ(day_in("{fy}{MM}-{counter}", "2026-2702-5"), 2027y / 2 / 1);
+  EXPECT_EQ(day_in("{fy}-{counter}", "202a-27-5"), std::nullopt);
+}
+
+TEST(Template, VariesWithinAFiscalYearByTheCalendars) {
+  const auto pattern = [](std::string_view text, Reset reset) {
+    return fiscal(text).format_of_all({2026y / 4 / 1, reset}, Check::none).pattern;
+  };
+  EXPECT_EQ(pattern("{fy}-{counter}", Reset::yearly), "");
+  EXPECT_EQ(pattern("{fy}/{yyyy}/{counter}", Reset::yearly),
+            "^2026\\-27\\/[0-9]{4}\\/(-?[0-9]{1,})\\z");
+}
+
 }  // namespace template_test
 }  // namespace idproxy::ids

@@ -269,6 +269,11 @@ std::vector<Parameters::Member> Parameters::members(std::string_view key) {
   return members;
 }
 
+const TreeNode* Parameters::conditions(std::string_view key) {
+  know(key, {.type = Type::conditions, .nullable = true, .fallback = "{}"});
+  return is_none(key) ? nullptr : of_kind(TreeNode::Kind::mapping, key, "a mapping of conditions");
+}
+
 /// Types as in YAML: an unquoted scalar is null, a boolean or an integer if it looks like one.
 void Parameters::add_member(const TreeNode& member, const std::string& path,
                             std::vector<Member>& members) {

@@ -47,6 +47,20 @@ Type own_type(const TreeNode& node) {
   return node.is_boolean() ? Type::boolean : Type::integer;
 }
 
+/// A condition as it is in the file: a value, {$in: […]} or {$exists: …}.
+json::value json_of_condition(const TreeNode& node) {
+  if (node.kind == NodeKind::scalar) return value_of(own_type(node), node.text);
+  if (node.kind == NodeKind::null) return nullptr;
+  json::object operators;
+  for (const TreeNode& child : node.children) {
+    json::array values;
+    for (const TreeNode& each : child.children) values.push_back(json_of_condition(each));
+    const bool is_one = child.kind == NodeKind::scalar;
+    operators[child.key] = is_one ? json_of_condition(child) : json::value(std::move(values));
+  }
+  return operators;
+}
+
 json::value json_of(const TreeNode& node, const KeySpec& spec) {
   if (node.kind == NodeKind::scalar) return value_of(spec.type, node.text);
   if (node.kind == NodeKind::sequence) {
@@ -56,10 +70,7 @@ json::value json_of(const TreeNode& node, const KeySpec& spec) {
   }
   if (node.kind != NodeKind::mapping) return fallback_of({.nullable = true});
   json::object members;
-  for (const TreeNode& child : node.children) {
-    const bool is_null = child.kind != NodeKind::scalar;
-    members[child.key] = is_null ? json::value() : value_of(own_type(child), child.text);
-  }
+  for (const TreeNode& child : node.children) members[child.key] = json_of_condition(child);
   return members;
 }
 
@@ -118,7 +129,7 @@ json::value value_of(Type type, const std::string& text) {
   const auto integer = read_integer(text);
   if (type == Type::boolean) return text == "true";
   if (type == Type::texts) return json::array();
-  if (type == Type::members) return json::object();
+  if (type == Type::members || type == Type::conditions) return json::object();
   const bool counts = type == Type::integer || type == Type::word || type == Type::number;
   if (counts && integer.reading == Reading::ok) return integer.value;
   if (type == Type::number) return read_number(text).value;

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "config/conditions.hpp"
 #include "config/counters.hpp"
 #include "config/exceptions.hpp"
 #include "config/names.hpp"
@@ -171,9 +172,9 @@ void note_defaults(const rewrite::Rule& rule, Parameters& reader) {
 }
 
 /// The keys that do not affect which values a rule makes, only how it puts them into documents.
-constexpr std::array<std::string_view, 10> kOfTheRuleAlone{
-    "assign",         "driver_window", "except",  "in_transaction", "keep",
-    "keep_driver_id", "report",        "reserve", "retry",          "upserts"};
+constexpr std::array<std::string_view, 11> kOfTheRuleAlone{
+    "assign", "driver_window", "except", "in_transaction", "keep", "keep_driver_id",
+    "report", "reserve",       "retry",  "upserts",        "when"};
 
 /// A text that is equal for two rules if their values come from the same source. It includes the
 /// store's database, the default for counters. A counter that collections share looks into all of
@@ -214,6 +215,7 @@ rewrite::Rule read_rule(Parameters& reader, const std::string& store_db, ids::So
   reader.spec("strategy").words = names_of_strategies();
   rule.assign = static_cast<Assign>(reader.choice(
       "assign", {"missing", "missing-or-null", "missing-or-zero", "driver", "always"}));
+  rule.when = read_when(rule.field, reader);
   rule.driver_window = read_driver_window(reader);
   read_keep_driver_id(rule, reader);
   leave_alone(rule, before, reader);

@@ -185,6 +185,11 @@ json::object any_text() {
   return {{"type", {"string", "number", "boolean"}}};
 }
 
+/// The values of fields.
+json::object any_scalar() {
+  return {{"type", {"string", "integer", "boolean", "null"}}};
+}
+
 json::object pattern(std::string_view units) {
   return {{"type", "string"}, {"pattern", "^(0|[1-9][0-9]*)(" + std::string(units) + ")$"}};
 }
@@ -213,7 +218,20 @@ json::object type_of(const KeySpec& spec) {
     case Type::members:
       return {{"type", "object"},
               {"propertyNames", {{"pattern", "^[^.$][^.]*$"}}},
-              {"additionalProperties", {{"type", {"string", "integer", "boolean", "null"}}}}};
+              {"additionalProperties", any_scalar()}};
+    case Type::conditions:
+      return {{"type", "object"},
+              {"minProperties", 1},
+              {"additionalProperties",
+               {{"anyOf",
+                 {any_scalar(),
+                  {{"type", "object"},
+                   {"properties",
+                    {{"$in", {{"type", "array"}, {"minItems", 1}, {"items", any_scalar()}}},
+                     {"$exists", {{"type", "boolean"}}}}},
+                   {"additionalProperties", false},
+                   {"minProperties", 1},
+                   {"maxProperties", 1}}}}}}};
     case Type::text:
       schema = any_text();
       if (spec.required || spec.nullable) schema["minLength"] = 1;
@@ -284,7 +302,8 @@ json::object mapping_of(const Shape& shape, const std::string& path, const Meani
 /// Whether a variable can stand for a value: any scalar; a text needs no mention.
 bool takes_variable(const KeySpec& spec) {
   if (spec.type == Type::text) return is_closed(spec);
-  return spec.type != Type::none && spec.type != Type::texts && spec.type != Type::members;
+  return spec.type != Type::none && spec.type != Type::texts && spec.type != Type::members &&
+         spec.type != Type::conditions;
 }
 
 /// As one more type where there is one form: editors then say more than for a choice of forms.

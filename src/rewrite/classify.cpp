@@ -48,11 +48,10 @@ Decision understand_other(Bytes message, X509 x509) {
 Decision understand_own(Bytes message, Namespaces& namespaces, X509 x509) {
   const auto view = wire::OpMsgView::parse(message);
   if (!view) return understand_other(message, x509);
-  if (asks_for_next(*view)) {
-    auto next = read_next(*view, namespaces);
-    auto* fault = std::get_if<CommandError>(&next);
-    if (fault != nullptr) return Request{RefusedRequest{std::move(*fault)}};
-    return Request{std::get<NextRequest>(std::move(next))};
+  if (auto own = read_own_request(*view, namespaces)) {
+    if (auto* next = std::get_if<NextRequest>(&*own)) return Request{std::move(*next)};
+    if (auto* assign = std::get_if<AssignRequest>(&*own)) return Request{std::move(*assign)};
+    return Request{RefusedRequest{std::get<CommandError>(*std::move(own))}};
   }
   if (auto fault = fault_of_status_request(*view)) {
     return Request{RefusedRequest{std::move(*fault)}};

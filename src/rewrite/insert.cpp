@@ -58,7 +58,10 @@ PlanFields::PlanFields(const std::shared_ptr<const Plan>& of) : plan(of) {
   const Plan& assignments = *of;
   has_sequences = std::ranges::any_of(
       assignments, [](const Assignment& each) { return each.sequences != nullptr; });
-  if (has_sequences || assignments.size() > bson::FieldFinder::kMost) return;
+  const bool has_conditions = std::ranges::any_of(
+      assignments, [](const Assignment& each) { return !each.rule->when.empty(); });
+  const bool is_simple = !has_sequences && !has_conditions;
+  if (!is_simple || assignments.size() > bson::FieldFinder::kMost) return;
   std::array<std::string_view, bson::FieldFinder::kMost> first;
   std::array<std::string_view, bson::FieldFinder::kMost> second;
   for (std::size_t i = 0; i < assignments.size(); ++i) {
@@ -274,6 +277,9 @@ bool InsertRewriter::plan_edits(Bytes document) {
   Site& site = site_;
   std::size_t changed = 0;
   for (std::size_t i = 0; i < assignments_->size(); ++i) {
+    const auto gets = all_hold((*assignments_)[i].rule->when, document);
+    if (!gets) return false;
+    if (!*gets) continue;
     if (!locate(document, i, site)) return false;
     const bool changes = site.found != Site::Found::present || replaces(site, i);
     if (!changes) continue;

@@ -5,8 +5,8 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/conversation.hpp"
+#include "idproxy/rewrite/field_request.hpp"
 #include "idproxy/rewrite/memory.hpp"
-#include "idproxy/rewrite/next_request.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/write.hpp"
 #include "rewrite/own_message.hpp"
@@ -64,7 +64,6 @@ class NextExchange final : public Conversation {
   Action fail(const CommandError& error, const Step& step) const;
   [[nodiscard]] std::string why_document() const;
   [[nodiscard]] CommandError no_document(const std::string& why) const;
-  [[nodiscard]] CommandError no_rule() const;
   [[nodiscard]] CommandError none(const ids::Error& error) const;
 
   /// The source of the values: the sequence, if there is one, or the collection's.
@@ -84,7 +83,7 @@ class NextExchange final : public Conversation {
 Action NextExchange::begin(const Received& received) {
   if (!acknowledged_) return action::Reply{};
   keep_original(received.message, received.owner, received.workspace);
-  request_ = request_.in(original_.view());
+  request_.refer_to(original_.view());
   const Step step{received.context.clock.monotonic(), received.workspace};
   const bool may_insert =
       rights_ != nullptr && rights_->has_lately(request_.ns(), Right::insert, step.now);
@@ -131,7 +130,7 @@ Action NextExchange::read_answer(const wire::OpMsgView& message, const Step& ste
   }
   // A view or a time-series collection has an error of its own, which would not say why there are
   // no values.
-  if (may_insert && request_.assignment == nullptr) return fail(no_rule(), step);
+  if (may_insert && request_.assignment == nullptr) return fail(request_.no_rule(), step);
   append_write_error(request_.message, message, error, out);
   return action::Reply{out.view()};
 }
@@ -139,7 +138,7 @@ Action NextExchange::read_answer(const wire::OpMsgView& message, const Step& ste
 // ---- the values ------------------------------------------------------------------------------
 
 Action NextExchange::draw_values(const Step& step) {
-  if (request_.assignment == nullptr) return fail(no_rule(), step);
+  if (request_.assignment == nullptr) return fail(request_.no_rule(), step);
   const Assignment& assignment = *request_.assignment;
   if (assignment.in_turn) {
     return fail(none({ids::Errc::exhausted, "its numbers are for documents that are being stored"}),
@@ -170,7 +169,7 @@ std::optional<Action> NextExchange::await_guard(const Step& step) {
   if (state.kind == ids::GuardState::Kind::left_alone) {
     request_.assignment = nullptr;
     request_.plan = nullptr;
-    return fail(no_rule(), step);
+    return fail(request_.no_rule(), step);
   }
   if (state.kind == ids::GuardState::Kind::unguarded) return fail(none(state.error), step);
   awaits_guard_ = true;
@@ -239,21 +238,6 @@ CommandError NextExchange::no_document(const std::string& why) const {
   return {ErrorCode::bad_value, "mongo-idproxy: no values for field '" +
                                     request_.assignment->rule->field + "' of " + request_.ns() +
                                     " before there is a document: " + why};
-}
-
-CommandError NextExchange::no_rule() const {
-  std::string text = "mongo-idproxy: no rule ";
-  if (request_.plan == nullptr) {
-    text += "applies to " + request_.ns() +
-            ": none has a matching 'ns', or it is a view or a time-series collection";
-  } else {
-    text += "fills this field in " + request_.ns() + "; fields that rules fill there: ";
-    for (const Assignment& each : *request_.plan) {
-      if (each.implied) continue;
-      text.append(&each == &request_.plan->front() ? "" : ", ").append(each.rule->field);
-    }
-  }
-  return {ErrorCode::bad_value, std::move(text)};
 }
 
 CommandError NextExchange::none(const ids::Error& error) const {

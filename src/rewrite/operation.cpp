@@ -190,19 +190,26 @@ std::optional<std::size_t> Operation::emit(WritePart part, Workspace& workspace,
 namespace {
 
 /// Sets `n` to 1, and `upserted` if a document was inserted, if the lastErrorObject of a
-/// findAndModify says that one was found or inserted.
-void read_last_error(const bson::Element& last_error, WriteReply& reply) {
+/// findAndModify says that one was found or inserted. `assigns`: one that was found has the value.
+void read_last_error(const bson::Element& last_error, bool assigns, WriteReply& reply) {
   if (last_error.type != bson::Type::document) return;
   const auto updated = bson::find(last_error.value, "updatedExisting", bson::Type::boolean);
   const bool inserted = bson::find(last_error.value, "upserted").has_value();
-  if (!updated || bson::find_integer(last_error.value, "n") != 1) return;
-  if ((updated->as_integer() == 1) == inserted) return;
+  const auto n = bson::find_integer(last_error.value, "n");
+  if (!updated || !n) return;
+  const bool found = updated->as_integer() == 1;
+  if (assigns && !inserted && *n == (found ? 1 : 0)) {
+    reply.n = n;
+    if (found) reply.upserted.push_back(0);
+    return;
+  }
+  if (*n != 1 || found == inserted) return;
   reply.n = 1;
   if (inserted) reply.upserted.push_back(0);
 }
 
 /// As WriteReply::read(). What other writes have beside these fields means nothing here.
-std::optional<WriteReply> read_of_find_and_modify(Bytes body) {
+std::optional<WriteReply> read_of_find_and_modify(Bytes body, bool assigns) {
   FieldsOnce once;
   WriteReply reply;
   bson::Elements fields(body);
@@ -217,7 +224,7 @@ std::optional<WriteReply> read_of_find_and_modify(Bytes body) {
       reply.code = *code;
     } else if (field->key == "lastErrorObject") {
       if (!once(field->key)) return {};
-      read_last_error(*field, reply);
+      read_last_error(*field, assigns, reply);
     } else if (field->key == "retriedStmtId") {
       if (!once(field->key) || field->type != bson::Type::int32) return {};
       reply.retried = 1;
@@ -245,7 +252,7 @@ Operation::Operation(const WriteRequest& write, const GivenValues& given,
 std::optional<WriteReply> Operation::read(Bytes body, std::size_t sent) const {
   switch (write_.command.kind) {
     case WriteKind::find_and_modify:
-      return read_of_find_and_modify(body);
+      return read_of_find_and_modify(body, !write_.assigns.empty());
     case WriteKind::bulk_write:
       return read_bulk_reply(body, sent);
     case WriteKind::insert:
@@ -271,7 +278,7 @@ bool Operation::adds_up(const WriteReply& reply, const WriteOptions& options,
   using Kind = UpsertParts::Kind;
   const WriteKind kind = write_.command.kind;
   if (!reply.n) return false;
-  if (kind == WriteKind::find_and_modify) return *reply.n == 1;
+  if (kind == WriteKind::find_and_modify) return *reply.n == 1 || !write_.assigns.empty();
   // A write with {w: 0} that nevertheless asks for a reply gets {n: 0, ok: 1} (observed, 6.0.5).
   if (!options.acknowledged) {
     return reply.errors.empty() && reply.upserted.empty() && *reply.n == 0;

@@ -6,7 +6,7 @@
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
-/// {idproxy: "status", $db: "admin"}, a command of the proxy's own, as next_request.hpp has
+/// {idproxy: "status", $db: "admin"}, a command of the proxy's own, as field_request.hpp has
 /// another. The answer is the document of /status.json, and in it
 ///
 ///   {listener, server: text, …, ok: 1, $clusterTime?, operationTime?}

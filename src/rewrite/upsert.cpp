@@ -151,6 +151,20 @@ Verdict judge_pipeline(const UpsertStatement& statement, const Assignment& assig
   return judge_filter(statement.filter, "_id", ForwardReason::filter_fixes_id);
 }
 
+/// What is to be done, unless the document that it inserts certainly fulfils the conditions.
+std::optional<Verdict> judge_conditions(const UpsertStatement& statement,
+                                        std::span<const Condition> conditions) {
+  std::vector<std::string> fields;
+  for (const Condition& each : conditions) fields.push_back(each.field);
+  if (fields.empty()) return std::nullopt;
+  const auto values = known_values(statement, fields);
+  if (!values) return forward(ForwardReason::depends_on_document);
+  for (std::size_t i = 0; i < conditions.size(); ++i) {
+    if (!holds(conditions[i], (*values)[i])) return kNotNeeded;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignment, bool kept) {
@@ -162,6 +176,7 @@ UpsertVerdict judge(const UpsertStatement& statement, const Assignment& assignme
                                                 : judge_document(statement, assignment, kept);
   if (verdict != kAssign) return verdict;
   if (assignment.rule->upserts == Upserts::forward) return forward(ForwardReason::configured);
+  if (const auto otherwise = judge_conditions(statement, assignment.rule->when)) return *otherwise;
   if (assignment.reservations != nullptr) return forward(ForwardReason::reserved);
   if (assignment.sequences != nullptr) {
     const auto values = known_values(statement, assignment.sequences->fields());

@@ -187,6 +187,26 @@ bool scan_document(const WriteRequest& write, const BulkOp& op, std::int32_t ind
   return documents.scan_one(write, ns, op.document, index, given, result);
 }
 
+/// Notes in `given` the value of a stored document, as WriteRequest::assigns says. Returns false if
+/// no rule has one. It counts as an upsert, whose reply says whether the value is used.
+bool scan_assigned(UpsertStatement& statement, const WriteRequest& write, GivenValues& given) {
+  statement.kind = UpsertStatement::Kind::upsert;
+  const Plan& plan = *write.plan;
+  const auto its = std::ranges::find_if(plan, [&](const Assignment& each) {
+    return !each.implied && each.rule->field == write.assigns;
+  });
+  if (its == plan.end()) return false;
+  const auto place = static_cast<std::size_t>(its - plan.begin());
+  if (its->sequences != nullptr) {
+    const auto values = known_values(statement, its->sequences->fields());
+    if (!values || !its->sequences->refusal(*values).empty()) return false;
+    given.sequences.resize(plan.size());
+    given.sequences[place].add_value(*its->sequences, *values, given.opening);
+  }
+  given.given.push_back({0, static_cast<std::uint16_t>(place), 0});
+  return true;
+}
+
 /// Scans the statements of one command. Returns false if mongod will refuse it.
 bool scan_all(const WriteRequest& write, GivenValues& given, InsertRewriter& documents,
               ScanResult& result) {
@@ -219,7 +239,10 @@ bool scan_all(const WriteRequest& write, GivenValues& given, InsertRewriter& doc
       if (!found) return false;
       statement = *found;
       statement.is_encrypted = is_encrypted;
-      if (ns.plan && !scan_upsert(statement, index, is_alone, ns, *write.plan, given, result)) {
+      if (!write.assigns.empty()) {
+        if (!scan_assigned(statement, write, given)) return false;
+      } else if (ns.plan &&
+                 !scan_upsert(statement, index, is_alone, ns, *write.plan, given, result)) {
         return false;
       }
     }

@@ -21,6 +21,9 @@ namespace idproxy::rewrite {
 ///                                                      {$literal: 7}, "$number"]}}},
 ///                                                   {$set: {x: 1}}]
 ///
+///   a findAndModify of {idproxy: "assign"}:
+///   {query, update: {$set: {}}}                 update: {$set: {number: 7}}
+///
 /// One that would take a stored value away is written anew (rewrite/keep_edit.hpp).
 ///
 /// In a pipeline, which knows no $setOnInsert, a document without `_id` is one that is being

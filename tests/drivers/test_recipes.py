@@ -30,6 +30,7 @@ pytestmark = pytest.mark.timeout(600)
 HERE = pathlib.Path(__file__).resolve().parent
 PAGE, C_PAGE, JAVA_PAGE = Page("recipes.md"), Page("recipes-c.md"), Page("recipes-java.md")
 TOOLS, INVOICES = Page("recipes-tools.md"), Page("recipes-invoices.md")
+DRAFTS = Page("recipes-drafts.md")
 
 
 def snippet(section: str, language: str, which: int = 0) -> str:
@@ -479,9 +480,11 @@ def test_libmongoc(build_c, proxy, stored, tmp_path):
 DRIVER_RECIPES = """package recipes;
 
 import static com.mongodb.client.model.Filters.eq;
+import static com.mongodb.client.model.Updates.set;
 import static com.mongodb.client.model.Updates.setOnInsert;
 
 import com.mongodb.MongoWriteException;
+import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.FindOneAndUpdateOptions;
@@ -526,7 +529,8 @@ def java_program(build_java, tmp_path_factory) -> Callable[..., dict[str, Any]]:
     next_ids, numbers = page[BEFORE]
     order_of, order_of_with_spring = page[CREATE]
     sources = {
-        "DriverRecipes": DRIVER_RECIPES % "\n".join([insert, next_ids, *page[DUPLICATES], order_of]),
+        "DriverRecipes": DRIVER_RECIPES % "\n".join(
+            [insert, next_ids, *page[DUPLICATES], order_of, *DRAFTS.snippets("Java", "java")]),
         "SpringRecipes": SPRING_RECIPES % (
             "\n".join([insert_with_spring, order_of_with_spring]),
             "\n".join([order, numbers, *page[INTEGERS]]))}
@@ -845,37 +849,30 @@ def test_gaps(replica_set, invoices, mongosh, tmp_path):
     assert invoices.find_one(sort=[("number", -1)])["number"] == 1018
 
 
-DRAFT, TOGETHER = "Publishing a draft", "In one collection"
+DRAFT = "Publishing a draft"
 
 
 @pytest.fixture
-def published(replica_set, mongosh, tmp_path) -> Iterator[Proxy]:
-    """With the page's rules for invoices of a year and for articles, and the index of these."""
-    rules = INVOICES.snippets(YEAR, "yaml")[0] + INVOICES.snippets(TOGETHER, "yaml")[0].removeprefix("rules:\n")
-    with started_with(replica_set, rules, tmp_path) as proxy:
-        mongosh(proxy.uri, INVOICES.snippets(TOGETHER, "js")[0])
+def issued(replica_set, tmp_path) -> Iterator[Proxy]:
+    """With the page's rule for invoices of a year."""
+    with started_with(replica_set, INVOICES.snippets(YEAR, "yaml")[0], tmp_path) as proxy:
         yield proxy
-    for name in ("drafts", "articles"):
-        replica_set.client.shop[name].drop()
+    replica_set.client.shop.drafts.drop()
 
 
-def test_drafts_of_python(published, invoices):
+def test_drafts_of_python(issued, invoices):
     names: dict[str, Any] = {"pymongo": pymongo}
-    exec(INVOICES.snippets(DRAFT, "python")[0] + INVOICES.snippets(TOGETHER, "python")[0], names)
-    with published.client() as client:
+    exec(INVOICES.snippets(DRAFT, "python")[0], names)
+    with issued.client() as client:
         shop, year = client.shop, {"fiscalYear": 2026}
         shop.drafts.insert_many([{"_id": k, "total": k} for k in range(3)])
         shop.invoices.insert_one({"_id": 0, "total": 0, **year})  # and then it was interrupted
         assert [names["issue"](shop, k, year) for k in (0, 1, 1, 2)] == [f"2026-0000{n}" for n in (1, 2, 2, 3)]
         assert shop.drafts.count_documents({}) == 0 and invoices.count_documents({}) == 3
-        shop.articles.insert_many([{"_id": k, "number": None} for k in range(3)])
-        assert [names["publish"](shop.articles, k) for k in (2, 0, 2)] == [1, 2, 1]
-        assert shop.articles.find_one(1) == {"_id": 1, "number": None}
 
 
-def test_drafts_of_javascript(published, invoices, node_binary, node_modules, tmp_path):
-    (tmp_path / "drafts.js").write_text(NODE + INVOICES.snippets(DRAFT, "js")[0]
-                                        + INVOICES.snippets(TOGETHER, "js")[1] + """
+def test_drafts_of_javascript(issued, invoices, node_binary, node_modules, tmp_path):
+    (tmp_path / "drafts.js").write_text(NODE + INVOICES.snippets(DRAFT, "js")[0] + """
         (async () => {
           const client = await new MongoClient(process.argv[2]).connect();
           const shop = client.db('shop');
@@ -883,16 +880,119 @@ def test_drafts_of_javascript(published, invoices, node_binary, node_modules, tm
           await shop.collection('invoices').insertOne({_id: 0, total: 0, fiscalYear: 2026});
           const told = [];
           for (const id of [0, 1, 1]) told.push(await issue(shop, id, {fiscalYear: 2026}));
-          await shop.collection('articles').insertMany([{_id: 0, number: null}, {_id: 1, number: null}]);
-          for (const id of [1, 0, 1]) told.push(await publish(client, shop.collection('articles'), id));
           console.log(JSON.stringify(told));
           process.exit(0);
         })().catch((error) => { console.error(error); process.exit(1); });""")
-    told = json.loads(run([node_binary, tmp_path / "drafts.js", published.uri],
+    told = json.loads(run([node_binary, tmp_path / "drafts.js", issued.uri],
                           env={**os.environ, "NODE_PATH": str(node_modules)}))
-    first = told[3]
-    assert told == ["2026-00001", "2026-00002", "2026-00002", first, first + 1, first]
+    assert told == ["2026-00001", "2026-00002", "2026-00002"]
     assert invoices.count_documents({}) == 2
+
+
+# --- docs/recipes-drafts.md ---
+
+@pytest.fixture
+def drafts(replica_set, tmp_path) -> Iterator[tuple[Proxy, Collection]]:
+    """A proxy with the page's rule, and shop.articles past it: three drafts, and one that was
+    inserted as published."""
+    articles = replica_set.client.shop.articles
+    with started_with(replica_set, DRAFTS.snippets("The rule", "yaml")[0], tmp_path) as proxy:
+        with proxy.client() as client:
+            client.shop.articles.insert_many([
+                *({"_id": k, "status": "draft"} for k in (1, 2, 3)), {"_id": 0, "status": "published"}])
+        assert [each.get("number") for each in articles.find().sort("_id")] == [1, None, None, None]
+        yield proxy, articles
+    articles.drop()
+    replica_set.client.idproxy.counters.delete_many({})
+
+
+def check_published(articles: Collection, told: list[int]) -> None:
+    """`told`: of the documents 2, 1 and 2 again."""
+    assert told == [2, 3, 2]
+    assert {each["_id"]: (each["status"], each.get("number")) for each in articles.find()} == {
+        0: ("published", 1), 1: ("published", 3), 2: ("published", 2), 3: ("draft", None)}
+
+
+def test_publishing_of_python(drafts):
+    proxy, articles = drafts
+    names: dict[str, Any] = {}
+    exec(DRAFTS.snippets("PyMongo", "python")[0], names)
+    with proxy.client() as client:
+        check_published(articles, [names["publish"](client, k) for k in (2, 1, 2)])
+
+
+def test_publishing_of_mongosh(drafts, mongosh):
+    proxy, articles = drafts
+    command = DRAFTS.snippets("The command", "js")[0].replace("_id: 7", "_id: 2")
+    printed = mongosh(proxy.uri, f"print(EJSON.stringify({command.strip()}))")
+    assert json.loads(printed)["value"] == articles.find_one(2)["number"] == 2
+
+
+@pytest.mark.parametrize("heading", ["Node.js", "Mongoose"])
+def test_publishing_of_javascript(drafts, node_binary, node_modules, tmp_path, heading):
+    proxy, articles = drafts
+    mongoose = heading == "Mongoose"
+    top = "const mongoose = require('mongoose');" if mongoose else NODE
+    connect = """await mongoose.connect(process.argv[2], {dbName: 'shop'});
+          const first = mongoose.model('Article', new mongoose.Schema(
+            {_id: Number, status: String, number: Number}), 'articles');""" if mongoose else \
+        "const first = await new MongoClient(process.argv[2]).connect();"
+    (tmp_path / "publish.js").write_text(top + DRAFTS.snippets(heading, "js")[0] + """
+        (async () => {
+          %s
+          const told = [];
+          for (const id of [2, 1, 2]) told.push(await publish(first, id));
+          console.log(JSON.stringify(told));
+          process.exit(0);
+        })().catch((error) => { console.error(error); process.exit(1); });""" % connect)
+    check_published(articles, json.loads(run([node_binary, tmp_path / "publish.js", proxy.uri],
+                                             env={**os.environ, "NODE_PATH": str(node_modules)})))
+
+
+def test_publishing_of_go(drafts, build_go, tmp_path):
+    proxy, articles = drafts
+    directory = tmp_path / "go"
+    directory.mkdir()
+    for name in ["go.mod", "go.sum"]:
+        shutil.copy(HERE / "go" / name, directory)
+    (directory / "main.go").write_text("""package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+%s
+
+func main() {
+	client, err := mongo.Connect(options.Client().ApplyURI(os.Args[1]))
+	var told []int64
+	for _, id := range []int{2, 1, 2} {
+		var number int64
+		if err == nil {
+			number, err = publish(context.Background(), client, id)
+		}
+		told = append(told, number)
+	}
+	if err != nil {
+		panic(err)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
+		panic(err)
+	}
+}
+""" % DRAFTS.snippets("Go", "go")[0])
+    check_published(articles, json.loads(run([build_go(directory), proxy.uri])))
+
+
+def test_publishing_of_java(drafts, java_program):
+    proxy, articles = drafts
+    check_published(articles, java_program("PublishProgram", proxy.uri)["told"])
 
 
 def test_every_snippet_is_run():
@@ -901,4 +1001,5 @@ def test_every_snippet_is_run():
     assert C_PAGE.languages() == {"c": 3}
     assert JAVA_PAGE.languages() == {"java": 9}
     assert TOOLS.languages() == {"ts": 2}
-    assert INVOICES.languages() == {"yaml": 2, "python": 3, "js": 7}
+    assert INVOICES.languages() == {"yaml": 1, "python": 2, "js": 5}
+    assert DRAFTS.languages() == {"yaml": 1, "python": 1, "js": 3, "go": 1, "java": 1}

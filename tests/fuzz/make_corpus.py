@@ -289,7 +289,27 @@ def nexts() -> dict[str, bytes]:
         return struct.pack("<H", len(asked)) + asked + op_msg(b"\0" + reply)
 
     plain = doc(*asks, field, admin)
+
+    def assign(where: bytes, *replies: bytes) -> bytes:
+        asked = op_msg(b"\0" + doc(text("idproxy", "assign"), text("ns", "shop.orders"), field,
+                                   element(3, "filter", where), admin))
+        return struct.pack("<H", len(asked)) + asked + b"".join(op_msg(b"\0" + each) for each in replies)
+
+    def cursor(*documents: bytes) -> bytes:
+        return doc(element(3, "cursor", doc(array("firstBatch", *documents))), one)
+
+    by_id, by_sku = doc(int32("_id", 1)), doc(text("sku", "x"))
+    last = element(3, "lastErrorObject", doc(int32("n", 1), element(8, "updatedExisting", b"\1")))
+    none = element(3, "lastErrorObject", doc(int32("n", 0), element(8, "updatedExisting", b"\0")))
+    given = doc(last, element(3, "value", doc(element(18, "number", bytes(8)))), one)
+    nothing = doc(none, element(10, "value", b""), one)
+    index = doc(element(3, "key", doc(int32("sku", 1))), text("name", "i"), element(8, "unique", b"\1"))
     return {
+        "assign": assign(by_id, given),
+        "assign_nothing": assign(by_id, nothing, cursor()),
+        "assign_there": assign(by_id, nothing, cursor(doc(int32("number", 7)))),
+        "assign_by_index": assign(by_sku, cursor(index), given),
+        "assign_denied": assign(by_sku, denied),
         "may": exchange(plain, refusing(53)),
         "may_many": exchange(doc(*asks, field, int32("count", 300), admin), refusing(53)),
         "may_by_shard_key": exchange(plain, refusing(61)),

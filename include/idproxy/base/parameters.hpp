@@ -45,7 +45,19 @@ struct TreeNode {
 
 /// What the getters have said about a key: what the program knows of its own configuration.
 struct KeySpec {
-  enum class Type { none, integer, number, boolean, text, word, duration, size, texts, members };
+  enum class Type {
+    none,
+    integer,
+    number,
+    boolean,
+    text,
+    word,
+    duration,
+    size,
+    texts,
+    members,
+    conditions
+  };
 
   Type type = Type::none;  ///< of the value, if it is no section and no list of sections
   bool section = false;    ///< it may be a mapping
@@ -110,6 +122,13 @@ class Parameters {
   /// A mapping of any names of top-level fields to text, integers, true, false or null; empty if it
   /// is absent.
   std::vector<Member> members(std::string_view key);
+
+  /// A mapping of fields to conditions; null if it is absent or none, or after a fault.
+  const TreeNode* conditions(std::string_view key);
+  /// Records an error at a key of such a mapping.
+  void error_in(std::string_view key, const TreeNode& child, std::string_view reason) {
+    findings_.error(child.key_place, name_of(key) + "." + child.key + ": " + std::string(reason));
+  }
 
   /// The keys of a nested mapping; empty if it is absent. Lives as long as this object.
   Parameters& section(std::string_view key);

@@ -139,6 +139,8 @@ class Conversation {
                                                             Bytes message, ServerId server);
 [[nodiscard]] std::unique_ptr<Conversation> next_exchange(NextRequest&& next, Bytes message,
                                                           Rights* rights);
+[[nodiscard]] std::unique_ptr<Conversation> assign_exchange(AssignRequest&& assign, Bytes message,
+                                                            ConnectionMemory* memory);
 [[nodiscard]] std::unique_ptr<Conversation> catalog_exchange(CatalogRequest&& request,
                                                              Bytes message);
 [[nodiscard]] std::unique_ptr<Conversation> end_of_transaction_exchange(EndOfTransaction&& ending,

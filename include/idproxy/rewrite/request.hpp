@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "idproxy/rewrite/command.hpp"
-#include "idproxy/rewrite/next_request.hpp"
+#include "idproxy/rewrite/field_request.hpp"
 #include "idproxy/rewrite/reply.hpp"
 #include "idproxy/rewrite/rule_outcomes.hpp"
 #include "idproxy/rewrite/rules.hpp"
@@ -39,11 +39,14 @@ struct WriteRequest {
   /// servers say which statements they had executed earlier.
   bool all_results = false;
   Namespaces* known = nullptr;  ///< where an outline gets bound; outlives the exchange
+  /// Of a findAndModify that gives a stored document its value ({idproxy: "assign"}): the field, of
+  /// whose rule alone it gets one, into its $set. It outlives the exchange. Empty: any other write.
+  std::string_view assigns{};
 
   /// The same request, referring to a copy of its message.
   [[nodiscard]] WriteRequest in(Bytes copy) const {
     const auto view = *wire::OpMsgView::parse(copy);
-    return {view, *WriteCommand::read(view), plan, now, namespaces, all_results, known};
+    return {view, *WriteCommand::read(view), plan, now, namespaces, all_results, known, assigns};
   }
   /// "db.collection"; of a bulkWrite, "admin.".
   [[nodiscard]] std::string ns() const {
@@ -99,6 +102,6 @@ struct RefusedRequest {
 };
 
 using Request = std::variant<WriteRequest, HelloRequest, StatusRequest, RefusedRequest, NextRequest,
-                             EndOfTransaction, CatalogRequest, LoginRequest>;
+                             AssignRequest, EndOfTransaction, CatalogRequest, LoginRequest>;
 
 }  // namespace idproxy::rewrite

@@ -6,11 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "idproxy/base/glob.hpp"
 #include "idproxy/ids/reservations.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/store.hpp"
+#include "idproxy/rewrite/condition.hpp"
 
 namespace idproxy::rewrite {
 
@@ -78,6 +80,7 @@ struct Rule {
   Exceptions except;  ///< what `ns` leaves alone: by keys, by rules in front of it, and by itself
   std::string field;  ///< dotted path
   Assign assign = Assign::missing;
+  std::vector<Condition> when;  ///< only documents for which all hold get a value
   std::chrono::seconds driver_window{300};
   std::string keep_driver_id;  ///< field to keep a replaced ObjectId in; empty: none
   Retry retry;

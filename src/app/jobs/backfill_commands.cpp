@@ -120,15 +120,28 @@ Document projection_of(const std::vector<std::string>& paths) {
   return projection;
 }
 
+Document filter_of(std::span<const rewrite::Condition> when) {
+  if (when.empty()) return {};
+  Buffer conditions;
+  bson::Scope document(conditions);
+  rewrite::append_filter(when, conditions);
+  document.close();
+  return Document(conditions.view());
+}
+
+Document only_those(const Document& when) {
+  return when.empty() ? Document() : Document().add("$and", Array().push(when));
+}
+
 Document without_value(const BackfillTarget& target) {
   if (target.assign == rewrite::Assign::missing) {
-    return Document().add(target.field, Document().add("$exists", false));
+    return only_those(target.when).add(target.field, Document().add("$exists", false));
   }
   const Document no_array = Document().add("$type", "array");  // an array with a null is a value
   Document none = target.assign == rewrite::Assign::missing_or_zero
                       ? among_zeros()
                       : Document().add("$eq", bson::Type::null, {});
-  return Document().add(target.field, none.add("$not", no_array));
+  return only_those(target.when).add(target.field, none.add("$not", no_array));
 }
 
 Document without_value_and_open(const BackfillTarget& target) {
@@ -206,8 +219,12 @@ Commands show_without_value(const BackfillTarget& target) {
         "UUID(\"00000000-0000-0000-0000-000000000000\"), "
         "BinData(3, \"AAAAAAAAAAAAAAAAAAAAAA==\")]}";
   }
+  const std::string when =
+      target.when.empty()
+          ? ""
+          : ", $and: [" + id_store::mongo::value_in_mongosh(target.when.bytes()) + "]";
   return Commands().mongosh(id_store::in_mongosh(target.ns) + ".find({" + in_quotes(target.field) +
-                                ": " + condition + "})",
+                                ": " + condition + when + "})",
                             {target.ns.db, target.ns.collection, target.field});
 }
 

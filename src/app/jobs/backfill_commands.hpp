@@ -24,6 +24,7 @@ struct BackfillTarget {
   /// Which fields count as having no value (rewrite::replaces()). Never `always`: documents keep
   /// their values.
   rewrite::Assign assign = rewrite::Assign::missing;
+  id_store::mongo::Document when{};  ///< only these documents are to have one; empty: all
   /// Dotted paths to read beside the _id: they say which sequence a document belongs to.
   std::vector<std::string> beside{};
 };
@@ -41,6 +42,10 @@ using BackfillId = std::string;
 /// The _id and these fields: a server refuses a path and one within it.
 [[nodiscard]] id_store::mongo::Document projection_of(const std::vector<std::string>& paths);
 
+/// The filter of a rule's `when`; empty: it has none.
+[[nodiscard]] id_store::mongo::Document filter_of(std::span<const rewrite::Condition> when);
+/// {$and: [when]}, since a filter may name each field for itself, too; nothing of an empty one.
+[[nodiscard]] id_store::mongo::Document only_those(const id_store::mongo::Document& when);
 /// Matches documents without a value.
 [[nodiscard]] id_store::mongo::Document without_value(const BackfillTarget& target);
 /// Those of them that can get one: each part of a dotted path is absent or an object.

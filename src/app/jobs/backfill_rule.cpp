@@ -91,7 +91,8 @@ BackfillTarget target_of(const BackfillRequest& request, const rewrite::Assignme
   using rewrite::Assign;
   const Assign assign = assignment.rule->assign;
   BackfillTarget target{id_store::split_namespace(request.ns), request.field,
-                        assign == Assign::always ? Assign::missing_or_null : assign};
+                        assign == Assign::always ? Assign::missing_or_null : assign,
+                        filter_of(assignment.rule->when)};
   if (assignment.sequences != nullptr) target.beside = assignment.sequences->fields();
   if (!request.period_from.empty()) target.beside.push_back(request.period_from);
   return target;

@@ -283,12 +283,13 @@ boost::system::result<Document, std::string> scope_filter(const std::string& sco
   return filter;
 }
 
-VerifyTarget verify_target(const VerifyRequest& request, const ids::RuleSource& rule,
+VerifyTarget verify_target(const VerifyRequest& request, const rewrite::Rule& rule,
                            Document among) {
-  const ids::SequenceOptions& options = rule.about().sequences;
+  const ids::SequenceOptions& options = rule.strategy->about().sequences;
   VerifyTarget target{
       id_store::split_namespace(request.ns), request.field, options.scope, {}, std::move(among)};
   if (options.text) target.beside = options.text->fields();
+  target.when = filter_of(rule.when);
   return target;
 }
 
@@ -304,8 +305,8 @@ ExitCode verify_rule(const VerifyRequest& request, const RuleSession& session, s
   run.unguarded = unguarded(session, index);
   run.begin = std::chrono::system_clock::now();
   const auto begun = std::chrono::steady_clock::now();
-  Verification verification(verify_target(request, *rule.strategy, std::move(among)), rule, store,
-                            stop, allowed);
+  Verification verification(verify_target(request, rule, std::move(among)), rule, store, stop,
+                            allowed);
   if (const std::string why = verification.begin(); !why.empty()) {
     return end_with(ExitCode::unavailable, why);
   }

@@ -19,7 +19,8 @@ Document exists(bool does) {
 }
 
 Document with_field(const VerifyTarget& target, bool has_it) {
-  return Document(target.among).add(target.field, exists(has_it));
+  Document filter = Document(target.among).add(target.field, exists(has_it));
+  return has_it ? filter : filter.append(only_those(target.when));
 }
 
 /// True if documents are in the index whenever they have the field. Of a sparse one with several

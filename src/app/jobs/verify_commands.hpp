@@ -18,6 +18,7 @@ struct VerifyTarget {
   std::vector<std::string> scope{};   ///< fields whose values tell sequences apart
   std::vector<std::string> beside{};  ///< further fields to read
   id_store::mongo::Document among{};  ///< a filter; empty: all documents
+  id_store::mongo::Document when{};   ///< those that are to have the field; empty: all
 };
 
 /// The order in which documents are read: by the scope, and then by the field.

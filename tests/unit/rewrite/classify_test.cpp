@@ -10,15 +10,27 @@ namespace idproxy::rewrite {
 namespace classify_test {
 
 using namespace test;
-enum class Kind { relay, close, write, hello, status, refused, next, other, login, need_more };
+enum class Kind {
+  relay,
+  close,
+  write,
+  hello,
+  status,
+  refused,
+  next,
+  assign,
+  other,
+  login,
+  need_more
+};
 
 Kind kind_of(const Decision& decision) {
   if (std::holds_alternative<decision::Relay>(decision)) return Kind::relay;
   if (std::holds_alternative<decision::Close>(decision)) return Kind::close;
   const auto* request = std::get_if<Request>(&decision);
   if (request == nullptr) return Kind::need_more;
-  constexpr Kind kRequests[] = {Kind::write, Kind::hello, Kind::status, Kind::refused,
-                                Kind::next,  Kind::other, Kind::other,  Kind::login};
+  constexpr Kind kRequests[] = {Kind::write,  Kind::hello, Kind::status, Kind::refused, Kind::next,
+                                Kind::assign, Kind::other, Kind::other,  Kind::login};
   return kRequests[request->index()];
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "idproxy/rewrite/draw_stage.hpp"
+#include "support/fake_clock.hpp"
 #include "support/rule_set.hpp"
 #include "support/turn_source.hpp"
 

@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/next_request.hpp"
+#include "idproxy/rewrite/field_request.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "support/rule_set.hpp"
 
 namespace idproxy::rewrite {
-namespace next_request_test {
+namespace field_request_test {
 
 using namespace test;
 
@@ -22,9 +22,9 @@ std::string fault(std::string_view fields) {
   Namespaces namespaces(rule_set());
   const Exact exact(op_msg(body(doc(fields))));
   const auto view = wire::OpMsgView::parse(exact.view());
-  EXPECT_TRUE(asks_for_next(*view));
-  const auto read = read_next(*view, namespaces);
-  const auto* error = std::get_if<CommandError>(&read);
+  const auto read = read_own_request(*view, namespaces);
+  EXPECT_TRUE(read);
+  const auto* error = read ? std::get_if<CommandError>(&*read) : nullptr;
   if (error == nullptr) return "";
   return std::to_string(static_cast<int>(error->code)) + " " + error->message;
 }
@@ -39,7 +39,8 @@ std::string code_with_count(const std::string& count) {
 TEST(NextRequest, IsTheWordNextAsText) {
   const auto asks = [](const std::string& fields) {
     const Exact exact(op_msg(body(doc(fields))));
-    return asks_for_next(*wire::OpMsgView::parse(exact.view()));
+    Namespaces namespaces(rule_set());
+    return read_own_request(*wire::OpMsgView::parse(exact.view()), namespaces).has_value();
   };
   EXPECT_TRUE(asks(kNext));
   EXPECT_TRUE(asks(kNext + "\x42"));
@@ -54,8 +55,8 @@ TEST(NextRequest, CarriesWhatIsAsked) {
   Namespaces namespaces(rule_set());
   const std::string bytes = op_msg(
       body(doc(kNext + kNs + string_field("field", "a.b.c") + int_field("count", 7) + kAdmin)));
-  const auto read = read_next(*wire::OpMsgView::parse(as_bytes(bytes)), namespaces);
-  const auto& next = std::get<NextRequest>(read);
+  const auto read = read_own_request(*wire::OpMsgView::parse(as_bytes(bytes)), namespaces);
+  auto next = std::get<NextRequest>(*read);
   const auto check = [&](NextRequest found, const std::string& message) {
     found.bind();
     EXPECT_EQ(found.message.message().data(), as_bytes(message).data());
@@ -69,7 +70,8 @@ TEST(NextRequest, CarriesWhatIsAsked) {
   };
   check(next, bytes);
   const std::string copy = bytes;
-  check(next.in(as_bytes(copy)), copy);
+  next.refer_to(as_bytes(copy));
+  check(next, copy);
 }
 
 /// What is wrong about it only those are told who may insert there.
@@ -78,8 +80,8 @@ TEST(NextRequest, SucceedsWithoutARule) {
     Namespaces namespaces(rule_set());
     const std::string bytes =
         op_msg(body(doc(kNext + string_field("ns", ns) + string_field("field", field) + kAdmin)));
-    auto read = read_next(*wire::OpMsgView::parse(as_bytes(bytes)), namespaces);
-    auto& next = std::get<NextRequest>(read);
+    auto read = read_own_request(*wire::OpMsgView::parse(as_bytes(bytes)), namespaces);
+    auto& next = std::get<NextRequest>(*read);
     next.bind();
     return next.assignment != nullptr;
   };
@@ -209,5 +211,48 @@ TEST(NextRequest, FailsIfCut) {
   }
 }
 
-}  // namespace next_request_test
+// ---- assign ----------------------------------------------------------------------------------
+
+const std::string kAssign = string_field("idproxy", "assign");
+std::string fault_of_filter(const std::string& fields) {
+  return fault(kAssign + kNs + kField + doc_field("filter", fields) + kAdmin);
+}
+
+TEST(AssignRequest, NamesADocumentByEqualities) {
+  for (const std::string& fields :
+       {int_field("_id", 7), string_field("a.b", "x") + long_field("c", 1),
+        doc_field("_id", int_field("a", 1)), bool_field("b", true)}) {
+    EXPECT_EQ(fault_of_filter(fields), "");
+  }
+  const std::string text =
+      "2 BSON field 'idproxy.filter' must name one document by the values of its fields, {_id: 7} "
+      "or those of a unique index: no operators, null, arrays or regular expressions";
+  for (const std::string& fields :
+       {element(bson::Type::null, "code", ""), array_field("code", {}),
+        doc_field("_id", doc_field("$gt", "")), doc_field("_id", ""), array_field("$or", {}),
+        int_field("a", 1) + element(bson::Type::null, "b", "")}) {
+    EXPECT_EQ(fault_of_filter(fields), text);
+  }
+  EXPECT_EQ(fault_of_filter(""),
+            "2 BSON field 'idproxy.filter' must name one document, and is empty");
+}
+
+TEST(AssignRequest, HasAFilterAndNoCount) {
+  const std::string filter = doc_field("filter", int_field("_id", 1));
+  EXPECT_EQ(code(kAssign + kNs + kField + filter + kAdmin), "");
+  EXPECT_EQ(code(kAssign + kNs + kField + kAdmin), "40414");
+  EXPECT_EQ(code(kAssign + kNs + kField + string_field("filter", "x") + kAdmin), "14");
+  EXPECT_EQ(code(kAssign + kNs + kField + filter + int_field("count", 1) + kAdmin), "40415");
+  EXPECT_EQ(code(kNext + kNs + kField + filter + kAdmin), "40415");
+  EXPECT_EQ(code(kAssign + kNs + kField + filter + filter + kAdmin), "40413");
+}
+
+TEST(AssignRequest, MayBeInATransaction) {
+  const std::string transaction = long_field("txnNumber", 1) + bool_field("autocommit", false);
+  EXPECT_EQ(code(kAssign + kNs + kField + doc_field("filter", int_field("_id", 1)) + transaction +
+                 kAdmin),
+            "");
+}
+
+}  // namespace field_request_test
 }  // namespace idproxy::rewrite

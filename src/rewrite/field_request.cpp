@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/next_request.hpp"
+#include "idproxy/rewrite/field_request.hpp"
 
 #include <algorithm>
 #include <array>
@@ -25,6 +25,7 @@ constexpr auto kNextFields = std::to_array<std::string_view>({
     "ns",
     "field",
     "count",
+    "filter",
     "lsid",
     "txnNumber",
     "autocommit",
@@ -57,16 +58,45 @@ CommandError next_fault(ErrorCode code, std::string_view field, std::string_view
   return {code, std::move(text)};
 }
 
+/// True for a value that a condition {field: value} compares with, of which a unique index has one
+/// document: many documents may lack a field, and an array may stand for each of its elements.
+bool is_distinct(const bson::Element& value) {
+  using bson::Type;
+  static constexpr std::array kNoEqualities{Type::array, Type::regex, Type::null, Type::undefined};
+  if (std::ranges::find(kNoEqualities, value.type) != kNoEqualities.end()) return false;
+  if (value.type != Type::document) return true;
+  const auto first = bson::Elements(value.value).next();
+  return first && !first->key.starts_with('$');
+}
+
+std::optional<CommandError> fault_of_equalities(Bytes filter) {
+  bson::Elements conditions(filter);
+  std::size_t count = 0;
+  for (; const auto each = conditions.next(); ++count) {
+    if (!each->key.starts_with('$') && is_distinct(*each)) continue;
+    return next_fault(ErrorCode::bad_value, "filter",
+                      "must name one document by the values of its fields, {_id: 7} or those of a "
+                      "unique index: no operators, null, arrays or regular expressions");
+  }
+  if (conditions.malformed()) {
+    return CommandError{ErrorCode::invalid_bson, "mongo-idproxy: the message cannot be read"};
+  }
+  if (count > 0) return std::nullopt;
+  return next_fault(ErrorCode::bad_value, "filter", "must name one document, and is empty");
+}
+
 /// The values of the fields that matter. Views into the message.
 class NextFields {
  public:
+  explicit NextFields(bool assigns) : assigns_(assigns) {}
+
   std::optional<CommandError> read(Bytes body) {
     std::bitset<kNextFields.size()> seen;
     bson::Elements elements(body);
     while (const auto element = elements.next()) {
       const auto place = static_cast<std::size_t>(std::ranges::find(kNextFields, element->key) -
                                                   kNextFields.begin());
-      if (place == kNextFields.size()) {
+      if (place == kNextFields.size() || element->key == (assigns_ ? "count" : "filter")) {
         return next_fault(ErrorCode::idl_unknown_field, element->key, "is an unknown field.");
       }
       if (seen[place]) {
@@ -84,6 +114,7 @@ class NextFields {
   std::optional<std::string_view> ns;
   std::optional<std::string_view> field;
   std::size_t count = 1;
+  std::optional<Bytes> filter;
   bool in_transaction = false;
 
  private:
@@ -91,6 +122,7 @@ class NextFields {
     if (element.key == "ns") return take_text(element, ns);
     if (element.key == "field") return take_text(element, field);
     if (element.key == "count") return take_count(element);
+    if (element.key == "filter") return take_filter(element);
     if (element.key == "autocommit") in_transaction = element.as_integer() == 0;
     return std::nullopt;
   }
@@ -124,14 +156,26 @@ class NextFields {
     return std::nullopt;
   }
 
+  std::optional<CommandError> take_filter(const bson::Element& element) {
+    if (element.type != bson::Type::document) {
+      return next_fault(ErrorCode::type_mismatch, element.key,
+                        "is the wrong type, expected type 'object'");
+    }
+    filter = element.value;
+    return fault_of_equalities(element.value);
+  }
+
   [[nodiscard]] std::optional<CommandError> missing() const {
     if (!ns) return lacks("ns");
     if (!field) return lacks("field");
+    if (assigns_ && !filter) return lacks("filter");
     return std::nullopt;
   }
   static CommandError lacks(std::string_view name) {
     return next_fault(ErrorCode::idl_missing_field, name, "is missing but a required field");
   }
+
+  const bool assigns_;
 };
 
 /// As mongod judges the names of databases and collections.
@@ -151,27 +195,34 @@ const Assignment* filling(const Plan& plan, std::string_view field) {
 
 }  // namespace
 
-void NextRequest::bind() {
+void FieldRequest::bind() {
   known->admit(db, collection);
   plan = known->plan(db, collection);
   assignment = plan == nullptr ? nullptr : filling(*plan, field);
 }
 
-NextRequest NextRequest::in(Bytes copy) const {
-  NextRequest same = *this;
-  same.message = *wire::OpMsgView::parse(copy);
-  return same;
+CommandError FieldRequest::no_rule() const {
+  std::string text = "mongo-idproxy: no rule ";
+  if (plan == nullptr) {
+    text += "applies to " + ns() +
+            ": none has a matching 'ns', or it is a view or a time-series collection";
+  } else {
+    text += "fills this field in " + ns() + "; fields that rules fill there: ";
+    for (const Assignment& each : *plan) {
+      if (each.implied) continue;
+      text.append(&each == &plan->front() ? "" : ", ").append(each.rule->field);
+    }
+  }
+  return {ErrorCode::bad_value, std::move(text)};
 }
 
-bool asks_for_next(const wire::OpMsgView& request) {
+std::optional<OwnRequest> read_own_request(const wire::OpMsgView& request, Namespaces& namespaces) {
   const auto what = bson::Elements(request.body()).next();
-  return what && what->type == bson::Type::string && what->text() == "next";
-}
-
-std::variant<NextRequest, CommandError> read_next(const wire::OpMsgView& request,
-                                                  Namespaces& namespaces) {
+  if (!what || what->type != bson::Type::string) return std::nullopt;
+  const bool assigns = what->text() == "assign";
+  if (!assigns && what->text() != "next") return std::nullopt;
   if (auto fault = fault_of_database(request)) return *std::move(fault);
-  NextFields fields;
+  NextFields fields(assigns);
   if (auto fault = fields.read(request.body())) return *std::move(fault);
   const auto [db, collection] = split_ns(*fields.ns);
   if (!are_valid(db, collection)) {
@@ -179,20 +230,19 @@ std::variant<NextRequest, CommandError> read_next(const wire::OpMsgView& request
                         "mongo-idproxy: 'ns' must be the full name of a collection, such as "
                         "\"shop.orders\""};
   }
+  FieldRequest its{request,
+                   std::string(db),
+                   std::string(collection),
+                   std::string(*fields.field),
+                   &namespaces,
+                   namespaces.plan(db, collection)};
+  if (assigns) return AssignRequest{std::move(its)};
   if (fields.in_transaction) {
     return CommandError{ErrorCode::operation_not_supported_in_transaction,
                         "mongo-idproxy: {idproxy: \"next\"} is not possible in a transaction: "
                         "send it without the session, which is possible at any time"};
   }
-  NextRequest next;
-  next.message = request;
-  next.db = db;
-  next.collection = collection;
-  next.field = *fields.field;
-  next.count = fields.count;
-  next.known = &namespaces;
-  next.plan = namespaces.plan(db, collection);
-  return next;
+  return NextRequest{std::move(its), fields.count};
 }
 
 }  // namespace idproxy::rewrite

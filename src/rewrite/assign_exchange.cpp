@@ -1,0 +1,496 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "idproxy/bson/builder.hpp"
+#include "idproxy/rewrite/conversation.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
+#include "idproxy/rewrite/field_request.hpp"
+#include "idproxy/rewrite/memory.hpp"
+#include "idproxy/rewrite/write_exchange.hpp"
+#include "rewrite/own_message.hpp"
+#include "rewrite/right_question.hpp"
+
+namespace idproxy::rewrite {
+namespace {
+
+using bson::Type;
+
+// The client's fields that go with the proxy's own commands. A question belongs to no session; a
+// read that may find what the client has written belongs to its session, and to its transaction
+// unless that begins with this command.
+constexpr auto kOfQuestion = std::to_array<std::string_view>(
+    {"maxTimeMS", "comment", "apiVersion", "apiStrict", "apiDeprecationErrors"});
+constexpr auto kOfRead = std::to_array<std::string_view>({"maxTimeMS", "comment", "apiVersion",
+                                                          "apiStrict", "apiDeprecationErrors",
+                                                          "$clusterTime", "lsid", "readConcern"});
+constexpr auto kInTransaction = std::to_array<std::string_view>(
+    {"maxTimeMS", "comment", "apiVersion", "apiStrict", "apiDeprecationErrors", "$clusterTime",
+     "lsid", "txnNumber", "autocommit"});
+constexpr auto kOfWrite = std::to_array<std::string_view>(
+    {"maxTimeMS", "comment", "apiVersion", "apiStrict", "apiDeprecationErrors", "$clusterTime",
+     "lsid", "txnNumber", "autocommit", "startTransaction", "stmtId", "readConcern",
+     "writeConcern"});
+
+void append_value(Buffer& out, std::string_view key, const bson::Element& value) {
+  bson::append_head(out, value.type, key);
+  out.append(value.value);
+}
+
+/// A condition for fields that the rule calls missing. A value that is there stays, whatever
+/// `assign` says of documents that are inserted.
+void append_missing(Buffer& out, const Rule& rule) {
+  if (rule.assign == Assign::missing) return bson::append_bool(out, "$exists", false);
+  bson::append_inside(out, Type::array, "$in", [&] {
+    bson::append_head(out, Type::null, "0");
+    if (rule.assign != Assign::missing_or_zero) return;
+    bson::append_int32(out, "1", 0);
+    // Not "": some collations take other texts for equal to an empty one.
+    constexpr std::string_view kEmptyText("^\\z\0\0", 5);
+    bson::append_head(out, Type::regex, "2");
+    out.append(as_bytes(kEmptyText));
+    bson::append_head(out, Type::object_id, "3");
+    std::ranges::fill_n(out.extend(12), 12, std::uint8_t{0});
+    std::size_t place = 4;
+    for (const std::uint8_t subtype : {std::uint8_t{3}, std::uint8_t{4}}) {
+      bson::append_head(out, Type::binary, std::to_string(place++));
+      std::uint8_t* const at = out.extend(4 + 1 + 16);
+      store_i32(at, 16);
+      at[4] = subtype;
+      std::ranges::fill_n(at + 5, 16, std::uint8_t{0});
+    }
+  });
+  // A condition on an array is one on its elements.
+  bson::append_inside(out, Type::document, "$not",
+                      [&] { bson::append_string(out, "$type", "array"); });
+}
+
+/// The first document of a cursor; nothing if there is none.
+std::optional<Bytes> first_of(Bytes reply) {
+  const auto cursor = bson::find(reply, "cursor", Type::document);
+  const auto batch = cursor ? bson::find(cursor->value, "firstBatch", Type::array) : std::nullopt;
+  const auto first = batch ? bson::Elements(batch->value).next() : std::nullopt;
+  return first && first->type == Type::document ? std::optional(first->value) : std::nullopt;
+}
+
+/// True if the index is unique, and each field of its key is one of the filter.
+bool tells_apart(Bytes index, Bytes filter) {
+  const auto key = bson::find(index, "key", Type::document);
+  const bool is_for_all = bson::find_integer(index, "unique") == 1 &&
+                          !bson::find(index, "partialFilterExpression") &&
+                          !bson::find(index, "buildUUID");
+  if (!key || !is_for_all) return false;
+  bson::Elements fields(key->value);
+  while (const auto field = fields.next()) {
+    if (!bson::find(filter, field->key)) return false;
+  }
+  return !fields.malformed();
+}
+
+/// As listIndexes has it: where it differs from the collection's own, which `_id` has, the server
+/// compares by another one than the index.
+std::string_view collation_of(Bytes index) {
+  const auto collation = bson::find(index, "collation", Type::document);
+  return collation ? as_text(collation->value) : std::string_view();
+}
+
+/// True if one of these indexes allows one document at most that the filter finds.
+bool is_unique(Bytes reply, Bytes filter) {
+  const auto cursor = bson::find(reply, "cursor", Type::document);
+  const auto batch = cursor ? bson::find(cursor->value, "firstBatch", Type::array) : std::nullopt;
+  if (!batch) return false;
+  std::string_view own;
+  std::vector<Bytes> unique;
+  bson::Elements indexes(batch->value);
+  while (const auto index = indexes.next()) {
+    if (index->type != Type::document) continue;
+    const auto name = bson::find(index->value, "name", Type::string);
+    if (name && name->text() == "_id_") own = collation_of(index->value);
+    if (tells_apart(index->value, filter)) unique.push_back(index->value);
+  }
+  return std::ranges::any_of(unique, [&](Bytes each) { return collation_of(each) == own; });
+}
+
+/// The conversation of {idproxy: "assign"}. All that it does goes over the client's own connection,
+/// with its session and its rights: it asks whether the client may write there, and whether the
+/// filter names one document; reads the fields that the rule takes from it; then has a
+/// findAndModify done as if the client had sent it, which gets its value as an upsert does. If that
+/// has changed nothing, it reads why.
+class AssignExchange final : public Conversation {
+ public:
+  AssignExchange(AssignRequest&& assign, Bytes request, ConnectionMemory* memory)
+      : Conversation(request), memory_(memory), request_(std::move(assign)) {}
+
+  Action begin(const Received& received) override;
+  Action reply(Bytes message, const Context& context, Workspace& workspace) override;
+  Action answered(ids::Result<ids::Grant> grant, const Context& context,
+                  Workspace& workspace) override;
+  Action resume(const Context& context, Workspace& workspace) override;
+  Buffer release(Workspace& workspace) override;
+
+ private:
+  Steps assign();
+  Action go_on(const Context& context, Workspace& workspace);
+
+  [[nodiscard]] bool must_show_right();
+  std::optional<Action> take_right();
+  [[nodiscard]] std::optional<CommandError> fault_of_rule() const;
+  [[nodiscard]] bool names_id() const;
+  [[nodiscard]] const std::vector<std::string>& fields() const;
+  std::optional<Action> take_indexes();
+  std::optional<Action> take_fields();
+  void begin_write();
+  [[nodiscard]] bool is_writing() const;
+  std::optional<Action> take_write();
+
+  void append_query(Buffer& out) const;
+  Action list_indexes();
+  Action read_fields(std::span<const std::string> names, bool has_begun);
+  Action send();
+  Action refuse(std::string_view needed);
+  Action fail(const CommandError& error);
+  Action answer(const std::optional<bson::Element>& value, bool modified, bool found);
+  [[nodiscard]] Bytes body() const { return reply_->body(); }
+  [[nodiscard]] bool in_transaction() const {
+    return bson::find_integer(request_.message.body(), "autocommit") == 0;
+  }
+
+  ConnectionMemory* const memory_;
+  AssignRequest request_;
+  std::vector<std::pair<std::string, bson::Element>> conditions_;  // values into document_
+  Buffer document_;
+  Buffer command_;  // that of write_
+  std::optional<WriteExchange> write_;
+  Action next_;  // of write_
+  Buffer answer_;
+  Steps steps_;
+
+  // The current event.
+  const Context* context_ = nullptr;
+  Workspace* workspace_ = nullptr;
+  std::optional<wire::OpMsgView> reply_;
+};
+
+// ---- the whole conversation --------------------------------------------------------------------
+
+Steps AssignExchange::assign() {
+  if (must_show_right()) {
+    refill(*workspace_);
+    ask_right(request_.message, request_id_, request_.db, request_.collection,
+              Right::find_and_modify, message_);
+    co_await send();
+    if (const auto end = take_right()) co_return *end;
+  }
+  request_.bind();
+  if (const auto fault = fault_of_rule()) co_return fail(*fault);
+  if (!names_id()) {
+    co_await list_indexes();
+    if (const auto end = take_indexes()) co_return *end;
+  }
+  if (!fields().empty()) {
+    co_await read_fields(fields(), false);
+    if (const auto end = take_fields()) co_return *end;
+  }
+  for (begin_write(); is_writing();) co_await next_;
+  if (const auto end = take_write()) co_return *end;
+  const std::string field = request_.field;
+  co_await read_fields({&field, 1}, true);
+  if (bson::find_integer(body(), "ok") != 1) co_return action::Relay{};
+  const auto found = first_of(body());
+  const auto value = found ? field_at(*found, request_.field) : std::nullopt;
+  const bool has_value = value && value->is == ids::FieldValue::Is::there;
+  co_return answer(has_value ? std::optional(value->element) : std::nullopt, false,
+                   found.has_value());
+}
+
+Action AssignExchange::begin(const Received& received) {
+  if (!acknowledged_) return action::Reply{};
+  keep_original(received.message, received.owner, received.workspace);
+  request_.refer_to(original_.view());
+  steps_ = assign();
+  return go_on(received.context, received.workspace);
+}
+
+Action AssignExchange::go_on(const Context& context, Workspace& workspace) {
+  context_ = &context;
+  workspace_ = &workspace;
+  Action action = steps_.next();
+  if (!write_) return action;
+  facts_ = write_->facts();
+  if (!is_writing()) return action;
+  request_id_ = write_->request_id();
+  awaits_reply_ = write_->awaits_reply();
+  asks_server_ = write_->asks_server();
+  return action;
+}
+
+Action AssignExchange::reply(Bytes message, const Context& context, Workspace& workspace) {
+  reply_ = single_reply(message);
+  if (!reply_) return action::Close{};
+  if (write_ && is_writing()) next_ = write_->reply(message, context, workspace);
+  return go_on(context, workspace);
+}
+
+Action AssignExchange::answered(ids::Result<ids::Grant> grant, const Context& context,
+                                Workspace& workspace) {
+  if (!write_) return action::Close{};
+  reply_.reset();
+  next_ = write_->answered(std::move(grant), context, workspace);
+  return go_on(context, workspace);
+}
+
+Action AssignExchange::resume(const Context& context, Workspace& workspace) {
+  if (!write_) return action::Close{};
+  reply_.reset();
+  next_ = write_->resume(context, workspace);
+  return go_on(context, workspace);
+}
+
+Buffer AssignExchange::release(Workspace& workspace) {
+  if (write_) static_cast<void>(write_->release(workspace));
+  return Conversation::release(workspace);
+}
+
+// ---- before the write --------------------------------------------------------------------------
+
+bool AssignExchange::must_show_right() {
+  return memory_ != nullptr && memory_->enforces_logins() &&
+         !memory_->rights.has(request_.ns(), Right::find_and_modify);
+}
+
+std::optional<Action> AssignExchange::take_right() {
+  const RightAnswer said = read_right(*reply_, Right::find_and_modify);
+  if (said == RightAnswer::malformed) return action::Close{};
+  if (said == RightAnswer::may) {
+    memory_->rights.add(request_.ns(), Right::find_and_modify, context_->clock.monotonic());
+    return std::nullopt;
+  }
+  if (said == RightAnswer::may_not && request_.plan != nullptr) {
+    facts_.not_permitted = &request_.plan->front();
+    ++facts_.not_permitted->outcomes->not_permitted;
+  }
+  return refuse(kRightNeeded);
+}
+
+std::optional<CommandError> AssignExchange::fault_of_rule() const {
+  const Assignment* its = request_.assignment;
+  if (its == nullptr) return request_.no_rule();
+  const char* why = nullptr;
+  if (its->is_id()) why = "nobody can change the _id of a stored document";
+  if (its->reservations != nullptr) why = "the rule reserves values for documents to be inserted";
+  if (why == nullptr) return std::nullopt;
+  return CommandError{ErrorCode::bad_value, "mongo-idproxy: no value for field '" + request_.field +
+                                                "' of a document in " + request_.ns() + ": " + why};
+}
+
+bool AssignExchange::names_id() const {
+  return bson::find(request_.filter(), "_id").has_value();
+}
+
+/// Those of the document that determine its value.
+const std::vector<std::string>& AssignExchange::fields() const {
+  static const std::vector<std::string> kNone;
+  const auto& sequences = request_.assignment->sequences;
+  return sequences == nullptr ? kNone : sequences->fields();
+}
+
+Action AssignExchange::list_indexes() {
+  refill(*workspace_);
+  OwnCommand command(request_.message, request_id_);
+  bson::append_string(command.body(), "listIndexes", request_.collection);
+  command.send(kOfQuestion, request_.db, message_);
+  return send();
+}
+
+std::optional<Action> AssignExchange::take_indexes() {
+  constexpr std::int64_t kNamespaceNotFound = 26;
+  if (bson::find_integer(body(), "ok") != 1) {
+    if (bson::find_integer(body(), "code") == kNamespaceNotFound) return answer({}, false, false);
+    return refuse(
+        "mongo-idproxy: whether a filter without _id names one document, only the collection's "
+        "indexes tell; the server says: ");
+  }
+  if (is_unique(body(), request_.filter())) return std::nullopt;
+  return fail({ErrorCode::bad_value,
+               "mongo-idproxy: 'filter' must name one document: no unique index of " +
+                   request_.ns() +
+                   " has only fields of it (partial indexes, and those with a collation of their "
+                   "own, do not count): name the _id"});
+}
+
+/// `has_begun`: the client's transaction, if it has one.
+Action AssignExchange::read_fields(std::span<const std::string> names, bool has_begun) {
+  refill(*workspace_);
+  const auto starts = bson::find_integer(request_.message.body(), "startTransaction");
+  const bool is_outside = !has_begun && starts == 1;
+  OwnCommand command(request_.message, request_id_);
+  Buffer& out = command.body();
+  bson::append_string(out, "find", request_.collection);
+  append_value(out, "filter", *bson::find(request_.message.body(), "filter"));
+  bson::append_inside(out, Type::document, "projection", [&] {
+    bson::append_int32(out, "_id", 0);
+    for (const std::string& each : names) bson::append_int32(out, each, 1);
+  });
+  bson::append_int32(out, "limit", 1);
+  bson::append_bool(out, "singleBatch", true);
+  std::span<const std::string_view> kept = kOfRead;
+  if (in_transaction())
+    kept = is_outside ? std::span<const std::string_view>(kOfQuestion)
+                      : std::span<const std::string_view>(kInTransaction);
+  command.send(kept, request_.db, message_);
+  return send();
+}
+
+std::optional<Action> AssignExchange::take_fields() {
+  if (bson::find_integer(body(), "ok") != 1) return action::Relay{};
+  const auto found = first_of(body());
+  if (!found) return answer({}, false, false);
+  document_.append(*found);
+  const ids::Sequences& sequences = *request_.assignment->sequences;
+  std::vector<ids::FieldValue> values;
+  for (const std::string& each : fields()) {
+    const auto value = field_at(document_.view(), each);
+    if (!value) return action::Close{};
+    values.push_back(*value);
+    const bool is_there = value->is == ids::FieldValue::Is::there;
+    // If it changes meanwhile, the value would be another document's.
+    if (is_there && !bson::find(request_.filter(), each)) {
+      conditions_.emplace_back(each, value->element);
+    }
+  }
+  const std::string why = sequences.refusal(values);
+  if (why.empty()) return std::nullopt;
+  return fail({ErrorCode::bad_value, "mongo-idproxy: no value for field '" + request_.field +
+                                         "' of a document in " + request_.ns() + ": " + why});
+}
+
+// ---- the write ---------------------------------------------------------------------------------
+
+/// $and: [<the filter>, <the field is missing>, <what the value depends on is still so>]
+void AssignExchange::append_query(Buffer& out) const {
+  std::size_t place = 0;
+  const auto append = [&](const auto& condition) {
+    bson::append_inside(out, Type::document, std::to_string(place++), condition);
+  };
+  append_value(out, std::to_string(place++), *bson::find(request_.message.body(), "filter"));
+  append([&] {
+    bson::append_inside(out, Type::document, request_.field,
+                        [&] { append_missing(out, *request_.assignment->rule); });
+  });
+  for (const auto& [field, value] : conditions_) {
+    append([&] { append_value(out, field, value); });
+  }
+}
+
+void AssignExchange::begin_write() {
+  const wire::OpMsgView& client = request_.message;
+  const bool checksum = client.has(wire::flag::kChecksumPresent);
+  append_op_msg(command_, client.header().request_id, 0, checksum, [&] {
+    bson::append_string(command_, "findAndModify", request_.collection);
+    bson::append_inside(command_, Type::document, "query", [&] {
+      bson::append_inside(command_, Type::array, "$and", [&] { append_query(command_); });
+    });
+    bson::append_inside(command_, Type::document, "update",
+                        [&] { bson::append_inside(command_, Type::document, "$set", [] {}); });
+    bson::append_bool(command_, "new", true);
+    bson::append_inside(command_, Type::document, "fields", [&] {
+      bson::append_int32(command_, "_id", 0);
+      bson::append_int32(command_, request_.field, 1);
+    });
+    bson::Elements fields(client.body());
+    while (const auto field = fields.next()) {
+      if (std::ranges::find(kOfWrite, field->key) != kOfWrite.end()) {
+        bson::append_copy(command_, *field);
+      }
+    }
+    bson::append_string(command_, "$db", request_.db);
+  });
+  const auto view = *wire::OpMsgView::parse(command_.view());
+  WriteRequest write{view, *WriteCommand::read(view), request_.plan};
+  write.known = request_.known;
+  write.assigns = request_.field;
+  const Received received{command_.view(), nullptr, *context_, *workspace_};
+  reply_.reset();
+  write_.emplace(std::move(write), received, memory_);
+  next_ = write_->begin(received);
+}
+
+bool AssignExchange::is_writing() const {
+  const bool has_ended = std::holds_alternative<action::Relay>(next_) ||
+                         std::holds_alternative<action::Reply>(next_) ||
+                         std::holds_alternative<action::Close>(next_);
+  // Without a value, it would go as it is: the collection is none that gets any.
+  const bool is_left_alone =
+      std::holds_alternative<action::Send>(next_) && write_->facts().assigned == 0;
+  return !has_ended && !is_left_alone;
+}
+
+/// The answer; nothing if the write has changed no document.
+std::optional<Action> AssignExchange::take_write() {
+  if (std::holds_alternative<action::Close>(next_)) return next_;
+  if (const auto* replied = std::get_if<action::Reply>(&next_)) {
+    reply_ = single_reply(replied->message);
+  } else if (!reply_ || std::holds_alternative<action::Send>(next_)) {
+    return fail(request_.no_rule());
+  }
+  if (bson::find_integer(body(), "ok") != 1) return next_;
+  const auto changed = bson::find(body(), "value", Type::document);
+  if (!changed) return std::nullopt;
+  const auto value = field_at(changed->value, request_.field);
+  if (!value || value->is != ids::FieldValue::Is::there) return action::Close{};
+  return answer(value->element, true, true);
+}
+
+// ---- answers -----------------------------------------------------------------------------------
+
+Action AssignExchange::send() {
+  request_id_ = request_.message.header().request_id;
+  awaits_reply_ = true;
+  return action::Send{&message_, {}};
+}
+
+Action AssignExchange::refuse(std::string_view needed) {
+  workspace_->reply.clear();
+  append_refusal(request_.message, *reply_, needed, workspace_->reply);
+  return action::Reply{workspace_->reply.view()};
+}
+
+Action AssignExchange::fail(const CommandError& error) {
+  return fail_with(request_.message.message(), error, *workspace_);
+}
+
+/// With what drivers want to know of each reply.
+Action AssignExchange::answer(const std::optional<bson::Element>& value, bool modified,
+                              bool found) {
+  const wire::OpMsgView& client = request_.message;
+  const auto id = static_cast<std::int32_t>(workspace_->next_request_id++);
+  append_op_msg(answer_, id, client.header().request_id, client.has(wire::flag::kChecksumPresent),
+                [&] {
+                  if (value) append_value(answer_, "value", *value);
+                  if (!value) bson::append_head(answer_, Type::null, "value");
+                  bson::append_bool(answer_, "modified", modified);
+                  if (!modified) bson::append_bool(answer_, "found", found);
+                  bson::append_double(answer_, "ok", 1);
+                  for (const std::string_view key :
+                       {"writeConcernError", "errorLabels", "$clusterTime", "operationTime"}) {
+                    if (const auto field = bson::find(body(), key)) {
+                      bson::append_copy(answer_, *field);
+                    }
+                  }
+                });
+  return action::Reply{answer_.view()};
+}
+
+}  // namespace
+
+std::unique_ptr<Conversation> assign_exchange(AssignRequest&& assign, Bytes message,
+                                              ConnectionMemory* memory) {
+  return std::make_unique<AssignExchange>(std::move(assign), message, memory);
+}
+
+}  // namespace idproxy::rewrite

@@ -48,6 +48,11 @@ inline constexpr std::string_view kNotInitiated =
 /// "and 3 more", behind what is shown of a list.
 [[nodiscard]] std::string and_more(std::uint64_t left);
 
+/// Rounded down.
+[[nodiscard]] inline std::int64_t whole_seconds(std::chrono::nanoseconds time) {
+  return std::chrono::floor<std::chrono::seconds>(time).count();
+}
+
 /// "1 rule" or "3 rules", if `what` is "rule".
 [[nodiscard]] std::string count_of(std::uint64_t count, std::string_view what);
 

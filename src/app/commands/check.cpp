@@ -25,6 +25,7 @@
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/server_release.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::app::commands {
 namespace {
@@ -171,9 +172,8 @@ std::string summary_of(const RulesSaid& said) {
   const auto count = std::ranges::count_if(
       said.rules, [](const doctor::RuleSaid& each) { return !each.reason.empty(); });
   if (count == 0) return {};
-  return '\n' + std::to_string(count) + " of " + std::to_string(said.rules.size()) +
-         (said.rules.size() == 1 ? " rule" : " rules") + (count == 1 ? " is" : " are") +
-         " not ready\n";
+  return '\n' + std::to_string(count) + " of " + count_of(said.rules.size(), "rule") +
+         (count == 1 ? " is" : " are") + " not ready\n";
 }
 
 /// No row of a rule says it.
@@ -212,8 +212,8 @@ class Check {
       out_ << printable(note.text(request_.file)) << '\n';
     json_["ok"] = loaded.ok();
     if (!loaded.ok()) return end(ExitCode::config);
-    const std::size_t count = loaded.config.rules.size();
-    out_ << printable(request_.file) << ": ok, " << count << (count == 1 ? " rule\n" : " rules\n");
+    out_ << printable(request_.file) << ": ok, " << count_of(loaded.config.rules.size(), "rule")
+         << '\n';
     if (!request_.connects) return end(ExitCode::ok);
     const auto until = SteadyClock::now() + kCheckWithin;
     const auto upstream_uri = opened_.find_servers(out_, kLookUpWithin);

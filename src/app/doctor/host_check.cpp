@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "app/descriptors.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::app::doctor {
 namespace {
@@ -172,9 +173,7 @@ bool is_held(const ListenPlace& place, const config::Config& config, const JsonV
 DoctorCheck check_configuration(const std::string& file, const ConfigFile& opened) {
   DoctorCheck check{"configuration"};
   const std::size_t rules = opened.loaded.config.rules.size();
-  check.what =
-      file +
-      (opened.loaded.ok() ? ", " + std::to_string(rules) + (rules == 1 ? " rule" : " rules") : "");
+  check.what = file + (opened.loaded.ok() ? ", " + count_of(rules, "rule") : "");
   for (const FileFinding& each : opened.loaded.findings) {
     // check_certificates() has those of a file that can be used.
     const bool is_said = opened.loaded.ok() && each.about == FileFinding::About::certificate_date;
@@ -234,8 +233,7 @@ DoctorCheck check_descriptors(const config::Config& config, const JsonView& prox
       permitted = connections_within(own.rlim_max, config.net);
     }
   }
-  check.what = "enough for " + std::to_string(std::min<std::uint64_t>(permitted, wanted)) +
-               (permitted == 1 ? " client" : " clients");
+  check.what = "enough for " + count_of(std::min<std::uint64_t>(permitted, wanted), "client");
   if (permitted >= wanted) return check;
   const std::string number = std::to_string(needed);
   const std::string figures = " file descriptors for " + std::to_string(permitted) +

@@ -5,11 +5,14 @@
 #include <boost/json/array.hpp>
 #include <cstddef>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "app/json_view.hpp"
 #include "app/views/text_table.hpp"
 #include "idproxy/app/version.hpp"
 #include "idproxy/base/printable.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::app::doctor {
 namespace {
@@ -21,10 +24,6 @@ constexpr std::array kLevels{Level::error, Level::warning, Level::note};
 views::Tone tone_of(Level level) {
   constexpr std::array kTones{views::Tone::bad, views::Tone::warning, views::Tone::faint};
   return kTones[static_cast<std::size_t>(level)];
-}
-
-std::string plural_of(Level level) {
-  return std::string(name_of(level)) + 's';
 }
 
 /// The worst level among a check's findings.
@@ -49,6 +48,19 @@ std::size_t count(const DoctorReport& report, Level level) {
         check.findings, [level](const state::Finding& each) { return each.kind.level == level; }));
   }
   return found;
+}
+
+std::vector<std::pair<const DoctorCheck*, const state::Finding*>> worst_first(
+    const DoctorReport& report) {
+  std::vector<std::pair<const DoctorCheck*, const state::Finding*>> all;
+  for (const Level level : kLevels) {
+    for (const DoctorCheck& check : report.checks) {
+      for (const state::Finding& each : check.findings) {
+        if (each.kind.level == level) all.emplace_back(&check, &each);
+      }
+    }
+  }
+  return all;
 }
 
 std::string checks_text(const DoctorReport& report, const views::Terminal& terminal) {
@@ -83,8 +95,7 @@ std::string summary_of(const DoctorReport& report) {
   for (const Level each : kLevels) {
     const std::size_t found = count(report, each);
     if (found == 0) continue;
-    text += (text.empty() ? "" : ", ") + std::to_string(found) + " " +
-            (found == 1 ? std::string(name_of(each)) : plural_of(each));
+    text += (text.empty() ? "" : ", ") + count_of(found, name_of(each));
   }
   return text;
 }
@@ -129,12 +140,8 @@ std::string findings_text(const std::vector<state::Finding>& findings,
 std::string doctor_text(const DoctorReport& report, const views::Terminal& terminal) {
   if (summary_of(report).empty()) return clean_text(report, terminal);
   std::string text = checks_text(report, terminal);
-  for (const Level level : kLevels) {
-    for (const DoctorCheck& check : report.checks) {
-      for (const state::Finding& each : check.findings) {
-        if (each.kind.level == level) text += '\n' + finding_text(each, terminal);
-      }
-    }
+  for (const auto& [check, found] : worst_first(report)) {
+    text += '\n' + finding_text(*found, terminal);
   }
   return text + '\n' + summary_of(report) +
          "; docs/troubleshooting.md explains each under its name\n";
@@ -147,20 +154,14 @@ json::object doctor_json(const DoctorReport& report) {
     checks.push_back(json::object{
         {"check", check.name}, {"result", result_of(check)}, {"looked_at", check.what}});
   }
-  for (const Level level : kLevels) {
-    for (const DoctorCheck& check : report.checks) {
-      for (const state::Finding& each : check.findings) {
-        if (each.kind.level == level) {
-          findings.push_back(finding_json(each, check.name));
-        }
-      }
-    }
+  for (const auto& [check, found] : worst_first(report)) {
+    findings.push_back(finding_json(*found, check->name));
   }
   json::object out{{"version", version()},
                    {"file", report.file},
                    {"checks", std::move(checks)},
                    {"findings", std::move(findings)}};
-  for (const Level each : kLevels) out[plural_of(each)] = count(report, each);
+  for (const Level each : kLevels) out[std::string(name_of(each)) + 's'] = count(report, each);
   return out;
 }
 

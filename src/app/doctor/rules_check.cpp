@@ -16,6 +16,7 @@
 #include "app/state/run_out.hpp"
 #include "app/system_clock.hpp"
 #include "idproxy/base/glob.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/id_store/closed_schema.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/namespaces.hpp"
@@ -84,7 +85,7 @@ class RulesCheck {
       }
     }
     runs_out();
-    check_.what = std::to_string(rules_.size()) + (rules_.size() == 1 ? " rule" : " rules") +
+    check_.what = count_of(rules_.size(), "rule") +
                   (unread_ ? "; not all documents were read for duplicates" : "");
     if (const auto why_down = session_->watch().why_down()) {
       check_.what = "the id store " + *why_down;

@@ -404,9 +404,8 @@ DoctorCheck check_counters(const config::Config& config, const std::string& file
     judge({names[looked], counter, *std::move(stored)}, file, check);
     ++looked;
   }
-  const std::string all = std::to_string(found->size());
-  check.what = (looked == found->size() ? all : std::to_string(looked) + " of " + all) +
-               (found->size() == 1 ? " counter" : " counters");
+  check.what = (looked == found->size() ? "" : std::to_string(looked) + " of ") +
+               count_of(found->size(), "counter");
   return check;
 }
 

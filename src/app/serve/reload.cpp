@@ -106,9 +106,9 @@ bool same_certificates(const Tls& a, const Tls& b) {
 }
 
 std::string fault_of(const config::Loaded& loaded) {
-  const auto errors =
-      std::ranges::count(loaded.findings, FileFinding::Severity::error, &FileFinding::severity);
-  return "the configuration has " + std::to_string(errors) + (errors == 1 ? " error" : " errors") +
+  const auto errors = static_cast<std::uint64_t>(
+      std::ranges::count(loaded.findings, FileFinding::Severity::error, &FileFinding::severity));
+  return "the configuration has " + count_of(errors, "error") +
          "; mongo-idproxy --check-config shows all";
 }
 

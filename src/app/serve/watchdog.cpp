@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 
+#include "idproxy/base/words.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::app::serve {
@@ -56,10 +57,6 @@ bool install() {
   action.sa_handler = take_trace;
   action.sa_flags = SA_RESTART;
   return ::sigaction(SIGUSR2, &action, nullptr) == 0;
-}
-
-std::int64_t whole_seconds(Watchdog::Time time) {
-  return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
 }  // namespace
@@ -137,8 +134,7 @@ admin::HttpResponse livez(const std::vector<std::chrono::nanoseconds>& owed) {
     if (owed[i] < Watchdog::kDead) continue;
     response.status = 503;
     response.body += "thread " + std::to_string(i) + ": no answer for " +
-                     std::to_string(std::chrono::floor<std::chrono::seconds>(owed[i]).count()) +
-                     " s\n";
+                     std::to_string(whole_seconds(owed[i])) + " s\n";
   }
   if (response.body.empty()) response.body = "live\n";
   return response;

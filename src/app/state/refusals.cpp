@@ -22,8 +22,7 @@ std::string Refusals::Refused::text() const {
   text += " a transaction of connection " + std::to_string(holder->connection);
   if (!holder->application.empty()) text += " (" + named(holder->application) + ")";
   if (is_over) return text;
-  return text + ", for " +
-         std::to_string(std::chrono::floor<std::chrono::seconds>(held_for).count()) + " s";
+  return text + ", for " + std::to_string(whole_seconds(held_for)) + " s";
 }
 
 void Refusals::update(const rewrite::RuleSet& rules, Time now) {

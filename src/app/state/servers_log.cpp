@@ -11,10 +11,6 @@ namespace {
 
 using Age = std::optional<std::chrono::nanoseconds>;
 
-std::int64_t in_whole_seconds(std::chrono::nanoseconds time) {
-  return std::chrono::floor<std::chrono::seconds>(time).count();
-}
-
 }  // namespace
 
 bool is_slow(const net::ServerStatistics::Listener& server) {
@@ -57,14 +53,14 @@ void ServersLog::update(const std::vector<net::ServerStatistics::Listener>& serv
       if (before == slow_.end()) {
         log_finding(server_slow(server, rules), {{"server", server.server},
                                                  {"listener", server.listener},
-                                                 {"oldest_seconds", in_whole_seconds(age)},
+                                                 {"oldest_seconds", whole_seconds(age)},
                                                  {"in_flight", server.in_flight}});
       }
       slow_[server.server] = age;
     } else if (before != slow_.end() && server.up) {
       log::event(log::Level::info, "server_answers", "the server has answered",
                  {{"server", server.server},
-                  {"oldest_seconds", in_whole_seconds(before->second)},
+                  {"oldest_seconds", whole_seconds(before->second)},
                   {"in_flight", server.in_flight}});
       slow_.erase(before);
     }

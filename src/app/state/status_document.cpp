@@ -440,7 +440,7 @@ class StatusWriter {
 
   /// In whole seconds since 1970: fractions would only take room.
   [[nodiscard]] std::int64_t ago(std::chrono::nanoseconds age) const {
-    return std::chrono::floor<std::chrono::seconds>(sources_.now - age).count();
+    return whole_seconds(sources_.now - age);
   }
 
   const StatusSources& sources_;

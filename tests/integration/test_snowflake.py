@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import random
 import signal
 import subprocess
 import time
@@ -19,6 +20,7 @@ import pymongo
 import pytest
 from pymongo.errors import OperationFailure
 
+from support.full import FULL
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
@@ -61,9 +63,10 @@ OWN = Layout(1704067200000, 1, 41, 1, 12)
 
 
 def rule(bits: int | None = None, field: str = "number", **keys: Any) -> dict[str, Any]:
-    """With `bits` for the machine number, of a proxy that loses it soon."""
+    """With `bits` for the machine number, of a proxy that loses it soon. An id that was repeated is an error."""
     own = {} if bits is None else {"machine_bits": bits, "machine": {"ttl": f"{TTL}s", **keys.pop("machine", {})}}
-    return {"ns": "snow.docs", "field": field, "strategy": "snowflake", "unique_index": "create", **own, **keys}
+    return {"ns": "snow.docs", "field": field, "strategy": "snowflake", "unique_index": "create",
+            "retry": {"attempts": 0}, **own, **keys}
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +109,7 @@ def why_not(proxy: Proxy) -> str:
     try:
         insert(proxy)
     except OperationFailure as error:
+        assert error.code in (6, 96), error
         return f"{error.code} {error}"
     return ""
 
@@ -242,6 +246,39 @@ def test_a_clock_that_is_set_by_an_hour(server: Mongod, tmp_path: pathlib.Path, 
     assert len(times) == 100 + 21 * 3000 + 200
     ahead = max(times) - time.time() * 1000
     assert (ahead > 3_500_000) == (step > 0), ahead
+
+
+def test_proxies_that_come_and_go(server: Mongod) -> None:
+    """Killed, paused for longer than their lease lasts, stopped; more of them than there are numbers."""
+    dice = random.Random(7)
+    config = configuration(server, [rule(2)])
+    alive: list[Proxy] = []
+    stored = 0
+    try:
+        end = time.monotonic() + (300 if FULL else 25)
+        while time.monotonic() < end:
+            while len(alive) < 5:
+                alive.append(Proxy(config, await_ready=False))
+                alive[-1].address = alive[-1].wait_event("listening")["address"]
+            victim = dice.choice(alive)
+            what = dice.choice(["kill", "pause", "stop"])
+            if what == "pause":
+                victim.process.send_signal(signal.SIGSTOP)
+            else:
+                alive.remove(victim)
+                victim.kill() if what == "kill" else victim.stop()
+            paused = time.monotonic() + TTL + 1
+            while time.monotonic() < paused:
+                for each in alive:
+                    if each is not victim:
+                        stored += not why_not(each)
+            if what == "pause":
+                victim.process.send_signal(signal.SIGCONT)
+                stored += not why_not(victim)
+    finally:
+        for each in alive:
+            each.kill()
+    assert len(numbers(server)) == stored > 100
 
 
 def test_a_fixed_number_belongs_to_one_proxy(server: Mongod) -> None:

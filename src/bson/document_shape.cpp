@@ -1,6 +1,6 @@
 #include "idproxy/bson/document_shape.hpp"
 
-#include "bson/element_ends.hpp"
+#include "idproxy/bson/element_ends.hpp"
 
 namespace idproxy::bson {
 

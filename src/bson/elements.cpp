@@ -4,9 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "bson/element_ends.hpp"
-
 namespace idproxy::bson {
+
 std::optional<std::int64_t> Element::as_integer() const {
   switch (type) {
     case Type::int32:
@@ -27,17 +26,12 @@ std::optional<std::int64_t> Element::as_integer() const {
 }
 
 std::optional<Element> Elements::next() {
-  if (malformed_ || at_ == end_) return std::nullopt;
-  const auto* const nul = end_of_key(at_ + 1, end_);
-  if (nul >= end_) return fail();
-  const auto* const value_end = end_of_frequent_value(static_cast<Type>(*at_), nul + 1, end_);
-  return value_end == nullptr ? next_of_rare_type(nul) : take(nul, value_end);
+  Element element;
+  return next(element) ? std::optional(element) : std::nullopt;
 }
 
-/// By itself, so that next() saves no registers for it.
-std::optional<Element> Elements::next_of_rare_type(const std::uint8_t* nul) {
-  const auto* const value_end = end_of_value(static_cast<Type>(*at_), nul + 1, end_);
-  return value_end == nullptr ? fail() : take(nul, value_end);
+const std::uint8_t* Elements::end_of_rare_value(const std::uint8_t* nul) const {
+  return nul < end_ ? end_of_value(static_cast<Type>(*at_), nul + 1, end_) : nullptr;
 }
 
 bool well_formed(Bytes document, std::size_t levels) {

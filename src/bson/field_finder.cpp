@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "bson/element_ends.hpp"
+#include "idproxy/bson/element_ends.hpp"
 
 namespace idproxy::bson {
 namespace {

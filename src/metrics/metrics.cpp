@@ -15,8 +15,10 @@ template <class Counter>
 void HistogramOf<Counter>::observe(std::chrono::nanoseconds duration) {
   const double seconds = std::chrono::duration<double>(duration).count();
   const auto& bounds = HistogramValues::kBounds;
-  const auto bucket =
-      static_cast<std::size_t>(std::ranges::lower_bound(bounds, seconds) - bounds.begin());
+  // From the front: what is observed for each message is short.
+  const auto bucket = static_cast<std::size_t>(
+      std::ranges::find_if(bounds, [&](double bound) { return seconds <= bound; }) -
+      bounds.begin());
   counts_[bucket].add();
   nanoseconds_.add(static_cast<std::uint64_t>(std::max<std::int64_t>(duration.count(), 0)));
 }

@@ -240,13 +240,31 @@ class ConnectionPair final {
   void failed(const std::exception& error);
   void protocol_error(const ProtocolFault& fault);
 
+  // In the order of use by each message: see Stream.
   IoThread& thread_;
   std::shared_ptr<Upstream> server_;
   Stream downstream_;
   Stream upstream_;
-  ServerLoad& load_;  // the thread's part of the server's
+  Requests requests_;
+  Replies replies_;
+  RequestGate request_gate_;
+  ReplyGate reply_gate_;
+  std::chrono::nanoseconds connected_{};  // when upstream_ was opened; monotonic
+  rewrite::ConnectionMemory memory_;
+  // The newest request, while later ones must wait for it or part of its message is unsent.
+  std::unique_ptr<UnderWay, Recycled> exchange_{nullptr, Recycled{nullptr}};
+  std::unique_ptr<LocalReply> local_reply_;         // sent once nothing is outstanding
+  std::shared_ptr<Connector> connector_;            // until the server connection is open
+  std::unique_ptr<const std::string> unreachable_;  // what to tell the client if it was not
+  Waits waits_ = Waits::for_nothing;
+  bool learning_ = false;  // the topology takes a reply to hello into account
+  bool closed_ = false;
+  bool handshaking_ = false;     // with the client, for TLS
+  bool silent_ = true;           // the client has sent nothing yet
+  bool requests_ended_ = false;  // reads no more requests: draining, or the server closed
+  bool server_told_ = false;     // that no more requests follow
+  ServerLoad& load_;             // the thread's part of the server's
   ServerLoad::Connection waiting_;
-  std::uint64_t id_;
   struct {
     std::chrono::nanoseconds opened;  // monotonic
     std::uint64_t requests = 0;
@@ -257,32 +275,13 @@ class ConnectionPair final {
     Lately lately{};
     wire::Compressor compressor = wire::Compressor::none;  // of the last compressed request
   } counts_;
-  RequestGate request_gate_;
-  ReplyGate reply_gate_;
-  Requests requests_;
-  Replies replies_;
-  std::shared_ptr<Connector> connector_;            // until the server connection is open
-  std::chrono::nanoseconds connected_{};            // when it was opened; monotonic
-  std::unique_ptr<const std::string> unreachable_;  // what to tell the client if it was not
   Deadline deadline_;  // for the client's first bytes, the rest of a message, or its answers
   Deadline stall_;     // for a client in the middle of a message that has room in the budget
   Budget::Share unsent_share_;  // for a large reply that the client has not taken yet
-
-  rewrite::ConnectionMemory memory_;
+  std::uint64_t id_;
   OpenTransactions::Sessions transactions_;  // of those that the client has begun
-  // The newest request, while later ones must wait for it or part of its message is unsent.
-  std::unique_ptr<UnderWay, Recycled> exchange_{nullptr, Recycled{nullptr}};
-  std::unique_ptr<LocalReply> local_reply_;  // sent once nothing is outstanding
   Timer timer_;                              // of the exchange
   std::uint64_t questions_ = 0;              // number of questions to the store so far
-  Waits waits_ = Waits::for_nothing;
-  bool learning_ = false;  // the topology takes a reply to hello into account
-
-  bool closed_ = false;
-  bool handshaking_ = false;     // with the client, for TLS
-  bool silent_ = true;           // the client has sent nothing yet
-  bool requests_ended_ = false;  // reads no more requests: draining, or the server closed
-  bool server_told_ = false;     // that no more requests follow
 };
 
 }  // namespace idproxy::net

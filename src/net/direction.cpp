@@ -127,11 +127,6 @@ void Direction::offer(Bytes input) {
   settle(input, consumed_);
 }
 
-bool Direction::write_passed() {
-  if (!passed_.empty()) write(std::exchange(passed_, {}));
-  return !blocked();
-}
-
 /// Keeps the part of `input` that was not consumed. `input` is in the thread's buffer or in held_,
 /// or was in held_ until an OutQueue took that memory over.
 void Direction::settle(Bytes input, std::size_t consumed) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "idproxy/base/bytes.hpp"
 #include "net/buffer_pool.hpp"
@@ -46,7 +47,11 @@ class Direction {
   }
   /// For take(): writes what it has passed on so far, which would otherwise go out together with
   /// what follows. True if what follows may be taken.
-  bool write_passed();
+  bool write_passed() {
+    if (passed_.empty()) return true;
+    write(std::exchange(passed_, {}));
+    return !blocked();
+  }
   /// For take(): consumes so many bytes without passing them on.
   void consume(std::size_t bytes) { consumed_ += bytes; }
   /// For take(): it needs `bytes` of what it was given before it can go on. `whole`: of the message

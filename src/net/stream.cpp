@@ -123,16 +123,17 @@ void Stream::ready(std::uint32_t events) {
   if ((events & (kReadable | kLost)) != 0) may_read_ = true;
   if ((events & (EPOLLRDHUP | kLost)) != 0) hung_up_ = true;
   // Both first: either call may close and destroy the stream.
-  const bool may_write = (events & (EPOLLOUT | kLost)) != 0;
-  const auto reader = may_read_ ? std::exchange(reader_, nullptr) : nullptr;
-  const auto writer = may_write ? std::exchange(writer_, nullptr) : nullptr;
+  std::function<void()> reader;
+  std::function<void()> writer;
+  if (may_read_) reader.swap(reader_);
+  if ((events & (EPOLLOUT | kLost)) != 0) writer.swap(writer_);
   if (reader) reader();
   if (writer) writer();
 }
 
 void Stream::when_readable(std::function<void()> then) {
   if (may_read_ || undecoded() || !socket_.is_open()) return loop_.call_later(std::move(then));
-  reader_ = std::move(then);
+  reader_.swap(then);
   watch(kReadable);
 }
 

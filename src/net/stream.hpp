@@ -102,7 +102,7 @@ class Stream : private EventLoop::Watcher {
   [[nodiscard]] virtual ssize_t write(std::span<const iovec> slices);
   /// Sends what write() took but has not sent: the ciphertext that a TLS connection holds.
   [[nodiscard]] virtual Sent flush();
-  [[nodiscard]] virtual bool unsent() const { return !unsent_.empty(); }
+  [[nodiscard]] virtual bool unsent() const { return engine_ != nullptr && !unsent_.empty(); }
 
  private:
   // How much to encrypt before sending it. Bounds what must be kept if the socket takes nothing.
@@ -110,7 +110,9 @@ class Stream : private EventLoop::Watcher {
 
   using Then = std::function<void(std::string_view)>;
 
-  [[nodiscard]] bool undecoded() const { return decrypted_left_ || broken_ || !unread_.empty(); }
+  [[nodiscard]] bool undecoded() const {
+    return engine_ != nullptr && (decrypted_left_ || broken_ || !unread_.empty());
+  }
   void say_goodbye();
   void ready(std::uint32_t events) override;
   void watch(std::uint32_t events);
@@ -123,21 +125,23 @@ class Stream : private EventLoop::Watcher {
   [[nodiscard]] ssize_t write_secure(std::span<const iovec> slices);
   [[nodiscard]] bool send_secure();
 
+  // What each message of a plain connection needs comes first, in as few cache lines as there are:
+  // with a thousand connections, none is in the cache when a message comes.
   EventLoop& loop_;
-  TlsScratch& scratch_;
   FileDescriptor socket_;
-  std::uint32_t watched_ = 0;     // the events that the loop watches for
-  std::function<void()> reader_;  // waits
-  std::function<void()> writer_;
+  std::uint32_t watched_ = 0;            // the events that the loop watches for
   std::unique_ptr<tls::Engine> engine_;  // null: plain
-  Buffer unread_;                        // received ciphertext, in rare cases
-  Buffer unsent_;                        // ciphertext
   bool heard_ = false;                   // the peer has sent something
   bool cut_off_ = false;                 // ended without close_notify
   bool broken_ = false;                  // TLS failed after the bytes that read() returned
   bool decrypted_left_ = false;          // the engine holds more plaintext
   bool may_read_ = false;                // there may be something to read
   bool hung_up_ = false;                 // the last thing to read is the end, or an error
+  std::function<void()> reader_;         // waits
+  std::function<void()> writer_;
+  TlsScratch& scratch_;
+  Buffer unread_;  // received ciphertext, in rare cases
+  Buffer unsent_;  // ciphertext
 };
 
 }  // namespace idproxy::net

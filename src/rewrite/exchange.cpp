@@ -24,6 +24,8 @@ class Refusal final : public Conversation {
 
 }  // namespace
 
+constinit const ExchangeFacts Exchange::kNothing;
+
 Exchange::Exchange(ServerId server, ConnectionMemory* memory) : server_(server), memory_(memory) {}
 
 Exchange::~Exchange() = default;

@@ -1,7 +1,10 @@
 #include "rewrite/keep.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <optional>
+#include <string_view>
 #include <unordered_set>
 
 #include "idproxy/rewrite/document_fields.hpp"
@@ -24,26 +27,44 @@ constexpr KeepVerdict lost(LossReason reason) {
 
 // ---- replacements ----------------------------------------------------------------------------
 
+/// The names of a document so far. Most have few, for which a table costs more than it saves.
+class SeenNames {
+ public:
+  /// False if it is there.
+  bool add(std::string_view name) {
+    const auto end = few_.begin() + static_cast<std::ptrdiff_t>(count_);
+    if (std::find(few_.begin(), end, name) != end) return false;
+    if (count_ == few_.size()) return more_.insert(name).second;
+    few_[count_++] = name;
+    return true;
+  }
+
+ private:
+  std::array<std::string_view, 24> few_;
+  std::size_t count_ = 0;  // of few_
+  std::unordered_set<std::string_view> more_;
+};
+
 /// A top level that is stored otherwise by a pipeline, or that mongod refuses only in a
 /// replacement.
 std::optional<LossReason> fault_of_names(Bytes replacement) {
-  std::unordered_set<std::string_view> names;
+  SeenNames names;
   bson::Elements elements(replacement);
   while (const auto element = elements.next()) {
     if (element->key.starts_with('$')) return LossReason::dollar_name;
     if (element->type == bson::Type::timestamp && load_i64(element->value.data()) == 0) {
       return LossReason::server_time;
     }
-    if (!names.insert(element->key).second) return LossReason::repeated_name;
+    if (!names.add(element->key)) return LossReason::repeated_name;
   }
   return std::nullopt;
 }
 
 bool repeats_a_name(Bytes document) {
-  std::unordered_set<std::string_view> names;
+  SeenNames names;
   bson::Elements elements(document);
   while (const auto element = elements.next()) {
-    if (!names.insert(element->key).second) return true;
+    if (!names.add(element->key)) return true;
   }
   return false;
 }

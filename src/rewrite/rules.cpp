@@ -237,7 +237,9 @@ const Namespaces::Known& Namespaces::known(std::string_view db, std::string_view
     version_ = now;
     forget();
   }
-  const bool is_last = last_ != nullptr && db == last_db_ && collection == last_collection_;
+  // As views: compilers call a function to compare one with a string.
+  const bool is_last = last_ != nullptr && db == std::string_view(last_db_) &&
+                       collection == std::string_view(last_collection_);
   if (is_last && !may_be_bound(*last_, db, collection)) return *last_;
   // No name contains a NUL, so "a.b" "c" and "a" "b.c" have different keys.
   key_.assign(db).append(1, '\0').append(collection);
@@ -299,7 +301,8 @@ void Namespaces::forget() {
 }
 
 bool Namespaces::possible(std::string_view collection) {
-  if (last_ != nullptr && last_->plan != nullptr && collection == last_collection_) return true;
+  const bool is_last = last_ != nullptr && collection == std::string_view(last_collection_);
+  if (is_last && last_->plan != nullptr) return true;
   key_.assign(collection);
   auto found = collections_.find(key_);
   if (found == collections_.end()) {

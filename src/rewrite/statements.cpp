@@ -39,65 +39,67 @@ std::string_view WriteCommand::identifier() const {
   return kArrays[static_cast<std::size_t>(kind)];
 }
 
-std::optional<WriteCommand> WriteCommand::read(const wire::OpMsgView& message) {
+bool WriteCommand::read(const wire::OpMsgView& message, WriteCommand& out) {
   bson::Elements fields(message.body());
   const auto name = fields.next();
   const auto kind = name ? write_kind(name->key) : std::nullopt;
-  if (!kind) return {};
-  WriteCommand command;
-  command.kind = *kind;
+  if (!kind) return false;
+  out.kind = *kind;
   const bool is_bulk = *kind == WriteKind::bulk_write;  // which names its collections elsewhere
   if (!is_bulk) {
     // mongod also accepts the deprecated symbol type.
-    if (name->type != bson::Type::string && name->type != bson::Type::symbol) return {};
-    command.collection = name->text();
+    if (name->type != bson::Type::string && name->type != bson::Type::symbol) return false;
+    out.collection = name->text();
   }
-  const std::string_view identifier = command.identifier();
+  const std::string_view identifier = out.identifier();
   std::size_t dbs = 0;
   std::size_t arrays = 0;
-  while (const auto field = fields.next()) {
+  bson::Element field;
+  while (fields.next(field)) {
     // Two names. Both spellings of one have the same size.
-    if (field->key.size() == name->key.size() && write_kind(field->key) == kind) return {};
-    if (equals(field->key, "$db")) {
-      if (field->type != bson::Type::string) return {};
-      command.db = field->text();
+    if (field.key.size() == name->key.size() && write_kind(field.key) == kind) return false;
+    if (equals(field.key, "$db")) {
+      if (field.type != bson::Type::string) return false;
+      out.db = field.text();
       ++dbs;
-    } else if (!identifier.empty() && field->key == identifier) {
+    } else if (!identifier.empty() && field.key == identifier) {
       // MongoDB 4.4 takes {"0": …} as well (observed, 4.4.2); later ones refuse it.
       const bool is_list =
-          field->type == bson::Type::array || (field->type == bson::Type::document && !is_bulk);
-      if (!is_list) return {};
-      command.statements = field->value;
-      command.array_element = {field->begin, field->end()};
+          field.type == bson::Type::array || (field.type == bson::Type::document && !is_bulk);
+      if (!is_list) return false;
+      out.statements = field.value;
+      out.array_element = {field.begin, field.end()};
       ++arrays;
-    } else if (is_bulk && equals(field->key, "nsInfo")) {
-      if (field->type != bson::Type::array || command.ns_info_in_array) return {};
-      command.ns_info = field->value;
-      command.ns_info_in_array = true;
-    } else if (!identifier.empty() && equals(field->key, "stmtIds") &&
-               field->type == bson::Type::array) {
-      command.stmt_ids = field->value;
+    } else if (is_bulk && equals(field.key, "nsInfo")) {
+      if (field.type != bson::Type::array || out.ns_info_in_array) return false;
+      out.ns_info = field.value;
+      out.ns_info_in_array = true;
+    } else if (!identifier.empty() && equals(field.key, "stmtIds") &&
+               field.type == bson::Type::array) {
+      out.stmt_ids = field.value;
+    } else if (equals(field.key, "encryptionInformation")) {
+      out.is_encrypted = true;
     }
   }
-  if (fields.malformed() || dbs != 1) return {};
+  if (fields.malformed() || dbs != 1) return false;
   if (*kind == WriteKind::find_and_modify) {
-    command.statements = message.body();
-    if (message.sequence_count() > 0) return {};
-    return command;
+    out.statements = message.body();
+    if (message.sequence_count() > 0) return false;
+    return true;
   }
   const std::size_t ns_infos = is_bulk ? 1 : 0;
-  const std::size_t in_body = arrays + (command.ns_info_in_array ? 1 : 0);
-  if (arrays > 1 || in_body + message.sequence_count() != 1 + ns_infos) return {};
-  if (is_bulk && !command.ns_info_in_array) {
+  const std::size_t in_body = arrays + (out.ns_info_in_array ? 1 : 0);
+  if (arrays > 1 || in_body + message.sequence_count() != 1 + ns_infos) return false;
+  if (is_bulk && !out.ns_info_in_array) {
     const auto ns_info = message.sequence("nsInfo");
-    if (!ns_info) return {};
-    command.ns_info = ns_info->documents;
+    if (!ns_info) return false;
+    out.ns_info = ns_info->documents;
   }
-  if (arrays == 1) return command;
-  command.sequence = message.sequence(identifier);
-  if (!command.sequence) return {};
-  command.statements = command.sequence->documents;
-  return command;
+  if (arrays == 1) return true;
+  out.sequence = message.sequence(identifier);
+  if (!out.sequence) return false;
+  out.statements = out.sequence->documents;
+  return true;
 }
 
 std::optional<std::vector<std::int32_t>> WriteCommand::movable() const {

@@ -23,9 +23,10 @@ namespace {
 std::optional<bool> concerns_us(Bytes body) {
   bool result = false;
   bson::Elements fields(body);
-  while (const auto field = fields.next()) {
-    if (equals(field->key, "code") || equals(field->key, "writeErrors")) result = true;
-    if (equals(field->key, "nErrors") && field->as_integer() != 0) result = true;
+  bson::Element field;
+  while (fields.next(field)) {
+    if (equals(field.key, "code") || equals(field.key, "writeErrors")) result = true;
+    if (equals(field.key, "nErrors") && field.as_integer() != 0) result = true;
   }
   return fields.malformed() ? std::nullopt : std::optional(result);
 }
@@ -65,18 +66,23 @@ WriteExchange::~WriteExchange() {
 /// `owner`: as in Received.
 Steps WriteExchange::write(Buffer* owner) {
   if (const auto end = scan_statements(owner)) co_return *end;
+  // One for all its loops: malloc() keeps blocks of up to 1,032 bytes at hand for each thread, and
+  // the coroutine is such a block.
+  std::optional<Need> need;
   // Without upsert, the server would not ask whether the client may insert.
-  while (const auto need = looks_first() ? rights_.demand() : std::nullopt) {
+  bool looks = looks_first();
+  while ((need = looks ? rights_.demand() : std::nullopt)) {
     co_await ask(*need);
     if (const auto end = accept(*need)) co_return *end;
+    looks = looks_first();
   }
-  if (looks_first()) {
+  if (looks) {
     co_await send_without_upsert();
     if (has_found()) co_return action::Relay{};
   }
   do {
     // What its stages need.
-    while (const auto need = lacks()) {
+    while ((need = lacks())) {
       co_await ask(*need);
       if (const auto end = accept(*need)) co_return *end;
     }
@@ -87,7 +93,7 @@ Steps WriteExchange::write(Buffer* owner) {
     // Sorts what is stored from what has collided, for which it may have to ask the server.
     while (const auto next = batch_->take()) co_await *next;
     // Fresh values for what has collided.
-    while (const auto need = batch_->fresh().need(moment())) {
+    while ((need = batch_->fresh().need(moment()))) {
       co_await ask(*need);
       if (const auto end = accept(*need)) co_return *end;
     }
@@ -205,7 +211,7 @@ Buffer WriteExchange::release(Workspace& workspace) {
   end();
   steps_ = {};
   batch_.reset();
-  workspace.give_back(std::move(given_));
+  workspace.give_back(std::move(lent_));
   return Conversation::release(workspace);
 }
 
@@ -224,7 +230,6 @@ std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
     sent_ = true;
     return action::Relay{};
   }
-  workspace_->lend_to(given_);
   if (auto end = scan()) return end;
   // The operations of a bulkWrite may need fewer rights than others could.
   if (is_bulk() && !rights_.is_shown() && !rights_.need(moment()) && rights_.is_shown()) {

@@ -6,6 +6,9 @@
 
 namespace idproxy::bench {
 
+/// Which sides of the proxies have TLS: both, or only the client's.
+enum class TlsSides { both, client };
+
 /// PEM files for a run with TLS: one certificate for the address 127.0.0.1, which the proxies show
 /// to clients and the stub server to them, and the authority that has signed it. RSA, 2048 bits.
 struct CertificateFiles {

@@ -31,6 +31,8 @@ bool set(Options& options, const std::string& name, const std::string& value) {
     options.against = value;
   } else if (name == "--tls" && (value == "1.2" || value == "1.3")) {
     options.tls = value == "1.2" ? TlsVersion::v1_2 : TlsVersion::v1_3;
+  } else if (name == "--sides" && (value == "both" || value == "client")) {
+    options.sides = value == "both" ? TlsSides::both : TlsSides::client;
   } else if (name == "--rounds" && positive_number(value) > 0) {
     options.effort.rounds = static_cast<std::size_t>(positive_number(value));
   } else if (name == "--seconds" && positive_number(value) > 0) {
@@ -50,9 +52,11 @@ void clear(Options& options, std::initializer_list<TargetKind> kinds) {
 const char* const kUsage =
     "usage: idproxy_bench [--haproxy PROGRAM] [--nginx PROGRAM] [--envoy PROGRAM]\n"
     "                     [--relay PROGRAM] --idproxy PROGRAM\n"
-    "                     [--tls 1.2|1.3] [--quick] [--rounds N] [--only WORK]\n"
+    "                     [--tls 1.2|1.3] [--sides both|client] [--quick] [--rounds N] [--only "
+    "WORK]\n"
     "       idproxy_bench --idproxy PROGRAM --against PROGRAM [--seconds N] [--only WORK]\n"
     "A program that is not named is not measured. With --tls only haproxy and mongo-idproxy are,\n"
+    "on both sides, or with clients only,\n"
     "with --quick neither nginx nor envoy. --only measures only the row of this name, or those\n"
     "whose names contain it. --against compares two mongo-idproxy.\n";
 

@@ -14,6 +14,7 @@ namespace idproxy::bench {
 struct Options {
   Programs programs;
   std::optional<TlsVersion> tls;  ///< none: all is plain
+  TlsSides sides = TlsSides::both;
   Effort effort;
   bool quick = false;
   std::string only;                   ///< a row, or a part of the names of some; empty: all

@@ -43,9 +43,9 @@ Row = dict[str, Any]
 # ---- figures
 
 def spread(values: list[float]) -> dict[str, float]:
-    """Of many values the quartiles, since the lowest and the highest one say little."""
+    """Of seven values or more the quartiles, since the lowest and the highest one say little."""
     low, high = min(values), max(values)
-    if len(values) > 20:
+    if len(values) >= 7:
         low, _, high = statistics.quantiles(values, n=4)
     return {"median": statistics.median(values), "low": low, "high": high}
 
@@ -63,6 +63,8 @@ def summary(line: Row) -> Row:
     if "must" in line:
         row |= {key: line[key] for key in ("must", "aim", "better")}
         row["met"] = met(row)
+        if line["beside"] and figure and row["figure"]["low"] <= 1 <= row["figure"]["high"]:
+            row["met"] += ", even"
     return rounded(row)
 
 

@@ -167,7 +167,10 @@ void StubServer::send(Connection& connection) {
 /// The documents of an insert; one after the other.
 const Work* StubServer::work_of(const Request& request, bool checked) {
   if (request.command != "insert") {
-    const auto found = std::ranges::find(works_, request.command, &Work::command);
+    const auto found = std::ranges::find_if(works_, [&](const Work& work) {
+      return work.command == request.command &&
+             (work.collection.empty() || work.collection == request.collection);
+    });
     return found == works_.end() ? nullptr : &*found;
   }
   documents_.clear();

@@ -82,11 +82,11 @@ std::string name_of_machine_part(const Cores& cores) {
 
 Table::Table(Options options)
     : options_(std::move(options)),
-      works_(options_.tls ? make_tls_works() : make_works()),
+      works_(options_.tls ? make_tls_works(options_.sides) : make_works()),
       findings_(shared_findings()) {
   if (!options_.tls) return;
   certificates_ = make_certificates(directory_);
-  transport_ = Transport(*options_.tls, *certificates_);
+  transport_ = Transport(*options_.tls, options_.sides, *certificates_);
 }
 
 void Table::run() {
@@ -123,13 +123,18 @@ bool Table::wanted(const std::string& row, bool quick) const {
 std::vector<Work> Table::chosen_works() const {
   std::vector<Work> chosen;
   for (const Work& each : works_) {
-    if (wanted((options_.tls ? "TLS, " : "") + each.name, each.quick)) chosen.push_back(each);
+    if (wanted(row_of(each), each.quick)) chosen.push_back(each);
   }
   return chosen;
 }
 
+std::string Table::row_of(const Work& work) const {
+  if (!options_.tls) return work.name;
+  return (options_.sides == TlsSides::both ? "TLS, " : "TLS to the client, ") + work.name;
+}
+
 Launcher Table::launcher(StubPorts ports) const {
-  return {options_.programs, ports, cores_.proxy, certificates_};
+  return {options_.programs, ports, cores_.proxy, certificates_, options_.sides};
 }
 
 const Work& Table::work(std::string_view name) const {
@@ -144,11 +149,13 @@ void Table::measure_works() {
   StubServer stub(works_, transport_, findings_);
   Launcher programs = launcher(stub.ports());
   const std::vector<Target> targets = programs.start_all();
-  const std::string section =
-      options_.tls ? "CPU per operation, TLS on both sides" : "CPU per operation";
+  const std::string section = !options_.tls ? "CPU per operation"
+                              : options_.sides == TlsSides::both
+                                  ? "CPU per operation, TLS on both sides"
+                                  : "CPU per operation, TLS to the client";
   for (const Work& each : chosen) {
     const Targets measured = each.usual || options_.tls ? all_of(targets) : main_ones(targets);
-    print(std::cout, {section, (options_.tls ? "TLS, " : "") + each.name, "us",
+    print(std::cout, {section, row_of(each), "us",
                       measure_cpu(measured, stub, each, transport_, options_.effort), "idproxy",
                       "haproxy", each.limit});
   }

@@ -39,6 +39,7 @@ class Table {
 
   bool wanted(const std::string& row, bool quick) const;
   std::vector<Work> chosen_works() const;
+  std::string row_of(const Work& work) const;
   Launcher launcher(StubPorts ports) const;
   const Work& work(std::string_view name) const;
 

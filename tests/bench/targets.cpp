@@ -20,8 +20,13 @@ std::string_view name_of(TargetKind kind) {
   return kNames[index_of(kind)];
 }
 
-Launcher::Launcher(Programs programs, StubPorts stub, int core, std::optional<CertificateFiles> tls)
-    : programs_(std::move(programs)), stub_(stub), core_(core), tls_(std::move(tls)) {}
+Launcher::Launcher(Programs programs, StubPorts stub, int core, std::optional<CertificateFiles> tls,
+                   TlsSides sides)
+    : programs_(std::move(programs)),
+      stub_(stub),
+      core_(core),
+      tls_(std::move(tls)),
+      sides_(sides) {}
 
 Launcher::~Launcher() {
   if (std::uncaught_exceptions() == 0) return;
@@ -87,7 +92,8 @@ std::vector<std::string> Launcher::haproxy_command(std::uint16_t port, int threa
 std::string Launcher::write_haproxy_config(std::uint16_t port, int threads) const {
   const std::string path = directory_ / ("haproxy-" + std::to_string(threads) + ".cfg");
   const std::string downstream = tls_ ? " ssl crt " + tls_->certificate_key : "";
-  const std::string upstream = tls_ ? " ssl verify required ca-file " + tls_->ca : "";
+  const bool begins = tls_ && sides_ == TlsSides::both;
+  const std::string upstream = begins ? " ssl verify required ca-file " + tls_->ca : "";
   std::ofstream(path) << "global\n  nbthread " << threads << "\n  maxconn " << kMaxConnections
                       << "\n"
                       << "defaults\n  mode tcp\n  timeout connect 5s\n"
@@ -138,7 +144,8 @@ std::string Launcher::write_idproxy_config(const Variant& variant, std::uint16_t
   const std::string path = directory_ / (variant.name + ".yaml");
   const std::string downstream =
       tls_ ? ", tls: {mode: require, certificate_key_file: " + tls_->certificate_key + "}" : "";
-  const std::string upstream = tls_ ? "&tls=true&tlsCAFile=" + tls_->ca : "";
+  const bool begins = tls_ && sides_ == TlsSides::both;
+  const std::string upstream = begins ? "&tls=true&tlsCAFile=" + tls_->ca : "";
   std::ofstream file(path);
   file << "listen: {address: 127.0.0.1, port: " << port
        << ", max_connections: " << variant.max_connections << downstream << "}\n"

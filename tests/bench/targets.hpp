@@ -49,9 +49,10 @@ struct Variant {
 /// Starts programs under test, each with a configuration and a log in a temporary directory.
 class Launcher {
  public:
-  /// With `tls` all of them end it on the client's side and begin it on the server's, which they
-  /// verify; only haproxy and mongo-idproxy can be started then.
-  Launcher(Programs programs, StubPorts stub, int core, std::optional<CertificateFiles> tls);
+  /// With `tls` all of them end it on the client's side and, with both `sides`, begin it on the
+  /// server's, which they verify; only haproxy and mongo-idproxy can be started then.
+  Launcher(Programs programs, StubPorts stub, int core, std::optional<CertificateFiles> tls,
+           TlsSides sides = TlsSides::both);
   ~Launcher();  ///< shows the logs if an exception is on its way
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -79,6 +80,7 @@ class Launcher {
   StubPorts stub_;
   int core_;
   std::optional<CertificateFiles> tls_;
+  TlsSides sides_;
   TemporaryDirectory directory_;
   std::vector<std::string> started_;
 };

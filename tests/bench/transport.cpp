@@ -56,11 +56,13 @@ Transport::Context Transport::make_context(TlsVersion version) {
   return made;
 }
 
-Transport::Transport(TlsVersion version, const CertificateFiles& files)
-    : client_(make_context(version)), server_(make_context(version)) {
+Transport::Transport(TlsVersion version, TlsSides sides, const CertificateFiles& files)
+    : client_(make_context(version)) {
   const char* const certificate_key = files.certificate_key.c_str();
   require(SSL_CTX_load_verify_file(client_.get(), files.ca.c_str()) == 1, "CA file");
   SSL_CTX_set_verify(client_.get(), SSL_VERIFY_PEER, nullptr);
+  if (sides == TlsSides::client) return;
+  server_ = make_context(version);
   require(SSL_CTX_use_certificate_chain_file(server_.get(), certificate_key) == 1, "certificate");
   require(SSL_CTX_use_PrivateKey_file(server_.get(), certificate_key, SSL_FILETYPE_PEM) == 1,
           "private key");

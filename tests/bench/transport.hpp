@@ -21,7 +21,7 @@ class Transport {
  public:
   Transport() = default;  ///< plain
   /// Throws std::runtime_error.
-  Transport(TlsVersion version, const CertificateFiles& files);
+  Transport(TlsVersion version, TlsSides sides, const CertificateFiles& files);
 
   /// A blocking connection to a port of 127.0.0.1, before its handshake. Throws std::system_error.
   Stream connect(std::uint16_t port) const;
@@ -36,7 +36,7 @@ class Transport {
   using Context = std::unique_ptr<ssl_ctx_st, FreeContext>;
   static Context make_context(TlsVersion version);
 
-  Context client_;  ///< none: plain
+  Context client_;  ///< none: plain; the same of server_
   Context server_;
 };
 

@@ -20,6 +20,8 @@ constexpr std::uint8_t kUuid = 4;
 constexpr std::size_t kManyConnections = 16;
 constexpr std::size_t kSomeConnections = 8;
 constexpr std::size_t kFewConnections = 4;
+/// Of rows that say so.
+constexpr std::array<std::size_t, 3> kOtherConnections{1, 200, 1000};
 
 std::string op_msg(const Document& body, std::string_view sequence = {}) {
   const std::string document = body.bytes();
@@ -101,14 +103,13 @@ Work reply_of_1_mb() {
 }
 
 /// Kind 1: size, identifier, documents.
-std::string document_sequence(const std::vector<std::string>& all) {
-  constexpr std::string_view kIdentifier = "documents";
+std::string document_sequence(std::string_view identifier, const std::vector<std::string>& all) {
   std::string documents;
   for (const std::string& document : all) documents += document;
-  const std::size_t size = sizeof(std::int32_t) + kIdentifier.size() + 1 + documents.size();
+  const std::size_t size = sizeof(std::int32_t) + identifier.size() + 1 + documents.size();
   std::string out(1, '\1');
   append_raw(out, static_cast<std::int32_t>(size));
-  out.append(kIdentifier).push_back('\0');
+  out.append(identifier).push_back('\0');
   return out.append(documents);
 }
 
@@ -153,8 +154,8 @@ std::string drivers_id(std::size_t index) {
 /// Document `index` of about `size` bytes: ten fields besides `_id` and `number`, of which one is a
 /// sub-document and one an array. `stored`: as the server must get it. `padding`: of the last
 /// field.
-std::string document_of(Values values, std::size_t size, std::size_t index, bool stored,
-                        std::size_t padding) {
+Document document_of(Values values, std::size_t size, std::size_t index, bool stored,
+                     std::size_t padding) {
   const bool sends_id = values != Values::id && values != Values::both;
   const bool gets_id = values == Values::id || values == Values::both || values == Values::replaced;
   Document order;
@@ -182,7 +183,7 @@ std::string document_of(Values values, std::size_t size, std::size_t index, bool
   if (stored && (values == Values::number || values == Values::both)) {
     order.binary("number", kUuid, kHole);
   }
-  return order.bytes();
+  return order;
 }
 
 StoredDocument stored_document(std::string bytes) {
@@ -207,12 +208,12 @@ Work insert_of(Values values, std::size_t count, std::size_t size, bool in_array
   work.limit = limit;
   work.usual = size == 512;
   work.quick = size == 512 && (!in_array || (count == 100 && values == Values::number));
-  const std::size_t bare = document_of(values, size, 0, false, 0).size();
+  const std::size_t bare = document_of(values, size, 0, false, 0).bytes().size();
   const std::size_t padding = size > bare ? size - bare : 0;
   std::vector<std::string> documents;
   for (std::size_t i = 0; i < std::min(count, kDifferent); ++i) {
-    documents.push_back(document_of(values, size, i, false, padding));
-    work.stored.push_back(stored_document(document_of(values, size, i, true, padding)));
+    documents.push_back(document_of(values, size, i, false, padding).bytes());
+    work.stored.push_back(stored_document(document_of(values, size, i, true, padding).bytes()));
   }
   Document insert;
   insert.text("insert", work.collection).boolean("ordered", true).int64("txnNumber", 1);
@@ -227,7 +228,7 @@ Work insert_of(Values values, std::size_t count, std::size_t size, bool in_array
   } else {
     std::vector<std::string> all;
     for (std::size_t i = 0; i < count; ++i) all.push_back(documents[i % documents.size()]);
-    sequence = document_sequence(all);
+    sequence = document_sequence("documents", all);
   }
   work.request = op_msg(with_session(insert), sequence);
   work.reply = insert_reply(count);
@@ -238,9 +239,11 @@ void add_inserts(std::vector<Work>& works) {
   for (const std::size_t size : {512U, 200U, 2048U}) {
     for (const Values values : {Values::number, Values::id, Values::both}) {
       for (const bool in_array : {false, true}) {
-        works.push_back(insert_of(values, 1, size, in_array, {1.05, 0.95}));
-        works.push_back(insert_of(values, 100, size, in_array, {1.0, 0.8}));
-        works.push_back(insert_of(values, 1000, size, in_array, {1.15, 0.85}));
+        const bool plain = values == Values::number && !in_array;
+        const Limit other{1.02, 0.95};
+        works.push_back(insert_of(values, 1, size, in_array, plain ? Limit{0.97, 0.9} : other));
+        works.push_back(insert_of(values, 100, size, in_array, plain ? Limit{0.62, 0.5} : other));
+        works.push_back(insert_of(values, 1000, size, in_array, plain ? Limit{0.45, 0.4} : other));
       }
     }
     works.push_back(insert_of(Values::there, 100, size, false, {0.8, 0.7}));
@@ -249,10 +252,94 @@ void add_inserts(std::vector<Work>& works) {
   }
 }
 
+// ---- updates -----------------------------------------------------------------------------------
+
+constexpr std::size_t kUpdated = 512;  // bytes of a document, about
+
+/// `collection`: of updates with one statement.
+Work update_of(std::string name, std::string_view command, std::string collection, Document body,
+               const std::string& sequence, Document reply) {
+  body.int64("txnNumber", 1);
+  Work work{std::move(name),
+            std::string(command),
+            0,
+            kManyConnections,
+            op_msg(with_session(std::move(body)), sequence),
+            op_msg_reply(std::move(reply))};
+  work.collection = std::move(collection);
+  return work;
+}
+
+Document filter_of(std::string_view account) {
+  return Document().text("account", account);
+}
+
+/// What the upserts set: with a value of the rule in it, a new document.
+Document changes() {
+  const Document set = Document().text("note", std::string(kUpdated, 'x')).int32("version", 3);
+  return Document().object("$set", set);
+}
+
+Work update_with_upsert() {
+  const std::string collection = "number-update";
+  const Document statement = Document()
+                                 .object("q", filter_of("DE-0000012345"))
+                                 .object("u", changes())
+                                 .boolean("upsert", true);
+  const Document upserted = Document().int32("index", 0).object_id("_id", drivers_id(0));
+  return update_of("update with upsert, number", "update", collection,
+                   Document().text("update", collection).boolean("ordered", true),
+                   document_sequence("updates", {statement.bytes()}),
+                   Document()
+                       .int32("n", 1)
+                       .int32("nModified", 0)
+                       .array("upserted", Document().object("0", upserted)));
+}
+
+Work find_and_modify_with_upsert() {
+  const std::string collection = "number-find";
+  const Document found = Document()
+                             .int32("n", 1)
+                             .boolean("updatedExisting", false)
+                             .object_id("upserted", drivers_id(0));
+  return update_of("findAndModify with upsert, number", "findAndModify", collection,
+                   Document()
+                       .text("findAndModify", collection)
+                       .object("query", filter_of("DE-0000012345"))
+                       .object("update", changes())
+                       .boolean("upsert", true),
+                   {}, Document().object("lastErrorObject", found));
+}
+
+/// As ODMs save a document that is there: it keeps the number that the replacement lacks.
+Work kept_replacement() {
+  const std::string collection = "number-kept";
+  const std::size_t bare = document_of(Values::number, kUpdated, 0, false, 0).bytes().size();
+  const Document document = document_of(Values::number, kUpdated, 0, false, kUpdated - bare);
+  const Document statement = Document()
+                                 .object("q", Document().object_id("_id", drivers_id(0)))
+                                 .object("u", document)
+                                 .boolean("upsert", true);
+  return update_of("replacement, 512 B, number kept", "update", collection,
+                   Document().text("update", collection).boolean("ordered", true),
+                   document_sequence("updates", {statement.bytes()}),
+                   Document().int32("n", 1).int32("nModified", 1));
+}
+
 Work limited(Work work, Limit limit) {
   work.limit = limit;
   work.quick = true;
   work.usual = true;
+  return work;
+}
+
+/// With so many connections, and a row of its own.
+Work at(std::size_t connections, Work work, Limit limit) {
+  work.name +=
+      connections == 1 ? ", 1 connection" : ", " + std::to_string(connections) + " connections";
+  work.connections = connections;
+  work.limit = limit;
+  work.usual = work.quick = false;
   return work;
 }
 
@@ -283,15 +370,31 @@ std::string order_document(std::size_t index) {
 }
 
 std::vector<Work> make_works() {
-  std::vector<Work> works{limited(ping(), {0.95, 0.85}), limited(find_of_1_kb(), {1.0, 0.85}),
-                          limited(reply_of_1_mb(), {0.75, 0.65})};
+  constexpr Limit kPing{0.92, 0.85};
+  constexpr Limit kFind{0.95, 0.88};
+  constexpr Limit kInsert{0.97, 0.9};
+  std::vector<Work> works{limited(ping(), kPing), limited(find_of_1_kb(), kFind),
+                          limited(reply_of_1_mb(), {0.6, 0.5})};
   add_inserts(works);
+  for (const std::size_t connections : kOtherConnections) {
+    works.push_back(at(connections, ping(), kPing));
+    works.push_back(at(connections, find_of_1_kb(), kFind));
+    works.push_back(at(connections, insert_of(Values::number, 1, 512, false, {}), kInsert));
+  }
+  for (Work work : {update_with_upsert(), find_and_modify_with_upsert()}) {
+    work.limit = Limit{1.15, 1.0};
+    works.push_back(std::move(work));
+  }
+  works.push_back(kept_replacement());
+  works.back().limit = Limit{1.1, 1.0};
   return works;
 }
 
-std::vector<Work> make_tls_works() {
+std::vector<Work> make_tls_works(TlsSides sides) {
   constexpr std::size_t kSize = 512;
-  return {ping(), limited(insert_of(Values::number, 1, kSize, false, {}), {1.1, 0.9}),
+  const Work insert = insert_of(Values::number, 1, kSize, false, {});
+  if (sides == TlsSides::client) return {limited(insert, {1.0, 0.9})};
+  return {ping(), limited(insert, {1.1, 0.9}),
           limited(insert_of(Values::number, 100, kSize, false, {}), {1.0, 0.9}),
           limited(reply_of_1_mb(), {1.0, 0.9}), connect_work()};
 }

@@ -8,7 +8,8 @@
 namespace idproxy {
 
 /// Objects that are kept for the memory they own, last in, first out, so that the one that is used
-/// next is likely in the processor's caches. T::capacity() is its memory in bytes.
+/// next is likely in the processor's caches. T::capacity() is its memory in bytes, or that of what
+/// a T points to.
 template <class T>
 class Spares {
  public:
@@ -18,26 +19,34 @@ class Spares {
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
   void add(T spare) {
-    bytes_ += spare.capacity();
+    bytes_ += capacity_of(spare);
     spares_.push_back(std::move(spare));
   }
   /// There must be one.
   [[nodiscard]] T take() {
     T spare = std::move(spares_.back());
     spares_.pop_back();
-    bytes_ -= spare.capacity();
+    bytes_ -= capacity_of(spare);
     unused_ = std::min(unused_, spares_.size());
     return spare;
   }
   /// Frees those that nobody has needed since the last call.
   void free_unused() {
     const auto end = spares_.begin() + static_cast<std::ptrdiff_t>(unused_);
-    std::for_each(spares_.begin(), end, [this](const T& spare) { bytes_ -= spare.capacity(); });
+    std::for_each(spares_.begin(), end, [this](const T& spare) { bytes_ -= capacity_of(spare); });
     spares_.erase(spares_.begin(), end);
     unused_ = spares_.size();
   }
 
  private:
+  [[nodiscard]] static std::size_t capacity_of(const T& spare) {
+    if constexpr (requires { spare.capacity(); }) {
+      return spare.capacity();
+    } else {
+      return spare->capacity();
+    }
+  }
+
   std::vector<T> spares_;
   std::size_t bytes_ = 0;
   std::size_t unused_ = 0;  // so many at the front have lain there since the last free_unused()

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/bson/element_ends.hpp"
 #include "idproxy/bson/type.hpp"
 
 /// Bounds-checked reading of BSON (bsonspec.org, version 1.1).
@@ -73,19 +74,24 @@ class Elements {
   /// The next element; nothing at the end, or when something is malformed: an unknown type, a key
   /// or value that exceeds the document, a string without its NUL, a terminator too early.
   [[nodiscard]] std::optional<Element> next();
+  /// The same for loops in which each nanosecond counts: false at the end.
+  [[nodiscard]] bool next(Element& element) {
+    if (at_ == end_ || malformed_) return false;
+    const auto* const nul = end_of_key(at_ + 1, end_);
+    const auto type = static_cast<Type>(*at_);
+    const auto* value_end = nul < end_ ? end_of_frequent_value(type, nul + 1, end_) : nullptr;
+    if (value_end == nullptr) value_end = end_of_rare_value(nul);
+    malformed_ = value_end == nullptr;
+    if (malformed_) return false;
+    const auto* const begin = std::exchange(at_, value_end);
+    element = element_at(begin, static_cast<std::size_t>(nul + 1 - begin), value_end);
+    return true;
+  }
   [[nodiscard]] bool malformed() const { return malformed_; }
 
  private:
-  std::optional<Element> next_of_rare_type(const std::uint8_t* nul);
-  /// Goes on behind the element whose key and value end there.
-  std::optional<Element> take(const std::uint8_t* nul, const std::uint8_t* value_end) {
-    const auto* const begin = std::exchange(at_, value_end);
-    return element_at(begin, static_cast<std::size_t>(nul + 1 - begin), value_end);
-  }
-  std::optional<Element> fail() {
-    malformed_ = true;
-    return std::nullopt;
-  }
+  /// By itself, so that next() saves no registers for it.
+  [[nodiscard]] const std::uint8_t* end_of_rare_value(const std::uint8_t* nul) const;
 
   const std::uint8_t* at_;
   const std::uint8_t* end_;  // the document's final 00

@@ -96,11 +96,12 @@ class Exchange {
   [[nodiscard]] bool is_next() const { return kind_ == Kind::next; }
 
   [[nodiscard]] const ExchangeFacts& facts() const {
-    static const ExchangeFacts kNothing;
     return what_ == nullptr ? kNothing : what_->facts();
   }
 
  private:
+  static const ExchangeFacts kNothing;
+
   enum class Kind { hello, status, next, other };
   const ServerId server_;
   ConnectionMemory* const memory_;

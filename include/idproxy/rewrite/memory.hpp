@@ -38,17 +38,16 @@ struct Workspace {
     if (size == 0 || spare_.size() == kSpareMessages) return;
     if (spare_.bytes() + size <= kSpareBytes) spare_.add(std::move(message));
   }
-  /// Gives `empty` the memory of values that were given back, if there are any.
-  void lend_to(GivenValues& empty) {
-    if (!spare_given_.empty()) empty = spare_given_.take();
+  /// The same for the values of a write. Behind a pointer, since moving their vectors costs more.
+  std::unique_ptr<GivenValues> take_given() {
+    return spare_given_.empty() ? std::make_unique<GivenValues>() : spare_given_.take();
   }
-  void give_back(GivenValues&& given) {
+  void give_back(std::unique_ptr<GivenValues> given) {
     constexpr std::size_t kSpareValues = 16;
     constexpr std::size_t kSpareBytes = std::size_t{1024} * 1024;
-    const std::size_t size = given.capacity();
-    if (size == 0 || spare_given_.size() == kSpareValues) return;
-    if (spare_given_.bytes() + size > kSpareBytes) return;
-    given.clear();
+    if (spare_given_.size() == kSpareValues) return;
+    if (spare_given_.bytes() + given->capacity() > kSpareBytes) return;
+    given->clear();
     spare_given_.add(std::move(given));
   }
   /// Frees messages and values that nobody has needed since the last call.
@@ -65,7 +64,7 @@ struct Workspace {
 
  private:
   Spares<wire::PatchedMessage> spare_;
-  Spares<GivenValues> spare_given_;
+  Spares<std::unique_ptr<GivenValues>> spare_given_;
 };
 
 /// What a user may do in a collection; each includes those before it. Servers ask for the rights

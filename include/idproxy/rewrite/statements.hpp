@@ -33,6 +33,7 @@ struct WriteCommand {
   Bytes stmt_ids;  ///< value of the array; empty if the client sent none
   Bytes ns_info;   ///< of bulkWrite: its collections, as `statements`
   bool ns_info_in_array = false;
+  bool is_encrypted = false;  ///< the body has encryptionInformation; a bulkWrite's is in ns_info
 
   /// True if the statements are elements of an array in the body.
   [[nodiscard]] bool in_array() const { return !array_element.empty(); }
@@ -47,7 +48,13 @@ struct WriteCommand {
   /// Returns nothing if it is another command, or if mongod will refuse it because a name is not a
   /// string, a field is repeated, the statements occur twice or not at all, or there is a section
   /// that the command does not have.
-  [[nodiscard]] static std::optional<WriteCommand> read(const wire::OpMsgView& command);
+  [[nodiscard]] static std::optional<WriteCommand> read(const wire::OpMsgView& message) {
+    WriteCommand command;
+    return read(message, command) ? std::optional(command) : std::nullopt;
+  }
+  /// The same where the caller needs it, for each message that passes. `out`: as it is made; says
+  /// nothing after false.
+  [[nodiscard]] static bool read(const wire::OpMsgView& message, WriteCommand& out);
 };
 
 /// What the scan has read of a statement of update or bulkWrite, or of a findAndModify, and where

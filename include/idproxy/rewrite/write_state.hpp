@@ -28,6 +28,8 @@ class WriteState : public Conversation {
         request_(std::move(request)),
         started_(received.context.clock.monotonic()),
         patient_since_(started_),
+        lent_(received.workspace.take_given()),
+        given_(*lent_),
         now_(started_) {}
 
   /// The collections that the next command names, or the last one named.
@@ -51,7 +53,8 @@ class WriteState : public Conversation {
   /// for one that is there.
   enum class Looked { no, under_way, found_nothing };
   Looked looked_ = Looked::no;
-  GivenValues given_;
+  std::unique_ptr<GivenValues> lent_;  // by the workspace
+  GivenValues& given_;
   std::size_t statements_ = 0;
   std::vector<RefusedDocument> refused_;
 

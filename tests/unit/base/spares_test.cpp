@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "idproxy/base/bytes.hpp"
 
 namespace idproxy {
@@ -40,6 +42,14 @@ TEST(Spares, FreeThoseThatNobodyHasNeeded) {
   EXPECT_EQ(spares.take().capacity(), 4U);
   spares.free_unused();
   EXPECT_EQ(spares.size(), 0U);
+  EXPECT_EQ(spares.bytes(), 0U);
+}
+
+TEST(Spares, CountTheMemoryOfWhatTheyPointTo) {
+  Spares<std::unique_ptr<Buffer>> spares;
+  spares.add(std::make_unique<Buffer>(of(100)));
+  EXPECT_EQ(spares.bytes(), 100U);
+  EXPECT_EQ(spares.take()->capacity(), 100U);
   EXPECT_EQ(spares.bytes(), 0U);
 }
 

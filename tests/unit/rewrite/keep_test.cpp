@@ -82,6 +82,12 @@ TEST(Keep, ForwardsWhatAPipelineDoesOtherwise) {
             kKept);
   EXPECT_EQ(verdict(u(x + int_field("$y", 1))), lost(Reason::dollar_name));
   EXPECT_EQ(verdict(u(x + x)), lost(Reason::repeated_name));
+  std::string many;
+  for (int i = 0; i < 40; ++i) many += int_field("f" + std::to_string(i), 1);
+  EXPECT_EQ(verdict(u(many)), kKept);
+  for (const char* name : {"f0", "f23", "f24", "f39"}) {
+    EXPECT_EQ(verdict(u(many + int_field(name, 1))), lost(Reason::repeated_name)) << name;
+  }
   EXPECT_EQ(verdict(u(x) + array_of("arrayFilters", {})), lost(Reason::array_filters));
   EXPECT_EQ(verdict(u(x) + doc_field("c", "")), lost(Reason::array_filters));
   EXPECT_EQ(verdict(u(deep(160))), kKept);

@@ -11,7 +11,7 @@
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/type.hpp"
 
-/// Where the parts of an element end.
+/// Where the parts of an element end. Inline, for the loops over every byte that passes.
 namespace idproxy::bson {
 
 /// The NUL of the key at `key`; `end` if there is none before it. Eight bytes at a time: a byte at

@@ -265,7 +265,8 @@ void MachineLease::serve(After& after) {
 
 void MachineLease::refuse(const Error& error, After& after) {
   for (auto& [layout, positions] : positions_) {
-    positions.waiting.answer_all([&](std::uint64_t /*n*/) { return Result<Grant>(error); }, after);
+    positions.waiting.answer_all(
+        [&](std::uint64_t /*n*/, bool /*takes*/) { return Result<Grant>(error); }, after);
   }
 }
 

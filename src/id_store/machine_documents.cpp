@@ -66,8 +66,7 @@ Document machine_held(const std::string& owner, const LeaseJob& job) {
 }
 
 LeaseReply lease_failure(const mongo::Client& client, const LeaseJob& job, const Reply& reply) {
-  const ids::CounterReply why = after_error(client, reply, job.spec.store_db);
-  return {LeaseReply::Kind::failed, 0, 0, 0, {why.code(), why.reason, why.advice}};
+  return {LeaseReply::Kind::failed, 0, 0, 0, after_error(client, reply, job.spec.store_db)};
 }
 
 Reply count_machines(mongo::Client& client, const LeaseJob& job, const Document& query) {

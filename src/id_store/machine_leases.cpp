@@ -54,11 +54,13 @@ std::shared_ptr<MachineLease> MachineLeases::lend(Lease& lease) {
 
 std::vector<NotReadyReport> MachineLeases::not_ready() const {
   const bool starves = scheduler_.starves(Lane::counters);
-  return leases_.not_ready([&](const Lease& lease) -> std::optional<Obstacle> {
+  return leases_.not_ready([&](const Lease& lease) -> std::optional<ids::Error> {
     if (lease.machine->number()) return std::nullopt;
     if (starves) return no_thread();
-    if (auto failure = lease.machine->failure()) return Obstacle{*std::move(failure), false};
-    return Obstacle{{ids::Errc::unavailable, "no machine number is claimed yet"}, true};
+    if (auto failure = lease.machine->failure()) return failure;
+    return ids::Error{.code = ids::Errc::unavailable,
+                      .reason = "no machine number is claimed yet",
+                      .passes = true};
   });
 }
 

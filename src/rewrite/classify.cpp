@@ -156,15 +156,15 @@ Decision classify_by_namespace(Bytes front, std::size_t length, const DocumentHe
 bool read_write(Bytes message, Namespaces& namespaces, WriteRequest& out) {
   const auto view = wire::OpMsgView::parse(message);
   if (!view) return false;
-  const auto command = WriteCommand::read(*view);
+  auto command = WriteCommand::read(*view);
   if (!command) return false;
   out.plan = namespaces.plan(command->db, command->collection);
   out.known = &namespaces;
   out.message = *view;
-  out.command = *command;
+  out.command = *std::move(command);
   if (out.plan == nullptr) return false;
-  return command->kind == WriteKind::insert || has_upsert(*command) ||
-         touches_values(*command, *out.plan);
+  return out.command.kind == WriteKind::insert || has_upsert(out.command) ||
+         touches_values(out.command, *out.plan);
 }
 
 /// For a whole message. Reads the request where the caller gets it: there is no cheap way to move

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -74,6 +75,26 @@ class Elements {
   /// or value that exceeds the document, a string without its NUL, a terminator too early.
   [[nodiscard]] std::optional<Element> next();
   [[nodiscard]] bool malformed() const { return malformed_; }
+
+  /// As next(), where it does not matter why a walk ends:
+  ///
+  ///   for (const Element& each : Elements(document)) ...
+  class Iterator {
+   public:
+    explicit Iterator(Elements& all) : all_(&all), now_(all.next()) {}
+    const Element& operator*() const { return *now_; }
+    Iterator& operator++() {
+      now_ = all_->next();
+      return *this;
+    }
+    bool operator==(std::default_sentinel_t) const { return !now_; }
+
+   private:
+    Elements* all_;
+    std::optional<Element> now_;
+  };
+  [[nodiscard]] Iterator begin() { return Iterator(*this); }
+  [[nodiscard]] static std::default_sentinel_t end() { return {}; }
 
  private:
   std::optional<Element> next_of_rare_type(const std::uint8_t* nul);

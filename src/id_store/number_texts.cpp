@@ -155,9 +155,8 @@ void add_elements(Bytes document, std::string_view path, std::vector<bson::Eleme
 void add_element(const bson::Element& element, std::string_view rest,
                  std::vector<bson::Element>& found) {
   if (element.type == bson::Type::array) {
-    bson::Elements inner(element.value);
-    while (const auto each = inner.next()) {
-      if (each->type != bson::Type::array) add_element(*each, rest, found);
+    for (const bson::Element& each : bson::Elements(element.value)) {
+      if (each.type != bson::Type::array) add_element(each, rest, found);
     }
   } else if (rest.empty()) {
     found.push_back(element);

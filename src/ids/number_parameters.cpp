@@ -91,11 +91,15 @@ void read_reset(Parameters& rule, SequenceOptions& options) {
     options.year = day.value_or(kCalendarYear);
     if (options.text) options.text->begin_years(options.year);
   }
-  const bool is_calendar = options.reset != Reset::yearly || !rule.is_section("reset");
-  if (options.text && options.text->has_fiscal_year() && is_calendar) {
+  if (!options.text || !options.text->has_fiscal_year()) return;
+  if (options.reset != Reset::yearly || !rule.is_section("reset")) {
     rule.error("template",
                "has {fy} or {fy4}, the fiscal year: `reset` must say when it begins, as in reset: "
                "{yearly: \"04-01\"}");
+  } else if (options.text->has_calendar_date()) {
+    rule.error("template",
+               "has {fy} or {fy4}, the fiscal year, beside a date of the calendar: leave {yyyy}, "
+               "{yy}, {MM} and {dd} out");
   }
 }
 

@@ -197,9 +197,8 @@ bool Template::has_check() const {
 }
 
 bool Template::shows_period(Reset reset) const {
-  if (reset == Reset::none || has_fiscal_year()) return true;
-  if (year_ != kCalendarYear)
-    reset = year_.day() == std::chrono::day(1) ? Reset::monthly : Reset::daily;
+  if (reset == Reset::none) return true;
+  if (has_fiscal_year() || year_ != kCalendarYear) return has_fiscal_year();
   return (has(Kind::yyyy) || has(Kind::yy)) && (reset < Reset::monthly || has(Kind::month)) &&
          (reset < Reset::daily || has(Kind::day));
 }
@@ -210,8 +209,7 @@ bool Template::shows_periods_only(Reset reset) const {
 }
 
 bool Template::is_timeless() const {
-  return !has(Kind::yyyy) && !has(Kind::yy) && !has(Kind::month) && !has(Kind::day) &&
-         !has_fiscal_year();
+  return !has_calendar_date() && !has_fiscal_year();
 }
 
 // ---- formats -----------------------------------------------------------------------------------
@@ -300,9 +298,8 @@ std::optional<std::chrono::year_month_day> Template::day_in(std::string_view tex
   if (text.size() <= others) return std::nullopt;
   const std::size_t counter = text.size() - others;
   int year = 2000;
-  auto month = static_cast<unsigned>(has_fiscal_year() ? year_.month() : std::chrono::January);
-  std::optional<int> fiscal;
-  unsigned day = has_fiscal_year() ? static_cast<unsigned>(year_.day()) : 1;
+  unsigned month = 1;
+  unsigned day = 1;
   for (const Piece& piece : pieces_) {
     const bool is_counter = piece.kind == Kind::counter;
     std::string_view part = text.substr(0, is_counter ? counter : size_of(piece, fields, check));
@@ -319,12 +316,15 @@ std::optional<std::chrono::year_month_day> Template::day_in(std::string_view tex
     if (piece.kind == Kind::month) month = number;
     if (piece.kind == Kind::day) day = number;
     if (is_year) year = static_cast<int>(number) + (piece.kind == Kind::yy ? 2000 : 0);
-    if (is_fiscal) fiscal = static_cast<int>(number);
+    if (is_fiscal) {
+      // The template has no other token of the date.
+      year = static_cast<int>(number);
+      month = static_cast<unsigned>(year_.month());
+      day = static_cast<unsigned>(year_.day());
+    }
   }
-  const std::chrono::month_day in_year{std::chrono::month(month), std::chrono::day(day)};
-  // The text itself may show the month: one before the first belongs to the next calendar year.
-  if (fiscal) year = *fiscal + (in_year < year_ ? 1 : 0);
-  const std::chrono::year_month_day shown{std::chrono::year(year), in_year.month(), in_year.day()};
+  const std::chrono::year_month_day shown{std::chrono::year(year), std::chrono::month(month),
+                                          std::chrono::day(day)};
   if (!shown.ok()) return std::nullopt;
   return shown;
 }

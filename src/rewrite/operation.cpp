@@ -288,7 +288,7 @@ Operation::Operation(const WriteRequest& write, const GivenValues& given,
 std::optional<WriteReply> Operation::read(Bytes body, std::size_t sent) const {
   switch (write_.command.kind) {
     case WriteKind::find_and_modify:
-      return read_of_find_and_modify(body, !write_.assigns.empty());
+      return read_of_find_and_modify(body, write_.assigns != nullptr);
     case WriteKind::bulk_write:
       return read_bulk_reply(body, sent);
     case WriteKind::insert:
@@ -314,7 +314,7 @@ bool Operation::adds_up(const WriteReply& reply, const WriteOptions& options,
   using Kind = UpsertParts::Kind;
   const WriteKind kind = write_.command.kind;
   if (!reply.n) return false;
-  if (kind == WriteKind::find_and_modify) return *reply.n == 1 || !write_.assigns.empty();
+  if (kind == WriteKind::find_and_modify) return *reply.n == 1 || write_.assigns != nullptr;
   // A write with {w: 0} that nevertheless asks for a reply gets {n: 0, ok: 1} (observed, 6.0.5).
   if (!options.acknowledged) {
     return reply.errors.empty() && reply.upserted.empty() && *reply.n == 0;

@@ -183,15 +183,17 @@ bool scan_assigned(UpsertStatement& statement, const WriteRequest& write, GivenV
   statement.kind = UpsertStatement::Kind::upsert;
   const Plan& plan = *write.plan;
   const auto its = std::ranges::find_if(plan, [&](const Assignment& each) {
-    return !each.implied && each.rule->field == write.assigns;
+    return !each.implied && each.rule->field == write.assigns->field;
   });
   if (its == plan.end()) return false;
   const auto place = static_cast<std::size_t>(its - plan.begin());
   if (its->sequences != nullptr) {
-    const auto values = known_values(statement, its->sequences->fields());
-    if (!values || !its->sequences->refusal(*values).empty()) return false;
+    const std::vector<ids::FieldValue>& values = write.assigns->values;
+    // Of another rule after a reload, perhaps.
+    const bool is_known = values.size() == its->sequences->fields().size();
+    if (!is_known || !its->sequences->refusal(values).empty()) return false;
     given.sequences.resize(plan.size());
-    given.sequences[place].add_value(*its->sequences, *values, given.opening);
+    given.sequences[place].add_value(*its->sequences, values, given.opening);
   }
   given.given.push_back({0, static_cast<std::uint16_t>(place), 0});
   return true;
@@ -228,7 +230,7 @@ bool scan_all(const WriteRequest& write, GivenValues& given, InsertRewriter& doc
       if (!found) return false;
       statement = *found;
       statement.is_encrypted = !is_bulk && write.command.is_encrypted;
-      if (!write.assigns.empty()) {
+      if (write.assigns != nullptr) {
         if (!scan_assigned(statement, write, given)) return false;
       } else if (ns.plan &&
                  !scan_upsert(statement, index, is_alone, ns, *write.plan, given, result)) {

@@ -226,7 +226,7 @@ UpsertEdit::UpsertEdit(const WriteRequest& write, const GivenValues& given, std:
     append_stages_without_losses(update, *write.plan, kept, writer.stages(its), added_);
     return;
   }
-  const std::string_view where = write.assigns.empty() ? "$setOnInsert" : "$set";
+  const std::string_view where = write.assigns == nullptr ? "$setOnInsert" : "$set";
   if (const auto on_insert = bson::find(update, where)) {
     enter(on_insert->value);
     at_ = on_insert->value.data() + 4;

@@ -44,6 +44,9 @@ class Template {
   /// Sets when {fy} and {fy4} begin: by default with the calendar year.
   void begin_years(YearStart year) { year_ = year; }
   [[nodiscard]] bool has_fiscal_year() const { return has(Kind::fy) || has(Kind::fy4); }
+  [[nodiscard]] bool has_calendar_date() const {
+    return has(Kind::yyyy) || has(Kind::yy) || has(Kind::month) || has(Kind::day);
+  }
   /// The paths of its fields, each once.
   [[nodiscard]] const std::vector<std::string>& fields() const { return fields_; }
   [[nodiscard]] bool has_check() const;

@@ -167,7 +167,8 @@ bool Counters::renew(const Shared& counter, const ids::CounterSpec& spec) {
     counter->cache->ask_again();
     return true;
   }
-  const bool fits = counter->spec.place == spec.place && counter->spec.step == spec.step;
+  const bool fits = counter->spec.place == spec.place && counter->spec.step == spec.step &&
+                    counter->spec.seal == spec.seal;
   if (fits) {
     counter->spec = spec;
     counter->renew_document = true;

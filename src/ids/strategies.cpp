@@ -17,6 +17,7 @@
   STRATEGY("uuid", make_uuid)                     \
   STRATEGY("ulid", make_ulid)                     \
   STRATEGY("counter", make_counter)               \
+  STRATEGY("permuted", make_permuted)             \
   STRATEGY("counter-ranges", make_counter_ranges) \
   STRATEGY("gapless", make_gapless)               \
   STRATEGY("random-digits", make_random_digits)   \

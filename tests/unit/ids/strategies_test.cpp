@@ -24,9 +24,9 @@ using test::Id;
 TEST(Registry, SucceedsWithTheNamesInTheOrderOfMessages) {
   std::vector<std::string_view> names;
   for (const Kind& kind : kinds()) names.push_back(kind.name);
-  EXPECT_EQ(names,
-            (std::vector<std::string_view>{"objectid", "uuid", "ulid", "counter", "counter-ranges",
-                                           "gapless", "random-digits", "nanoid"}));
+  EXPECT_EQ(names, (std::vector<std::string_view>{"objectid", "uuid", "ulid", "counter", "permuted",
+                                                  "counter-ranges", "gapless", "random-digits",
+                                                  "nanoid"}));
 }
 
 TEST(Registry, EachTellsWhatItsValuesAre) {
@@ -35,6 +35,7 @@ TEST(Registry, EachTellsWhatItsValuesAre) {
                                                          {"ulid", ""},
                                                          {"nanoid", ""},
                                                          {"counter", "counter "},
+                                                         {"permuted", "counter "},
                                                          {"counter-ranges", "counter ranges "},
                                                          {"gapless", "gapless "},
                                                          {"random-digits", "fills_up "}};

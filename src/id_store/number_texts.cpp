@@ -117,7 +117,8 @@ Array values_of(std::span<const std::int64_t> numbers, const CounterField& field
 }
 
 /// The number that a stored one of any type hides.
-std::optional<std::int64_t> behind(std::optional<std::int64_t> stored, const CounterField& field) {
+std::optional<std::int64_t> hidden_by(std::optional<std::int64_t> stored,
+                                      const CounterField& field) {
   if (!stored || !is_hidden(field)) return stored;
   ids::Values value;
   store_i64(value.add(bson::Type::int64, 8), *stored);
@@ -158,7 +159,7 @@ struct Stored {
 std::optional<Stored> number_of(const bson::Element& element, const FieldPlace& place) {
   const CounterField& field = *place.field;
   const auto number = is_text(field) ? ids::read_number(element.type, element.value, field.format)
-                                     : behind(floor_of(element), field);
+                                     : hidden_by(floor_of(element), field);
   if (number) return Stored{*number, true};
   const bool may_differ = is_text(field) && order_in(place) != TextOrder::of_bytes &&
                           field.format.pattern.empty() && element.type == bson::Type::string;
@@ -344,7 +345,8 @@ Outcome<void> FieldNumbers::find_places() {
   auto found = id_store::find_places(client_, spec_.place, fields_);
   if (!found) return found.error();
   for (const FieldPlace& place : found->all) {
-    const bool has_letters = is_text(*place.field) && place.field->format.alphabet.size() != 10;
+    const bool has_letters =
+        is_text(*place.field) && place.field->format.alphabet != NumberFormat().alphabet;
     if (!has_letters || place.collation.empty()) continue;
     return exhausted("the index " + in_quotes(place.hint.empty() ? "_id_" : place.hint) + " of " +
                      text_of(place) +

@@ -11,11 +11,11 @@
 namespace idproxy::ids {
 namespace {
 
-constexpr std::size_t kDecimal = 10;
+constexpr std::size_t kTenDigits = 10;
 constexpr unsigned kNumberBits = 63;
 
-bool is_decimal(const NumberFormat& format) {
-  return format.alphabet.size() == kDecimal && !format.permutation;
+bool writes_decimals(const NumberFormat& format) {
+  return format.alphabet.size() == kTenDigits && !format.permutation;
 }
 
 std::uint64_t distance_from_0(std::int64_t number) {
@@ -31,7 +31,7 @@ struct Digits {
     if (format.permutation) {
       size = format.permutation->space().length;
       format.permutation->write(number, bytes());
-    } else if (is_decimal(format)) {
+    } else if (writes_decimals(format)) {
       const auto written = std::to_chars(text.data(), text.data() + text.size(), number);
       size = static_cast<std::size_t>(written.ptr - text.data());
     } else {
@@ -39,7 +39,7 @@ struct Digits {
       encode(distance_from_0(number), format.alphabet, {bytes(), size});
     }
     digits = std::string_view(text.data(), size);
-    if (negative && is_decimal(format)) digits.remove_prefix(1);
+    if (negative && writes_decimals(format)) digits.remove_prefix(1);
   }
   [[nodiscard]] std::uint8_t* bytes() { return reinterpret_cast<std::uint8_t*>(text.data()); }
 
@@ -62,9 +62,9 @@ Read read_hidden(std::string_view text, const Permutation& permutation) {
 }
 
 /// Not all that it reads is written so.
-Read read_digits(std::string_view digits, const NumberFormat& format) {
+Read read_in_digits(std::string_view digits, const NumberFormat& format) {
   if (format.permutation) return read_hidden(digits, *format.permutation);
-  if (is_decimal(format)) {
+  if (writes_decimals(format)) {
     std::int64_t number = 0;
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     return read.ec == std::errc{} ? Read{number} : Read{};
@@ -79,7 +79,7 @@ Read read_digits(std::string_view digits, const NumberFormat& format) {
 /// The number, of at most 18 digits, that stands for another one.
 std::int64_t hidden(std::int64_t number, const NumberFormat& format) {
   const Digits digits(number, format);
-  return read_digits(digits.digits, {}).number.value_or(0);
+  return read_in_digits(digits.digits, {}).number.value_or(0);
 }
 
 Read read_hidden(std::int64_t number, const Permutation& permutation) {
@@ -124,7 +124,7 @@ Read parse(std::string_view text, const NumberFormat& format) {
   const bool check_in_front = format.check_in == NumberFormat::Part::prefix;
   const std::size_t begin = format.prefix.size() + (check_in_front ? check : 0);
   // Check digits that stand right behind the number are not part of it.
-  const Read read = read_digits(text.substr(begin, text.size() - around), format);
+  const Read read = read_in_digits(text.substr(begin, text.size() - around), format);
   // Writing the number again checks all the rest.
   if (!read.number || number_text(*read.number, format) != text) return {};
   return read;

@@ -93,7 +93,7 @@ void read_check_of(Parameters& rule, SequenceOptions& options, NumberFormat& for
   }
   if (options.check == Check::none) return;
   if (format.output != Output::string) rule.error("check", "needs output: string");
-  if (format.alphabet.size() != 10) {
+  if (format.alphabet != alphabet_named("digits")) {
     rule.error("check", std::string("is computed of decimal digits: leave out ") +
                             (format.permutation ? "`alphabet`" : "`encoding`") + ", or `check`");
   }

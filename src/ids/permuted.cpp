@@ -28,8 +28,7 @@ constexpr std::int64_t kFewestValues = 1'000'000;
 constexpr const char* kKeyForm =
     "must be 32, 48 or 64 hexadecimal digits, a key of AES, such as `openssl rand -hex 32` prints";
 
-// ---- the space
-// -----------------------------------------------------------------------------------
+// ---- the space ----------------------------------------------------------------------------------
 
 void check_digits_key(std::int64_t digits, bool is_text, Parameters& rule) {
   constexpr std::int64_t kMostInInt64 = 18;
@@ -59,7 +58,7 @@ void check_alphabet_key(const Permutation::Space& space, Parameters& rule) {
                            std::to_string(space.length));
 }
 
-Permutation::Space read_space(const NumberFormat& format, Parameters& rule) {
+Permutation::Space read_hidden_space(const NumberFormat& format, Parameters& rule) {
   const std::int64_t digits = rule.integer("digits", 6, Ff1::kMostLength, 12);
   const bool has_zeros = rule.boolean("leading_zeros", true);
   Permutation::Space space{read_alphabet(rule, "digits", Ff1::kMostRadix)};
@@ -75,10 +74,9 @@ Permutation::Space read_space(const NumberFormat& format, Parameters& rule) {
   return space;
 }
 
-// ---- the keys
-// ------------------------------------------------------------------------------------
+// ---- the keys -----------------------------------------------------------------------------------
 
-std::optional<std::string> bytes_of(std::string_view hex) {
+std::optional<std::string> bytes_in_hex(std::string_view hex) {
   std::string bytes;
   for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
     std::string pair(hex.substr(i, 2));
@@ -93,7 +91,7 @@ std::optional<std::string> bytes_of(std::string_view hex) {
   return fits ? std::optional(bytes) : std::nullopt;
 }
 
-std::optional<std::string> variable(const std::string& name, Parameters& key) {
+std::optional<std::string> variable_of(const std::string& name, Parameters& key) {
   const char* const value = std::getenv(name.c_str());
   if (value == nullptr) key.error("env", "is not set in the environment of this process");
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
@@ -112,9 +110,9 @@ std::string read_key(Parameters& parent) {
                             (env ? "" : kKeyForm));
     return {};
   }
-  const auto hex = env ? variable(*env, key) : file;
+  const auto hex = env ? variable_of(*env, key) : file;
   if (!hex) return {};
-  auto bytes = bytes_of(*hex);
+  auto bytes = bytes_in_hex(*hex);
   if (bytes) return *std::move(bytes);
   key.error(env ? "env" : "file", "names a key that does not fit: its text " +
                                       std::string(kKeyForm) + "; it has " +
@@ -152,8 +150,7 @@ std::string read_tweak(const CounterField& field, Parameters& rule) {
   return tweak.value_or(own);
 }
 
-// ---- the rule
-// ------------------------------------------------------------------------------------
+// ---- the rule -----------------------------------------------------------------------------------
 
 void read_hidden_numbers(CounterSpec& spec, std::int64_t most, Parameters& rule) {
   spec.max = rule.integer("max", 0, most, most);
@@ -180,7 +177,7 @@ std::unique_ptr<RuleSource> make_permuted(Parameters& rule, Sources sources,
   const std::size_t errors = rule.errors();
   RuleSource::About about;
   about.field = {rule.text("ns", ""), rule.text("field", ""), read_hidden_format(rule)};
-  Permutation::Space space = read_space(about.field.format, rule);
+  Permutation::Space space = read_hidden_space(about.field.format, rule);
   auto keys = read_keys(rule);
   std::string tweak = read_tweak(about.field, rule);
   CounterSpec& spec = about.counter.emplace();

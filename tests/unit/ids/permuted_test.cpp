@@ -152,6 +152,8 @@ TEST(Permuted, FailsIfKeysMakeNoSense) {
        "output: must be string beside `alphabet`, which makes the value a text: leave it out"},
       {{{"alphabet", "base36"}, {"check", "damm"}},
        "check: is computed of decimal digits: leave out `alphabet`, or `check`"},
+      {{{"alphabet", "abcdefghij"}, {"check", "damm"}},
+       "check: is computed of decimal digits: leave out `alphabet`, or `check`"},
       {{{"key.env", "IDPROXY_SHORT"}},
        "key.env: names a key that does not fit: its text " + form + "; it has 4 characters"},
       {{{"key.env", "IDPROXY_NO_HEX"}},

@@ -37,11 +37,14 @@ Obstacle not_checked() {
   return {{ids::Errc::unavailable, "the counter has not been checked yet"}, true};
 }
 
-/// Two specs with the same name share one counter.
-std::string name_of(const ids::CounterPlace& place) {
+/// Two specs with the same name share one counter. Those that hide its numbers in different ways do
+/// not: while a reload replaces one by the other, each must get numbers for its own key only.
+std::string name_of(const ids::CounterSpec& spec) {
+  const ids::CounterPlace& place = spec.place;
   std::string name(1, "tdf"[static_cast<std::size_t>(place.key_is)]);
-  for (const std::string* part : {&place.db, &place.collection, &place.key_field, &place.key,
-                                  &place.value_field, &place.filter}) {
+  for (const std::string* part :
+       {&place.db, &place.collection, &place.key_field, &place.key, &place.value_field,
+        &place.filter, &spec.seal.keys, &spec.seal.space}) {
     name += std::to_string(part->size()) + ":" + *part;
   }
   return name;
@@ -144,7 +147,7 @@ Counters::Shared Counters::get(const ids::CounterSpec& spec, const ids::CounterF
   const Shared counter =
       counters_
           .get(
-              name_of(spec.place), watch, [&](const Shared& known) { return renew(known, spec); },
+              name_of(spec), watch, [&](const Shared& known) { return renew(known, spec); },
               [&] { return make(spec); })
           .first;
   counter->add_field(field, watch);
@@ -167,8 +170,7 @@ bool Counters::renew(const Shared& counter, const ids::CounterSpec& spec) {
     counter->cache->ask_again();
     return true;
   }
-  const bool fits = counter->spec.place == spec.place && counter->spec.step == spec.step &&
-                    counter->spec.seal == spec.seal;
+  const bool fits = counter->spec.place == spec.place && counter->spec.step == spec.step;
   if (fits) {
     counter->spec = spec;
     counter->renew_document = true;

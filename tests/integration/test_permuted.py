@@ -186,14 +186,15 @@ def test_another_key_is_refused(place: Place, start_proxy):
     """While it runs, too: a key's file is read again by a reload."""
     proxy = start_proxy(place.config())
     insert(proxy, place.ns, 3)
-    place.write(OTHER_KEY)
-    proxy.process.send_signal(signal.SIGHUP)
-    eventually(lambda: not insert(proxy, place.ns, 1)["ok"])
-    reason = refused(proxy, place.ns)
-    assert '"38608fbf02f78add"' in reason and '"10^12"' in reason and "hidden with fpe" in reason, reason
-    place.write(KEY)
-    proxy.process.send_signal(signal.SIGHUP)
-    eventually(lambda: insert(proxy, place.ns, 1)["ok"] == 1)
+    for _ in range(4):
+        place.write(OTHER_KEY)
+        proxy.process.send_signal(signal.SIGHUP)
+        eventually(lambda: not insert(proxy, place.ns, 1)["ok"])
+        reason = refused(proxy, place.ns)
+        assert '"38608fbf02f78add"' in reason and '"10^12"' in reason and "hidden with fpe" in reason, reason
+        place.write(KEY)
+        proxy.process.send_signal(signal.SIGHUP)
+        eventually(lambda: insert(proxy, place.ns, 1)["ok"] == 1)
     proxy.stop()
     for change in ({"tweak": "another"}, {"digits": 11}, {"leading_zeros": False}, {"alphabet": "base36", "length": 9}):
         other = start_proxy(place.config(**change))
@@ -202,7 +203,7 @@ def test_another_key_is_refused(place: Place, start_proxy):
         other.stop()
     insert(start_proxy(place.config()), place.ns, 1)
     found = [number_of(value) for value in place.values()]
-    assert found == sorted(set(found)) and max(found) < 20, found
+    assert len(found) == len(set(found)) and max(found) < 1000, found
 
 
 def test_keys_of_epochs(place: Place, start_proxy):

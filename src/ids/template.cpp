@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "idproxy/base/regex.hpp"
+#include "idproxy/ids/number_format.hpp"
 
 namespace idproxy::ids {
 namespace {
@@ -30,10 +31,6 @@ int first_year_of(std::chrono::year_month_day day, YearStart year) {
 
 std::string digits_of_year(int year) {
   return padded(static_cast<unsigned>(year), 4);
-}
-
-bool only_digits(std::string_view text) {
-  return text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 /// The width in "06"; nothing if there is none.
@@ -176,6 +173,7 @@ std::string Template::fault() const {
 }
 
 bool Template::is_ambiguous(std::span<const std::string> fixed) const {
+  if (counter_.permutation) return false;  // its texts have one length
   const auto counter = pieces_.begin() + static_cast<std::ptrdiff_t>(at(Kind::counter));
   const std::vector<Piece> before(std::make_reverse_iterator(counter), pieces_.rend());
   return touches_field(before, fixed) || touches_field({counter + 1, pieces_.end()}, fixed);
@@ -243,7 +241,7 @@ std::string Template::text_of(const Piece& piece, std::chrono::year_month_day da
 
 NumberFormat Template::format(std::chrono::year_month_day day, std::span<const std::string> fields,
                               Check check) const {
-  NumberFormat format;
+  NumberFormat format = counter_;
   format.output = NumberFormat::Output::string;
   format.pad = width_;
   format.check = check;
@@ -363,7 +361,8 @@ std::string Template::pattern(const Fixed& fixed, Check check) const {
   std::string pattern = "^";
   for (const Piece& piece : pieces_) {
     if (piece.kind == Kind::counter) {
-      pattern += "(-?[0-9]{" + std::to_string(std::max(width_, 1U)) + ",})";
+      pattern += "(-?" + digit_pattern(counter_.alphabet) + "{" +
+                 std::to_string(std::max(width_, 1U)) + ",})";
     } else if (piece.kind == Kind::check) {
       pattern += digits(width_of(check));
     } else if (piece.kind == Kind::field) {

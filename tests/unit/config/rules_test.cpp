@@ -151,9 +151,11 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "assign parts of _id"},
       {"unknown_strategy", "ns: a.b, field: x, strategy: uid, what: ever",
        "2:25: error: rules[0].strategy: must be one of objectid, uuid, ulid, snowflake, counter, "
-       "counter-ranges, gapless, random-digits, nanoid or none, is 'uid', did you mean 'uuid'?"},
+       "permuted, counter-ranges, gapless, random-digits, nanoid or none, is 'uid', did you mean "
+       "'uuid'?"},
       {"strategy_of_another_product", "ns: a.b, field: x, strategy: autoincrement",
        "2:25: error: rules[0].strategy: must be one of objectid, uuid, ulid, snowflake, counter, "
+       "permuted, "
        "counter-ranges, gapless, random-digits, nanoid or none, is 'autoincrement'"},
       {"unknown_key", "ns: a.b, field: x, strategy: random-digits, digts: 5",
        "2:50: error: rules[0]: unknown key 'digts', did you mean 'digits'?"},

@@ -9,16 +9,16 @@
 namespace idproxy::config {
 namespace {
 
-using Kind = TreeNode::Kind;
+using NodeKind = TreeNode::Kind;
 using rewrite::Condition;
 
 /// The value as Condition::values has it; "" if it is none. Types as in YAML.
 std::string value_of_condition(const TreeNode& node) {
   Buffer out;
   const auto integer = read_integer(node.text);
-  if (node.kind == Kind::null) {
+  if (node.kind == NodeKind::null) {
     bson::append_head(out, bson::Type::null, "");
-  } else if (node.kind != Kind::scalar) {
+  } else if (node.kind != NodeKind::scalar) {
     return {};
   } else if (node.is_text()) {
     if (node.text.size() > ids::kMostInScope) return {};
@@ -41,14 +41,14 @@ bool read_condition(const TreeNode& node, Condition& condition) {
     condition.values.push_back(value_of_condition(value));
     return !condition.values.back().empty();
   };
-  if (node.kind != Kind::mapping) return add(node);
+  if (node.kind != NodeKind::mapping) return add(node);
   if (node.children.size() != 1) return false;
   const TreeNode& only = node.children.front();
-  if (only.key == "$exists" && only.kind == Kind::scalar && only.is_boolean()) {
+  if (only.key == "$exists" && only.kind == NodeKind::scalar && only.is_boolean()) {
     condition.exists = only.text == "true";
     return true;
   }
-  return only.key == "$in" && only.kind == Kind::sequence && !only.children.empty() &&
+  return only.key == "$in" && only.kind == NodeKind::sequence && !only.children.empty() &&
          std::ranges::all_of(only.children, add);
 }
 
@@ -67,7 +67,7 @@ std::vector<Condition> read_when(const std::string& field, Parameters& rule) {
       rule.error_in("when", each, fault);
     } else if (is_own) {
       rule.error_in("when", each, "must be another field than the rule's, whose key is assign");
-    } else if (each.kind == Kind::refused) {
+    } else if (each.kind == NodeKind::refused) {
       continue;
     } else if (!read_condition(each, condition)) {
       rule.error_in("when", each, kExpected);

@@ -111,10 +111,11 @@ class NextFields {
     return missing();
   }
 
-  std::optional<std::string_view> ns;
-  std::optional<std::string_view> field;
+  // Without data: missing.
+  std::string_view ns;
+  std::string_view field;
   std::size_t count = 1;
-  std::optional<Bytes> filter;
+  bool has_filter = false;
   bool in_transaction = false;
 
  private:
@@ -128,7 +129,7 @@ class NextFields {
   }
 
   static std::optional<CommandError> take_text(const bson::Element& element,
-                                               std::optional<std::string_view>& out) {
+                                               std::string_view& out) {
     if (element.type != bson::Type::string) {
       return next_fault(ErrorCode::type_mismatch, element.key,
                         "is the wrong type, expected type 'string'");
@@ -161,14 +162,14 @@ class NextFields {
       return next_fault(ErrorCode::type_mismatch, element.key,
                         "is the wrong type, expected type 'object'");
     }
-    filter = element.value;
+    has_filter = true;
     return fault_of_equalities(element.value);
   }
 
   [[nodiscard]] std::optional<CommandError> missing() const {
-    if (!ns) return lacks("ns");
-    if (!field) return lacks("field");
-    if (assigns_ && !filter) return lacks("filter");
+    if (ns.data() == nullptr) return lacks("ns");
+    if (field.data() == nullptr) return lacks("field");
+    if (assigns_ && !has_filter) return lacks("filter");
     return std::nullopt;
   }
   static CommandError lacks(std::string_view name) {
@@ -224,7 +225,7 @@ std::optional<OwnRequest> read_own_request(const wire::OpMsgView& request, Names
   if (auto fault = fault_of_database(request)) return *std::move(fault);
   NextFields fields(assigns);
   if (auto fault = fields.read(request.body())) return *std::move(fault);
-  const auto [db, collection] = split_ns(*fields.ns);
+  const auto [db, collection] = split_ns(fields.ns);
   if (!are_valid(db, collection)) {
     return CommandError{ErrorCode::invalid_namespace,
                         "mongo-idproxy: 'ns' must be the full name of a collection, such as "
@@ -233,7 +234,7 @@ std::optional<OwnRequest> read_own_request(const wire::OpMsgView& request, Names
   FieldRequest its{request,
                    std::string(db),
                    std::string(collection),
-                   std::string(*fields.field),
+                   std::string(fields.field),
                    &namespaces,
                    namespaces.plan(db, collection)};
   if (assigns) return AssignRequest{std::move(its)};

@@ -4,7 +4,7 @@
 Usage: man.py PROGRAM DIRECTORY --sysconfdir DIR --datadir DIR --docdir DIR
 
 mongo-idproxy(1) is made of the --help of PROGRAM and of each of its commands, and mongo-idproxy.yaml(5) of
-docs/configuration.md, which the schema has its descriptions from, too. Only what these do not say is written
+docs/configuration.md and docs/permuted.md, which the schema has its descriptions from, too. Only what these do not say is written
 here. The pages use man(7): they need no other program, and `mandoc -T lint` has nothing to say about them.
 """
 
@@ -232,7 +232,8 @@ def keys(table: str) -> Iterator[str]:
 
 
 def configuration_page(sysconfdir: str, docdir: str) -> Iterator[str]:
-    parts = re.split(r"(?m)^(#+) (.*)\n", (DOCS / "configuration.md").read_text())
+    keys = (DOCS / "permuted.md").read_text().partition("## Keys of")
+    parts = re.split(r"(?m)^(#+) (.*)\n", (DOCS / "configuration.md").read_text() + "".join(keys[1:]))
     (_, introduction), *sections = zip(zip(parts[1::3], parts[2::3]), parts[3::3])
     yield heading("name") + "\nmongo\\-idproxy.yaml \\- configuration of mongo\\-idproxy"
     yield heading("synopsis") + f"\n{italic(sysconfdir + '/mongo-idproxy/mongo-idproxy.yaml')}"

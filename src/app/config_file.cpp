@@ -20,7 +20,7 @@
 #include "idproxy/base/owned.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/scalars.hpp"
-#include "idproxy/config/secret_file.hpp"
+#include "idproxy/base/secret_file.hpp"
 #include "idproxy/config/seed_list.hpp"
 #include "idproxy/log/log.hpp"
 
@@ -139,7 +139,7 @@ ExitCode end_with(ExitCode code, const std::string& why) {
 
 boost::system::result<ConfigFile, std::string> ConfigFile::read(const std::string& name,
                                                                 const std::string& seed_list) {
-  std::string state = config::state_of_file(name);
+  std::string state = state_of_file(name);
   auto text = read_file(name);
   if (!text) return "cannot read " + name + ": " + text.error();
   return ConfigFile(name, std::move(state), *std::move(text), seed_list);

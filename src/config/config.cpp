@@ -15,8 +15,8 @@
 #include "config/tree.hpp"
 #include "idproxy/base/parameters.hpp"
 #include "idproxy/base/scalars.hpp"
+#include "idproxy/base/secret_file.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/config/secret_file.hpp"
 
 namespace idproxy::config {
 namespace {

@@ -64,7 +64,7 @@ bool same_counter(const About& one, const About& other) {
 
 bool agree(const About& a, const About& b) {
   return a.counter->place == b.counter->place && a.counter->step == b.counter->step &&
-         a.field.format.output == b.field.format.output;
+         a.counter->seal == b.counter->seal && a.field.format.output == b.field.format.output;
 }
 
 /// Both rules have ranges.
@@ -146,7 +146,8 @@ bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
       "the counter document '" + shown(b->counter->place.key) + "' of " + path;
   if (!agree(*a, *b)) {
     reader.error("strategy",
-                 "uses " + document + ", but not with the same layout, step and output");
+                 "uses " + document + ", but not with the same layout, step and output" +
+                     (a->counter->seal == b->counter->seal ? "" : ", nor key, tweak and alphabet"));
     return true;
   }
   if (a->counter == b->counter) return false;

@@ -177,14 +177,15 @@ constexpr std::array<std::string_view, 11> kOfTheRuleAlone{
     "report", "reserve",       "retry",  "upserts",        "when"};
 
 /// A text that is equal for two rules if their values come from the same source. It includes the
-/// store's database, the default for counters. A counter that collections share looks into all of
-/// them.
+/// store's database, the default for counters, and what tells the keys of hidden numbers apart. A
+/// counter that collections share looks into all of them.
 std::string source_of(const rewrite::Rule& rule, const TreeNode& node,
                       const std::string& store_db) {
-  const bool shares = rule.strategy != nullptr && rule.strategy->about().counter &&
-                      !rule.strategy->about().per_namespace;
+  const bool counts = rule.strategy != nullptr && rule.strategy->about().counter;
+  const bool shares = counts && !rule.strategy->about().per_namespace;
   return canonical_text(node, kOfTheRuleAlone) + " " +
-         (shares ? exceptions_text(rule.except) : "") + store_db;
+         (shares ? exceptions_text(rule.except) : "") + store_db +
+         (counts ? " " + rule.strategy->about().counter->seal.keys : "");
 }
 
 void read_collections(rewrite::Rule& rule, Parameters& reader, const std::string& store_db) {

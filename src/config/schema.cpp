@@ -326,7 +326,10 @@ json::object schema_of(const Shape& shape, const std::string& path, const Meanin
   if (takes_variable(spec)) forms.emplace_back(json::object{{"$ref", "#/$defs/variable"}});
   if (spec.section) forms.push_back(mapping_of(shape, path, meanings));
   if (spec.list) {
-    json::object list{{"type", "array"}, {"items", {{"$ref", "#/$defs/rule"}}}};
+    const bool of_rules = shape.key == "rules";
+    const json::object item =
+        of_rules ? json::object{{"$ref", "#/$defs/rule"}} : json::object{{"type", "object"}};
+    json::object list{{"type", "array"}, {"items", item}};
     if (has(spec.max)) list["maxItems"] = number_of(spec.max);
     forms.push_back(std::move(list));
   }

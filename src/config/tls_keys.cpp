@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "idproxy/base/secret_file.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/config/secret_file.hpp"
 
 namespace idproxy::config {
 namespace {

@@ -6,7 +6,9 @@
 #include "id_store/counter_commands.hpp"
 #include "id_store/field_places.hpp"
 #include "id_store/index.hpp"
+#include "id_store/number_texts.hpp"
 #include "idproxy/id_store/namespaces.hpp"
+#include "idproxy/ids/number_format.hpp"
 
 namespace idproxy::id_store::advice {
 namespace {
@@ -26,8 +28,11 @@ std::string unique_index_or(Fields fields) {
 }  // namespace
 
 ids::Error not_sorted(mongo::Client& client, const ids::CounterSpec& spec, Fields fields) {
-  const std::string digits =
-      std::to_string(std::max(std::to_string(spec.max).size(), std::to_string(spec.start).size()));
+  const ids::NumberFormat& format = fields.front().format;
+  const auto width = [&](std::int64_t number) {
+    return ids::digits_in(number, format) + (number < 0 ? 1 : 0);
+  };
+  const std::string digits = std::to_string(std::max(width(spec.max), width(spec.start)));
   return exhausted(Reason{
       "the stored strings do not sort like their numbers, so that the highest number cannot "
       "be read: " +
@@ -40,9 +45,13 @@ ids::Error no_gap(mongo::Client& client, Fields fields) {
     return exhausted(Reason{"free numbers are safe only if a unique index guards the field",
                             "; make it with ", unique_index(client, fields)});
   }
+  const std::string cure = has_hidden(fields)
+                               ? "set the counter's document by hand past the numbers in use"
+                               : "set heal.mode to max";
   return exhausted(
       "free numbers are safe only if a unique index guards the field, which is impossible for a "
-      "counter of several fields or collections: set heal.mode to max");
+      "counter of several fields or collections: " +
+      cure);
 }
 
 ids::Error too_far(mongo::Client& client, Fields fields) {

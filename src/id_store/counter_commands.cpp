@@ -49,14 +49,20 @@ std::optional<Document> make_index_of(const ids::CounterPlace& place) {
   return Document{{"createIndexes", place.collection}, {"indexes", Array{index}}};
 }
 
-Document new_counter(const ids::CounterPlace& place, std::int64_t value) {
+Document seal_of(const ids::CounterSpec& spec) {
+  if (spec.seal.keys.empty()) return {};
+  return {{"fpe", spec.seal.keys}, {"space", spec.seal.space}};
+}
+
+Document new_counter(const ids::CounterSpec& spec, std::int64_t value) {
+  const ids::CounterPlace& place = spec.place;
   const Document identity = identity_of(place);
   Document created;
   // Only _id is certain to have a unique index: that of make_index_of() may be refused.
   if (!bson::find(identity.bytes(), "_id")) {
     created = place.filter.empty() ? key_in("_id", place) : Document{"_id", identity};
   }
-  return {created, identity, {place.value_field, value}};
+  return {created, identity, {place.value_field, value}, seal_of(spec)};
 }
 
 Document new_range(const ids::CounterPlace& place, const ids::RangeState& range) {

@@ -54,7 +54,10 @@ namespace idproxy::id_store {
 
 /// The document to insert for a missing counter. Its _id is derived from key and filter, so that
 /// two proxies cannot create it twice, and two counters cannot share it.
-[[nodiscard]] mongo::Document new_counter(const ids::CounterPlace& place, std::int64_t value);
+[[nodiscard]] mongo::Document new_counter(const ids::CounterSpec& spec, std::int64_t value);
+
+/// {fpe, space}, which say how the counter's numbers are hidden; empty: they are not.
+[[nodiscard]] mongo::Document seal_of(const ids::CounterSpec& spec);
 
 /// The document to insert for a missing range, `next` beyond `last` if it must give no numbers.
 [[nodiscard]] mongo::Document new_range(const ids::CounterPlace& place,

@@ -10,6 +10,9 @@
 #include "id_store/counter_commands.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
+#include "idproxy/base/printable.hpp"
+#include "idproxy/ids/counter_job.hpp"
+#include "idproxy/ids/number_format.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
@@ -33,6 +36,7 @@ constexpr std::chrono::milliseconds kDropPause{40};
 /// True if `first` fits; config has checked that max does, and so do all numbers between.
 bool fits_into_fields(std::int64_t first, std::span<const ids::CounterField> fields) {
   using Int32 = std::numeric_limits<std::int32_t>;
+  if (first < 0 && has_hidden(fields)) return false;
   return (first >= Int32::min() && first <= Int32::max()) ||
          std::none_of(fields.begin(), fields.end(), [](const ids::CounterField& field) {
            return field.format.output == ids::NumberFormat::Output::int32;
@@ -165,8 +169,9 @@ CounterDocument::Attempt CounterDocument::allocate(Run& run) {
   if (spec_.place.is_range()) return allocate_in_range(run, {});
   const std::string& field = spec_.place.value_field;
   const Reply reply =
-      converts_ ? change(run.client, bound(*increment), set_sum(field, to_long(field), *increment))
-                : change(run.client, bound(0), Document{"$inc", {field, *increment}});
+      converts_ ? change(run.client, bound(*increment), set_sum(field, to_long(field), *increment),
+                         *increment)
+                : change(run.client, bound(0), Document{"$inc", {field, *increment}}, *increment);
   if (reply.refused(mongo::kBadValue)) return allocate_what_fits(run, reply);
   if (!reply.ok()) return after_failure(run, reply, true);
   if (const auto pre_image = value_of(reply)) return use(run, *pre_image);
@@ -208,6 +213,7 @@ void CounterDocument::drop_block(std::string_view reason) {
 CounterDocument::Attempt CounterDocument::explain_no_match(Run& run) {
   const auto found = read(run);
   if (!found) return found.error();
+  if (found->to_seal) return seal(run, *found);
   if (!found->has_value()) return create(run, found->exists);
   if (!found->value.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(found->value.number);
@@ -229,6 +235,51 @@ CounterDocument::Attempt CounterDocument::allocate_what_fits(Run& run, const Rep
   if (fits == 0) return at_max();
   if (fits >= run.count) return answer_to(run, reply);  // it was not an overflow
   run.count = fits;
+  return std::nullopt;
+}
+
+// ---- seals
+//
+// The document of hidden numbers says with which keys they are hidden: other keys would give two
+// numbers one value. An allocation finds the document by that. Behind the keys of one epoch come
+// those of the next (Permutation::Seal), once a block reaches into it: until then proxies that do
+// not know of it go on, and from then on they find no document.
+
+ids::Result<std::optional<std::string>> CounterDocument::to_seal(Bytes document,
+                                                                 const StoredValue& value) const {
+  const ids::Permutation::Seal& own = spec_.seal;
+  const std::optional<std::string> none;
+  const std::string fpe(mongo::text_in(document, "fpe"));
+  const std::string space(mongo::text_in(document, "space"));
+  if (own.keys.empty()) return none;
+  if (fpe.empty()) return std::optional(fpe);
+  if (fpe == own.keys && space == own.space) return none;
+  const auto earlier = std::ranges::find(own.earlier, fpe, &ids::Permutation::Seal::Earlier::keys);
+  const bool is_earlier = space == own.space && earlier != own.earlier.end();
+  const auto next = value.is_number() ? numbers_.first_at(value.number) : std::nullopt;
+  if (is_earlier && (!next || *next <= earlier->end)) return std::optional(fpe);
+  return exhausted(
+      "the numbers of counter " + events_.counter() + " are hidden with fpe " + in_quotes(fpe) +
+      " and space " + in_quotes(space) + ", and the rule has fpe " + in_quotes(own.keys) +
+      " and space " + in_quotes(own.space) +
+      ": values would be given twice. Go back to its keys, tweak, alphabet and length" +
+      (is_earlier ? ", or begin the next of `key_epochs` at " + std::to_string(*next) + " or later"
+                  : ", add a later key to `key_epochs`, or give the rule another `name`"));
+}
+
+CounterDocument::Attempt CounterDocument::seal(Run& run, const Found& found) {
+  const std::string& fpe = *found.to_seal;
+  const auto earlier =
+      std::ranges::find(spec_.seal.earlier, fpe, &ids::Permutation::Seal::Earlier::keys);
+  Document query{identity_,
+                 fpe.empty() ? Document{"fpe", {"$exists", false}} : Document{"fpe", fpe}};
+  if (earlier != spec_.seal.earlier.end()) {
+    query.add(spec_.place.value_field, Document{"$lte", *numbers_.value_before(earlier->end)});
+  }
+  const Reply reply = run.client.write(spec_.place.db, {{"findAndModify", spec_.place.collection},
+                                                        {"query", query},
+                                                        {"update", {"$set", seal_of(spec_)}}});
+  if (!reply.ok()) return after_failure(run, reply, false);
   return std::nullopt;
 }
 
@@ -280,6 +331,11 @@ ids::Result<CounterDocument::Found> CounterDocument::read(Run& run) const {
   run.unreached.clear();
   const Bytes document = reply.document.bytes();
   Found found{!reply.document.empty(), stored_value(document, spec_.place.value_field)};
+  if (found.exists) {
+    auto to_seal = this->to_seal(document, found.value);
+    if (!to_seal) return to_seal.error();
+    found.to_seal = *std::move(to_seal);
+  }
   if (spec_.place.is_range()) found.last = stored_value(document, spec_.place.max_field);
   return found;
 }
@@ -310,8 +366,17 @@ CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& r
   return answer_to(run, reply);
 }
 
-Document CounterDocument::query(const Document& value) const {
-  return {identity_, {spec_.place.value_field, value}};
+Document CounterDocument::query(const Document& value,
+                                std::optional<std::int64_t> increment) const {
+  Document query{identity_, {spec_.place.value_field, value}};
+  const ids::Permutation::Seal& own = spec_.seal;
+  if (own.earlier.empty() || !increment) return query.append(seal_of(spec_));
+  Array any{Document{"fpe", own.keys}};
+  for (const auto& earlier : own.earlier) {
+    const Document before{"$lte", *numbers_.value_before(earlier.end) - *increment};
+    any.push(Document{{"fpe", earlier.keys}, {spec_.place.value_field, before}});
+  }
+  return query.add("space", own.space).add("$or", any);
 }
 
 /// Matches a value, int or double, that has a number left to give out and to which `increment` can
@@ -330,7 +395,8 @@ ids::Error CounterDocument::not_an_integer() const {
 }
 
 ids::Error CounterDocument::does_not_fit() const {
-  return exhausted("the value of counter " + events_.counter() + " does not fit into int32");
+  return exhausted("the value of counter " + events_.counter() +
+                   (spec_.seal.keys.empty() ? " does not fit into int32" : " lies below 0"));
 }
 
 ids::Error at_max(const ids::CounterSpec& spec) {
@@ -453,9 +519,8 @@ void CounterEvents::ready_again() {
 }
 
 void CounterEvents::look_at_width(std::int64_t last, std::span<const ids::CounterField> fields) {
-  const std::size_t digits = std::to_string(last).size() - (last < 0 ? 1 : 0);
-  const bool is_beyond = std::ranges::any_of(fields, [digits](const ids::CounterField& field) {
-    return field.format.pad > 0 && digits > field.format.pad;
+  const bool is_beyond = std::ranges::any_of(fields, [last](const ids::CounterField& field) {
+    return field.format.pad > 0 && ids::digits_in(last, field.format) > field.format.pad;
   });
   if (is_beyond_width_ || !is_beyond) return;
   is_beyond_width_ = true;

@@ -66,6 +66,15 @@ bool is_too_far(const CounterRun& run, std::int64_t from, const FieldNumbers::Lo
   return look.most() && is_jump_too_large(run.numbers, max_jump, from, *look.most());
 }
 
+/// Of hidden numbers that documents seem to have: values of somebody else look like any number.
+void leave_out_far(const CounterRun& run, std::int64_t from, FieldNumbers::Look& look) {
+  if (!has_hidden(run.fields)) return;
+  const auto max_jump = static_cast<std::uint64_t>(run.spec.heal.max_jump);
+  std::erase_if(look.furthest, [&](std::int64_t number) {
+    return is_jump_too_large(run.numbers, max_jump, from, number);
+  });
+}
+
 /// Call it if the jump is too large: removes outliers (outliers.hpp) from `look`. Returns a warning
 /// for the log, or "".
 ids::Result<std::string_view> ignore_outliers(const CounterRun& run, FieldNumbers& stored,
@@ -141,7 +150,10 @@ ids::Result<HealTarget> by_gap(CounterRun& run, FieldNumbers& stored,
     if (!taken) return refused_heal(run, taken.error());
     if (count_of(*taken) < count_of(run.job.held)) return HealTarget{stands, false, *taken};
   }
-  return HealTarget{*behind(run, stands, run.job.beyond), true};
+  auto from = behind(run, stands, run.job.beyond);
+  if (has_hidden(run.fields)) from = behind(run, from, look.most());
+  if (!from) return at_max(run.spec);
+  return HealTarget{*from, true};
 }
 
 /// A counter stays where it is if another proxy has already raised it past all that this one knows
@@ -211,10 +223,12 @@ ids::Result<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run,
   auto look = look_for_new(run, stored);
   if (!look) return look.error();
   if (!look->is_known && !look->is_guarded) {
-    return advice::not_sorted(run.client, spec_, run.fields);
+    return has_hidden(run.fields) ? advice::no_gap(run.client, run.fields)
+                                  : advice::not_sorted(run.client, spec_, run.fields);
   }
   auto first = behind(run, spec_.start, run.job.beyond);
   if (!first) return at_max();
+  leave_out_far(run, *first, *look);
   ids::Result<std::string_view> warning = std::string_view();
   if (is_too_far(run, *first, *look)) warning = ignore_outliers(run, stored, *look, *first);
   if (!warning) return warning.error();
@@ -266,9 +280,8 @@ CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
   make_index(run);
   const Reply reply =
       exists ? change(run.client, {"$exists", false}, set_value(spec_.place.value_field, *value))
-             : run.client.write(spec_.place.db,
-                                {{"insert", spec_.place.collection},
-                                 {"documents", Array{new_counter(spec_.place, *value)}}});
+             : run.client.write(spec_.place.db, {{"insert", spec_.place.collection},
+                                                 {"documents", Array{new_counter(spec_, *value)}}});
   if (reply.refused(mongo::kDuplicateKey)) return std::nullopt;
   if (!reply.ok()) return after_failure(run, reply, false);
   if (exists && !value_of(reply)) return std::nullopt;
@@ -325,6 +338,7 @@ CounterDocument::Attempt CounterDocument::heal(Run& run) {
     if (Attempt done = create(run, found->exists)) return done;
     return allocate(run);
   }
+  if (found->to_seal) return seal(run, *found);
   if (!found->value.is_number()) return not_an_integer();
   const auto stands = numbers_.first_at(found->value.number);
   if (!stands) return at_max();
@@ -350,10 +364,11 @@ ids::Result<HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stan
   FieldNumbers stored(run.client, spec_, run.fields);
   auto look = stored.look(1);
   if (!look) return refused_heal(run, look.error());
-  if (!look->is_known && !look->is_guarded)
+  if (!look->is_known && !look->is_guarded && !has_hidden(run.fields))
     return refused_heal(run, advice::not_sorted(run.client, spec_, run.fields));
   const auto from = behind(run, stands, run.job.beyond);
   if (!from) return at_max();
+  leave_out_far(run, *from, *look);
   if (spec_.heal.mode == Heal::Mode::gap || !look->is_known) {
     if (!look->is_guarded) return refused_heal(run, advice::no_gap(run.client, run.fields));
     return by_gap(run, stored, *look, stands);

@@ -32,11 +32,14 @@ constexpr std::chrono::seconds kWatchEvery{4};
 // For a replaced counter: it gives back at once the numbers that nobody waits for.
 constexpr ids::CounterSpec::Block kNothingHeld{.size = 1, .prefetch = 0, .idle = {}};
 
-/// Two specs with the same name share one counter.
-std::string name_of(const ids::CounterPlace& place) {
+/// Two specs with the same name share one counter. Those that hide its numbers in different ways do
+/// not: while a reload replaces one by the other, each must get numbers for its own key only.
+std::string name_of(const ids::CounterSpec& spec) {
+  const ids::CounterPlace& place = spec.place;
   std::string name(1, "tdf"[static_cast<std::size_t>(place.key_is)]);
-  for (const std::string* part : {&place.db, &place.collection, &place.key_field, &place.key,
-                                  &place.value_field, &place.filter}) {
+  for (const std::string* part :
+       {&place.db, &place.collection, &place.key_field, &place.key, &place.value_field,
+        &place.filter, &spec.seal.keys, &spec.seal.space}) {
     name += std::to_string(part->size()) + ":" + *part;
   }
   return name;
@@ -143,7 +146,7 @@ Counters::Shared Counters::get(const ids::CounterSpec& spec, const ids::CounterF
   const Shared counter =
       counters_
           .get(
-              name_of(spec.place), watch, [&](const Shared& known) { return renew(known, spec); },
+              name_of(spec), watch, [&](const Shared& known) { return renew(known, spec); },
               [&] { return make(spec); })
           .first;
   counter->add_field(field, watch);

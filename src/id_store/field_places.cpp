@@ -107,8 +107,8 @@ UniqueField unique_field(const CounterField& field) {
   const auto output = static_cast<std::size_t>(field.format.output);
   UniqueField unique{field.field, kTypes[output], {{}, field.repeats}};
   if (field.scope.empty()) return unique;
-  bson::Elements elements(as_bytes(field.scope));
-  while (const auto element = elements.next()) unique.repeats.scope.emplace_back(element->key);
+  for (const bson::Element& element : bson::Elements(as_bytes(field.scope)))
+    unique.repeats.scope.emplace_back(element.key);
   return unique;
 }
 

@@ -72,10 +72,9 @@ std::string_view wanted_of(const bson::Element& field) {
 std::string instead_of_member(const bson::Element& field) {
   if (field.type == bson::Type::string) return ", not " + named(field.text());
   if (field.type != bson::Type::array) return "";
-  bson::Elements each(field.value);
-  while (const auto element = each.next()) {
-    if (element->type == bson::Type::string && !is_member(*element)) {
-      return ", not " + named(element->text());
+  for (const bson::Element& element : bson::Elements(field.value)) {
+    if (element.type == bson::Type::string && !is_member(element)) {
+      return ", not " + named(element.text());
     }
   }
   return "";

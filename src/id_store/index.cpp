@@ -64,9 +64,8 @@ std::optional<std::uint32_t> type_in(const bson::Element& element) {
 std::uint32_t types_in(const bson::Element& element) {
   if (element.type != bson::Type::array) return type_in(element).value_or(0);
   std::uint32_t types = 0;
-  bson::Elements each(element.value);
-  while (const auto one = each.next()) {
-    const auto type = type_in(*one);
+  for (const bson::Element& one : bson::Elements(element.value)) {
+    const auto type = type_in(one);
     if (!type) return 0;
     types |= *type;
   }
@@ -102,9 +101,8 @@ bool has_more_options(Bytes spec) {
       "v",      "ns",        "key",
       "name",   "unique",    "sparse",
       "hidden", "collation", "partialFilterExpression"};
-  bson::Elements options(spec);
-  while (const auto option = options.next()) {
-    if (std::ranges::find(kKnown, option->key) == kKnown.end()) return true;
+  for (const bson::Element& option : bson::Elements(spec)) {
+    if (std::ranges::find(kKnown, option.key) == kKnown.end()) return true;
   }
   return false;
 }
@@ -123,11 +121,10 @@ Index read_index(Bytes spec) {
   if (filter) index.partial = partial_of(*filter);
   const auto key = mongo::document_in(spec, "key");
   if (!key) return index;
-  bson::Elements fields(*key);
-  while (const auto field = fields.next()) {
-    const bool is_ordered = field->type != bson::Type::string;
+  for (const bson::Element& field : bson::Elements(*key)) {
+    const bool is_ordered = field.type != bson::Type::string;
     index.keys.push_back(
-        {std::string(field->key), is_ordered, is_ordered && field->as_integer().value_or(1) > 0});
+        {std::string(field.key), is_ordered, is_ordered && field.as_integer().value_or(1) > 0});
   }
   return index;
 }
@@ -258,9 +255,8 @@ bool may_be_building(mongo::Client& client, const Namespace& ns, const std::stri
   if (!reply.ok()) return true;
   const auto builds = bson::find(reply.document.bytes(), "indexBuilds");
   if (!builds || builds->type != bson::Type::array) return false;
-  bson::Elements names(builds->value);
-  while (const auto each = names.next()) {
-    if (each->type == bson::Type::string && each->text() == name) return true;
+  for (const bson::Element& each : bson::Elements(builds->value)) {
+    if (each.type == bson::Type::string && each.text() == name) return true;
   }
   return false;
 }
@@ -291,9 +287,8 @@ bool is_in_the_way(const Index& index, const std::vector<Index>& wanted, std::in
 
 std::vector<Index> indexes_in(Bytes array) {
   std::vector<Index> found;
-  bson::Elements each(array);
-  while (const auto index = each.next()) {
-    if (index->type == bson::Type::document) found.push_back(index_of(index->value));
+  for (const bson::Element& index : bson::Elements(array)) {
+    if (index.type == bson::Type::document) found.push_back(index_of(index.value));
   }
   return found;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "id_store/inspection_requests.hpp"
@@ -107,10 +108,13 @@ std::shared_ptr<void> Inspector::change(const ids::CatalogChange& change) {
     }
     wake();
   };
-  // First, so that it ends even if memory runs out while it begins.
-  std::shared_ptr<void> ends(this, [each](Inspector*) { each(&Inspection::end_change); });
-  each(&Inspection::begin_change);
-  return ends;
+  try {
+    each(&Inspection::begin_change);
+  } catch (const std::bad_alloc&) {  // some may have begun
+    each(&Inspection::end_change);
+    throw;
+  }
+  return {this, [each](Inspector*) { each(&Inspection::end_change); }};
 }
 
 std::shared_ptr<ids::IndexRoom> Inspector::index_room(const ids::CatalogChange& in, Bytes indexes) {

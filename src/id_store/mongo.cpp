@@ -84,11 +84,10 @@ std::optional<Document> without_refused_options(const Document& command, const R
   if (!are_named && !is_not_known) return std::nullopt;
   Buffer rest;
   bson::Scope whole(rest);
-  bson::Elements elements(command.bytes());
-  while (const auto element = elements.next()) {
-    const bool is_dispensable = std::ranges::find(kDispensable, element->key) != kDispensable.end();
-    if (is_dispensable && (!are_named || is_named(element->key))) continue;
-    bson::append_copy(rest, *element);
+  for (const bson::Element& element : bson::Elements(command.bytes())) {
+    const bool is_dispensable = std::ranges::find(kDispensable, element.key) != kDispensable.end();
+    if (is_dispensable && (!are_named || is_named(element.key))) continue;
+    bson::append_copy(rest, element);
   }
   whole.close();
   if (rest.size() == command.bytes().size()) return std::nullopt;
@@ -265,11 +264,10 @@ std::optional<Batch> batch_of(const Reply& reply) {
   const auto cursor = document_in(reply.document.bytes(), "cursor");
   if (!cursor) return std::nullopt;
   Batch batch;
-  bson::Elements elements(*cursor);
-  while (const auto element = elements.next()) {
-    if (element->key == "id") batch.id = element->as_integer().value_or(0);
-    if (element->key == "ns") batch.ns = element->text();
-    if (element->type == bson::Type::array) batch.documents = element->value;
+  for (const bson::Element& element : bson::Elements(*cursor)) {
+    if (element.key == "id") batch.id = element.as_integer().value_or(0);
+    if (element.key == "ns") batch.ns = element.text();
+    if (element.type == bson::Type::array) batch.documents = element.value;
   }
   return batch;
 }
@@ -277,9 +275,8 @@ std::optional<Batch> batch_of(const Reply& reply) {
 /// False if `use` stopped.
 bool use_all(Bytes documents, const std::function<bool(Bytes)>& use) {
   if (documents.empty()) return true;
-  bson::Elements elements(documents);
-  while (const auto element = elements.next()) {
-    if (element->type == bson::Type::document && !use(element->value)) return false;
+  for (const bson::Element& element : bson::Elements(documents)) {
+    if (element.type == bson::Type::document && !use(element.value)) return false;
   }
   return true;
 }
@@ -499,9 +496,8 @@ std::vector<Bytes> documents_in(Bytes document, std::string_view key) {
   std::vector<Bytes> found;
   const auto array = bson::find(document, key);
   if (!array || array->type != bson::Type::array) return found;
-  bson::Elements each(array->value);
-  while (const auto element = each.next()) {
-    if (element->type == bson::Type::document) found.push_back(element->value);
+  for (const bson::Element& element : bson::Elements(array->value)) {
+    if (element.type == bson::Type::document) found.push_back(element.value);
   }
   return found;
 }

@@ -1,6 +1,7 @@
 #include "id_store/number_texts.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <iterator>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "id_store/index.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
+#include "idproxy/base/printable.hpp"
 #include "idproxy/base/regex.hpp"
 #include "idproxy/id_store/stored_value.hpp"
 #include "idproxy/ids/number_format.hpp"
@@ -54,7 +56,7 @@ std::string pattern_behind(const ids::NumberFormat& format, Pattern pattern = es
 
 /// The texts of a class that is_wide() does not say of, from the first to the last one.
 TextRange range_of(TextClass which, const ids::NumberFormat& format) {
-  const std::int64_t most = ids::largest_number(width_of(format));
+  const std::int64_t most = ids::largest_number(width_of(format), format.alphabet.size());
   const bool negative = is_negative(which);
   return {ids::number_text(negative ? -1 : 0, format),
           ids::number_text(negative ? -most : most, format)};
@@ -95,16 +97,32 @@ bool is_text(const CounterField& field) {
   return field.format.output == NumberFormat::Output::string;
 }
 
+bool is_hidden(const CounterField& field) {
+  return static_cast<bool>(field.format.permutation);
+}
+
 Array values_of(std::span<const std::int64_t> numbers, const CounterField& field) {
   Array values;
+  ids::Values written;
   for (const std::int64_t number : numbers) {
-    if (is_text(field)) {
-      values.push(ids::number_text(number, field.format));
+    if (is_text(field) || is_hidden(field)) {
+      written.clear();
+      ids::append_number(number, field.format, written);
+      values.push(written.type(), written[0]);
     } else {
       values.push(number);
     }
   }
   return values;
+}
+
+/// The number that a stored one of any type hides.
+std::optional<std::int64_t> hidden_by(std::optional<std::int64_t> stored,
+                                      const CounterField& field) {
+  if (!stored || !is_hidden(field)) return stored;
+  ids::Values value;
+  store_i64(value.add(bson::Type::int64, 8), *stored);
+  return ids::read_number(value.type(), value[0], field.format);
 }
 
 std::string digits_in(std::string_view text) {
@@ -141,7 +159,7 @@ struct Stored {
 std::optional<Stored> number_of(const bson::Element& element, const FieldPlace& place) {
   const CounterField& field = *place.field;
   const auto number = is_text(field) ? ids::read_number(element.type, element.value, field.format)
-                                     : floor_of(element);
+                                     : hidden_by(floor_of(element), field);
   if (number) return Stored{*number, true};
   const bool may_differ = is_text(field) && order_in(place) != TextOrder::of_bytes &&
                           field.format.pattern.empty() && element.type == bson::Type::string;
@@ -155,9 +173,8 @@ void add_elements(Bytes document, std::string_view path, std::vector<bson::Eleme
 void add_element(const bson::Element& element, std::string_view rest,
                  std::vector<bson::Element>& found) {
   if (element.type == bson::Type::array) {
-    bson::Elements inner(element.value);
-    while (const auto each = inner.next()) {
-      if (each->type != bson::Type::array) add_element(*each, rest, found);
+    for (const bson::Element& each : bson::Elements(element.value)) {
+      if (each.type != bson::Type::array) add_element(each, rest, found);
     }
   } else if (rest.empty()) {
     found.push_back(element);
@@ -199,6 +216,25 @@ Document find_in_text(const std::string& field, const std::string& pattern, bool
   return {"$regexFind", {{"input", text}, {"regex", pattern}, {"options", any_case ? "i" : ""}}};
 }
 
+/// An expression for the number in digits, `otherwise` where these are null.
+Document number_in_digits(const Document& digits, const NumberFormat& format,
+                          std::int64_t otherwise) {
+  if (format.alphabet.size() == 10) {
+    return {"$convert",
+            {{"input", digits}, {"to", "long"}, {"onError", otherwise}, {"onNull", otherwise}}};
+  }
+  const Document size{"$strLenBytes", {"$ifNull", Array{digits, ""}}};
+  const Document character{"$substrBytes", Array{digits, "$$this", 1}};
+  const Document digit{"$indexOfBytes", Array{format.alphabet, character}};
+  const Document shifted{"$multiply",
+                         Array{"$$value", static_cast<std::int64_t>(format.alphabet.size())}};
+  const Document sum{"$reduce",
+                     {{"input", {"$range", Array{0, size}}},
+                      {"initialValue", std::int64_t{0}},
+                      {"in", {"$add", Array{shifted, digit}}}}};
+  return {"$cond", Array{Document{"$gt", Array{size, 0}}, sum, otherwise}};
+}
+
 /// The command that reads the `count` numbers furthest ahead, up to the counter's max, from texts
 /// that vary around them (NumberFormat::pattern), as documents {n: number}. Their order is not that
 /// of the texts, so the server looks at each text.
@@ -212,8 +248,7 @@ Document numbers_in_varying_texts(const FieldPlace& place, const Numbers& number
   const Document found = find_in_text(place.field->field, format.pattern, ignores_case(place));
   // The first group of what has been found, as a number.
   const Document digits{"$arrayElemAt", Array{"$f.captures", 0}};
-  const Document number{"$convert",
-                        {{"input", digits}, {"to", "long"}, {"onError", kNone}, {"onNull", kNone}}};
+  const Document number = number_in_digits(digits, format, kNone);
   const bool up = numbers.upwards();
   Document bracket{{up ? "$lte" : "$gte", numbers.max()}, {"$gt", kNone}};
   const Array stages{Document{"$match", filter_in(place, texts)},
@@ -255,8 +290,8 @@ class Row {
 
 TextClass class_of(std::int64_t number, const ids::NumberFormat& format) {
   const bool negative = number < 0;
-  const std::size_t digits = std::to_string(number).size() - (negative ? 1 : 0);
-  if (digits > width_of(format)) return negative ? TextClass::wide_negative : TextClass::wide;
+  if (ids::digits_in(number, format) > width_of(format))
+    return negative ? TextClass::wide_negative : TextClass::wide;
   return negative ? TextClass::negative : TextClass::positive;
 }
 
@@ -267,7 +302,11 @@ mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const
   const bool by_bytes = order == TextOrder::of_bytes;
   const bool may_differ = !by_bytes && which == TextClass::positive;
   // The number of digits distinguishes the classes: wide texts have more, without leading zeros.
-  std::string digits = is_wide(which) ? "[1-9][0-9]{" + width + ",}" : "[0-9]{" + width + "}";
+  const std::string_view alphabet = format.alphabet;
+  const std::string digit = ids::digit_pattern(alphabet);
+  std::string digits = is_wide(which)
+                           ? ids::digit_pattern(alphabet.substr(1)) + digit + "{" + width + ",}"
+                           : digit + "{" + width + "}";
   const bool has_any_zeros = may_differ && order == TextOrder::of_numbers;
   if (has_any_zeros) digits = "[0-9]+";
   TextRange range = within;
@@ -275,11 +314,11 @@ mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const
     const TextRange all = range_of(which, format);
     range = {range.from ? range.from : all.from, range.to ? range.to : all.to};
   }
-  mongo::Document texts{"$gte", range.from.value_or(begin + (is_wide(which) ? "1" : "0"))};
+  mongo::Document texts{"$gte", range.from.value_or(begin + alphabet[is_wide(which) ? 1 : 0])};
   if (range.to) {
     texts.add("$lte", *range.to);
   } else if (by_bytes) {
-    texts.add("$lt", begin + ":");  // ':' follows '9'
+    texts.add("$lt", begin + static_cast<char>(alphabet.back() + 1));
   }
   const Pattern pattern = may_differ ? pattern_of_digits : escaped_for_regex;
   return texts.add("$regex",
@@ -287,8 +326,12 @@ mongo::Document texts_of(TextClass which, const ids::NumberFormat& format, const
 }
 
 std::string pattern_of_all(const ids::NumberFormat& format) {
-  return "^" + escaped_for_regex(format.prefix) + "([0-9]{" + std::to_string(width_of(format)) +
-         ",})" + pattern_behind(format) + "\\z";
+  return "^" + escaped_for_regex(format.prefix) + "(" + ids::digit_pattern(format.alphabet) + "{" +
+         std::to_string(width_of(format)) + ",})" + pattern_behind(format) + "\\z";
+}
+
+bool has_hidden(std::span<const CounterField> fields) {
+  return std::ranges::any_of(fields, is_hidden);
 }
 
 bool has_pattern(std::span<const CounterField> fields) {
@@ -300,6 +343,16 @@ ids::Result<void> FieldNumbers::find_places() {
   if (places_) return {};
   auto found = id_store::find_places(client_, spec_.place, fields_);
   if (!found) return found.error();
+  for (const FieldPlace& place : found->all) {
+    const bool has_letters =
+        is_text(*place.field) && place.field->format.alphabet != NumberFormat().alphabet;
+    if (!has_letters || place.collation.empty()) continue;
+    return exhausted("the index " + in_quotes(place.hint.empty() ? "_id_" : place.hint) + " of " +
+                     text_of(place) +
+                     " has a collation, in which texts with letters do not sort as their numbers, "
+                     "or are the same as others: make it without one, or write the numbers in "
+                     "digits");
+  }
   places_ = *std::move(found);
   return {};
 }
@@ -373,7 +426,8 @@ ids::Result<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
                     (fields_.front().repeats || (places.size() == 1 && places.front().is_unique));
   for (const FieldPlace& place : places) {
     if (place.access == FieldPlace::Access::nothing) continue;
-    const auto done = !is_text(*place.field)                ? look_at_numbers(place, count, look)
+    const auto done = is_hidden(*place.field)               ? look_at_hidden(place, look)
+                      : !is_text(*place.field)              ? look_at_numbers(place, count, look)
                       : place.field->format.pattern.empty() ? look_at_texts(place, count, look)
                                                             : look_at_pattern(place, count, look);
     if (!done) return done.error();
@@ -419,6 +473,28 @@ ids::Result<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& 
                        " cannot be read in time: many other values stand in their midst");
     }
   }
+}
+
+/// Hidden numbers are in no order. Only the latest ones are read, if documents have their time.
+ids::Result<void> FieldNumbers::look_at_hidden(const FieldPlace& place, Look& look) {
+  const Document any{"$type", is_text(*place.field) ? "string" : "number"};
+  const Document find = find_in(place, any, limit_of(place));
+  const Reply first = client_.read_first(place.ns.db, Document(find).add("limit", 1));
+  if (!first.ok()) return failure(place, first);
+  if (first.document.empty()) return {};
+  if (place.access == FieldPlace::Access::scan) return not_indexed(place, {});
+  look.is_known = false;
+  if (spec_.heal.by.empty()) return {};
+  FieldPlace of_time = place;
+  of_time.hint.clear();
+  const Document latest{find_in(of_time, any, kIndexLimit), {"sort", {spec_.heal.by, -1}}};
+  const auto limit = static_cast<std::int32_t>(kPage);
+  // If they cannot be read in time, the search for free numbers takes longer.
+  (void)read(place, {latest, {"limit", limit}}, [&](Bytes document) {
+    for (const Stored& each : numbers_in(document, place)) look.furthest.push_back(each.number);
+    return true;
+  });
+  return {};
 }
 
 /// Without the bracket, strings and ObjectIds would sort behind all numbers. Numbers beyond the
@@ -555,10 +631,34 @@ ids::Result<std::vector<ids::Range>> FieldNumbers::taken_among(
   return found;
 }
 
+/// Past stored numbers that are in no order: looks 1, 2, 4, … numbers ahead for three free ones in
+/// a row, and through ever smaller rests of what lies before the last number.
+ids::Result<std::int64_t> FieldNumbers::gallop(std::int64_t from) {
+  constexpr std::int64_t kInARow = 3;
+  std::int64_t last = spec_.max;
+  if (spec_.heal.max_jump < last - from) last = from + spec_.heal.max_jump;
+  for (std::int64_t ahead = 1; from <= last;) {
+    const ids::Range next{from, static_cast<std::uint64_t>(std::min(kInARow, last - from + 1))};
+    const auto found = taken(numbers_of(std::array{next}));
+    if (!found) return found.error();
+    if (found->empty()) return from;
+    ahead = std::min(ahead, last - from > 1 ? (last - from) / 2 : 1);
+    from += ahead;
+    ahead *= 2;
+  }
+  return exhausted("no three numbers in a row are free up to " + std::to_string(last) +
+                   ", which is heal.max_jump ahead, or max");
+}
+
 ids::Result<ids::Range> FieldNumbers::first_free(std::int64_t from, std::uint64_t count) {
   if (const auto found = find_readable_places(); !found) return found.error();
   if (has_pattern(fields_)) {
     return exhausted("free numbers cannot be looked for, as the texts around them vary");
+  }
+  if (has_hidden(fields_)) {
+    const auto behind_stored = gallop(from);
+    if (!behind_stored) return behind_stored.error();
+    from = *behind_stored;
   }
   Row row(count);
   std::optional<std::int64_t> next = from;

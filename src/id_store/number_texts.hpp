@@ -104,8 +104,8 @@ class FieldNumbers {
     /// The numbers furthest ahead, up to the counter's max, in all fields; the first is the one
     /// furthest ahead of all.
     std::vector<std::int64_t> furthest{};
-    /// False: there are strings of varying width, which do not sort as their numbers do, and
-    /// `furthest` means nothing.
+    /// False: there are strings of varying width, or hidden numbers, which do not sort as their
+    /// numbers do, and `furthest` means nothing, or has the latest of those.
     bool is_known = true;
     /// A unique index keeps a number that is given out twice from being stored twice. Only a
     /// counter of one field in one collection can have one.
@@ -143,6 +143,8 @@ class FieldNumbers {
                                   const std::function<bool(Bytes)>& use);
   [[nodiscard]] ids::Result<void> look_at_numbers(const FieldPlace& place, std::size_t count,
                                                   Look& look);
+  [[nodiscard]] ids::Result<void> look_at_hidden(const FieldPlace& place, Look& look);
+  [[nodiscard]] ids::Result<std::int64_t> gallop(std::int64_t from);
   [[nodiscard]] ids::Result<void> look_at_texts(const FieldPlace& place, std::size_t count,
                                                 Look& look);
   [[nodiscard]] ids::Result<void> look_at_pattern(const FieldPlace& place, std::size_t count,
@@ -167,6 +169,9 @@ class FieldNumbers {
   bool index_has_gone_ = false;
   TextClass lowest_ = TextClass::wide_negative;
 };
+
+/// True if the numbers of one of the fields are hidden: none is found but by its value.
+[[nodiscard]] bool has_hidden(std::span<const ids::CounterField> fields);
 
 /// True if texts of one of the fields vary around their numbers (NumberFormat::pattern). Free
 /// numbers cannot be looked for then.

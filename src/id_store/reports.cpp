@@ -23,7 +23,7 @@ void InUse::count(std::int64_t start, std::int64_t step, std::int64_t max) {
   for (const ids::CounterField& field : fields) {
     const std::uint32_t pad = field.format.pad;
     if (field.format.output != ids::NumberFormat::Output::string || pad == 0 || pad > 18) continue;
-    const std::int64_t last = ids::largest_number(pad);
+    const std::int64_t last = ids::largest_number(pad, field.format.alphabet.size());
     if (last >= max) continue;
     const ids::CounterNumbers::Width width{steps.count(*numbers.next, last),
                                            steps.count(start, last)};

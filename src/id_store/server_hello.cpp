@@ -69,9 +69,8 @@ StringParts parts_of(std::string_view uri) {
 }
 
 void read_members(const bson::Element& list, ServerHello& server) {
-  bson::Elements names(list.value);
-  while (const auto name = names.next()) {
-    if (name->type == bson::Type::string) server.members.push_back(ascii_lower(name->text()));
+  for (const bson::Element& name : bson::Elements(list.value)) {
+    if (name.type == bson::Type::string) server.members.push_back(ascii_lower(name.text()));
   }
 }
 
@@ -103,21 +102,19 @@ std::optional<std::chrono::milliseconds> clock_ahead(Bytes reply, WallTime befor
 }
 
 void read(Bytes reply, ServerHello& server) {
-  bson::Elements fields(reply);
-  while (const auto field = fields.next()) {
-    const bool is_text = field->type == bson::Type::string;
-    const bool lists =
-        field->key == "hosts" || field->key == "passives" || field->key == "arbiters";
-    if (lists && field->type == bson::Type::array) read_members(*field, server);
-    if (is_text && field->key == "setName") server.set_name = field->text();
-    if (is_text && field->key == "me") server.me = ascii_lower(field->text());
-    if (is_text && field->key == "primary") server.primary = ascii_lower(field->text());
-    if (field->key == "maxWireVersion") {
-      server.wire_version = static_cast<std::int32_t>(field->as_integer().value_or(0));
+  for (const bson::Element& field : bson::Elements(reply)) {
+    const bool is_text = field.type == bson::Type::string;
+    const bool lists = field.key == "hosts" || field.key == "passives" || field.key == "arbiters";
+    if (lists && field.type == bson::Type::array) read_members(field, server);
+    if (is_text && field.key == "setName") server.set_name = field.text();
+    if (is_text && field.key == "me") server.me = ascii_lower(field.text());
+    if (is_text && field.key == "primary") server.primary = ascii_lower(field.text());
+    if (field.key == "maxWireVersion") {
+      server.wire_version = static_cast<std::int32_t>(field.as_integer().value_or(0));
     }
-    if (is_text && field->key == "msg") server.is_mongos = field->text() == "isdbgrid";
-    if (field->key != "topologyVersion" || field->type != bson::Type::document) continue;
-    const auto process = bson::find(field->value, "processId");
+    if (is_text && field.key == "msg") server.is_mongos = field.text() == "isdbgrid";
+    if (field.key != "topologyVersion" || field.type != bson::Type::document) continue;
+    const auto process = bson::find(field.value, "processId");
     if (process) server.process_id = as_text(process->value);
   }
   server.state = state_of(reply, server);

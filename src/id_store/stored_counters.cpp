@@ -179,13 +179,17 @@ bson::Element id_of(const std::string& document) {
   return bson::find(as_bytes(document), "_id").value_or(bson::Element{});
 }
 
-ids::Result<StoredNumbers> numbers_of(const ids::Result<FieldNumbers::Look>& look) {
+ids::Result<StoredNumbers> numbers_of(const ids::Result<FieldNumbers::Look>& look,
+                                      std::span<const ids::CounterField> fields) {
   if (!look) {
     if (look.error().code != ids::Errc::exhausted) return look.error();
     return StoredNumbers{.unknown = look.error().reason};
   }
   StoredNumbers numbers{look->most(), look->is_guarded, {}};
   if (!look->is_known) numbers.unknown = "the stored texts do not sort like their numbers";
+  if (!look->is_known && has_hidden(fields)) {
+    numbers = {{}, look->is_guarded, "the stored values hide the order of their numbers"};
+  }
   return numbers;
 }
 
@@ -318,7 +322,7 @@ ids::Result<StoredNumbers> StoredCounters::read(const StoredCounter& counter) {
   }
   const auto all = ranges_.find(counter.ns());
   if (all != ranges_.end()) return read_range(counter, all->second);
-  return numbers_of(FieldNumbers(client_, counter.spec, counter.fields).look(1));
+  return numbers_of(FieldNumbers(client_, counter.spec, counter.fields).look(1), counter.fields);
 }
 
 /// One look at all of them says which have no number yet, and where the others are.
@@ -329,7 +333,7 @@ ids::Result<StoredNumbers> StoredCounters::read_range(const StoredCounter& range
     all.look = stored.look(1);
     if (all.look) all.places = stored.places();
   }
-  if (!all.look) return numbers_of(all.look);
+  if (!all.look) return numbers_of(all.look, all.fields);
   const auto is_of_another = [&](std::optional<std::int64_t> most) {
     return !most || Numbers(range.spec).is_ahead(range.spec.start, *most);
   };
@@ -338,7 +342,7 @@ ids::Result<StoredNumbers> StoredCounters::read_range(const StoredCounter& range
   }
   FieldNumbers stored(client_, range.spec, range.fields);
   stored.use(all.places);
-  auto numbers = numbers_of(stored.look(1));
+  auto numbers = numbers_of(stored.look(1), range.fields);
   if (numbers && is_of_another(numbers->most)) numbers->most.reset();
   return numbers;
 }

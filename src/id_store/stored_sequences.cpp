@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 #include "idproxy/log/log.hpp"
 
@@ -176,7 +177,7 @@ void StoredSequences::look_at_width(Sequence& sequence, std::optional<std::int64
   const ids::NumberFormat& format = spec.field.format;
   const bool is_text = format.output == ids::NumberFormat::Output::string;
   if (sequence.is_beyond_width || !is_text || format.pad == 0 || !number) return;
-  if (std::to_string(*number).size() <= format.pad) return;
+  if (ids::digits_in(*number, format) <= format.pad) return;
   sequence.is_beyond_width = true;
   log::event(log::Level::warning, "gapless_beyond_width",
              "numbers have more digits than their texts have room for: the texts no longer sort "

@@ -1,3 +1,5 @@
+#include "ids/counter.hpp"
+
 #include <array>
 #include <limits>
 #include <memory>
@@ -133,9 +135,10 @@ CounterPlace read_place(Parameters& store, std::string_view store_db) {
   return place;
 }
 
-void read_numbers(CounterSpec& spec, Output output, Parameters& rule) {
-  const bool narrow = output == Output::int32;
-  const std::int64_t lowest = narrow ? Int32::min() : Int64::min();
+void read_numbers(CounterSpec& spec, const NumberFormat& format, Parameters& rule) {
+  const bool narrow = format.output == Output::int32;
+  const bool encoded = format.alphabet.size() != 10;
+  const std::int64_t lowest = encoded ? 0 : narrow ? Int32::min() : Int64::min();
   const std::int64_t highest = narrow ? Int32::max() : Int64::max();
   spec.step = rule.integer("step", -65535, 65535, 1);
   if (spec.step == 0) rule.error("step", "must not be 0");
@@ -148,14 +151,11 @@ void read_numbers(CounterSpec& spec, Output output, Parameters& rule) {
   }
 }
 
-RuleSource::About read_counter(Parameters& rule, std::string_view store_db) {
-  RuleSource::About about;
-  about.field = {rule.text("ns", ""), rule.text("field", ""), read_format(rule)};
-  about.sequences = read_sequences(rule, about.field.format);
-  CounterSpec& spec = about.counter.emplace();
-  read_numbers(spec, about.field.format.output, rule);
-  spec.max =
-      read_width(rule, about.field.format, about.sequences, {spec.start, spec.step, spec.max});
+}  // namespace
+
+void read_counter(RuleSource::About& about, Parameters& rule, std::string_view store_db,
+                  CounterSpec::Heal (*read_heal)(Parameters&)) {
+  CounterSpec& spec = *about.counter;
   spec.block = read_block(rule);
   const auto name = rule.optional_text("name");
   Parameters& store = rule.section("store");
@@ -176,12 +176,9 @@ RuleSource::About read_counter(Parameters& rule, std::string_view store_db) {
   spec.heal = read_heal(rule.section("heal"));
   check_gap(rule, about.sequences, spec.heal);
   spec.on_store_down = read_on_store_down(rule.section("on_store_down"));
-  return about;
 }
 
 // ---- its values --------------------------------------------------------------------------------
-
-}  // namespace
 
 FieldCounter counter_in(const RuleSource::About& about, std::string_view ns) {
   FieldCounter counter{*about.counter, about.field};
@@ -266,10 +263,23 @@ class Counter final : public RuleSource {
 
 }  // namespace
 
-/// For its keys see read_counter().
-std::unique_ptr<RuleSource> make_counter(Parameters& parameters, Sources sources,
+std::unique_ptr<RuleSource> counter_rule(RuleSource::About about, const Clock& clock) {
+  return std::make_unique<Counter>(std::move(about), clock);
+}
+
+/// Keys: output, encoding, format, start, step, max, and those of read_sequences(), read_width()
+/// and read_counter().
+std::unique_ptr<RuleSource> make_counter(Parameters& rule, Sources sources,
                                          std::string_view store_db) {
-  return std::make_unique<Counter>(read_counter(parameters, store_db), sources.clock);
+  RuleSource::About about;
+  about.field = {rule.text("ns", ""), rule.text("field", ""), read_format(rule)};
+  about.sequences = read_sequences(rule, about.field.format);
+  CounterSpec& spec = about.counter.emplace();
+  read_numbers(spec, about.field.format, rule);
+  spec.max =
+      read_width(rule, about.field.format, about.sequences, {spec.start, spec.step, spec.max});
+  read_counter(about, rule, store_db, read_heal);
+  return counter_rule(std::move(about), sources.clock);
 }
 
 }  // namespace idproxy::ids

@@ -33,6 +33,26 @@ Uint128 largest(unsigned bits) {
   return ~Uint128{0} >> (128 - bits);
 }
 
+/// What is wrong with an alphabet; empty: nothing.
+std::string alphabet_fault(std::string_view alphabet, std::size_t most) {
+  for (std::size_t i = 0; i < alphabet.size(); ++i) {
+    if (alphabet[i] < ' ' || alphabet[i] > '~') {
+      // All bytes of a character in UTF-8.
+      const auto is_within = [&](std::size_t at) { return (alphabet[at] & 0xC0) == 0x80; };
+      std::size_t end = i + 1;
+      while (end < alphabet.size() && is_within(end)) ++end;
+      return "must have printable characters of ASCII only, has " +
+             in_quotes(alphabet.substr(i, end - i));
+    }
+    if (alphabet.find(alphabet[i], i + 1) != std::string_view::npos) {
+      return "has " + in_quotes(alphabet.substr(i, 1)) + " twice";
+    }
+  }
+  if (alphabet.size() > 1 && alphabet.size() <= most) return {};
+  return "must be url64, digits, hex, base32, base32upper, base36, base58, base62, or 2 to " +
+         std::to_string(most) + " different characters";
+}
+
 }  // namespace
 
 std::string_view alphabet_named(std::string_view name) {
@@ -113,10 +133,27 @@ std::string TextForm::fault(std::string_view text) const {
   return "has " + in_quotes(text.substr(other, 1)) + ", which is none of " + std::string(alphabet);
 }
 
-TextForm read_text_form(Parameters& rule, unsigned bits) {
+std::string_view read_encoding(Parameters& rule) {
   const std::size_t encoding = rule.choice(
       "encoding", {"none", "hex", "base32", "base32upper", "base36", "base58", "base62"});
-  return {read_prefix(rule), kAlphabets.at(encoding).characters, bits};
+  return kAlphabets.at(encoding).characters;
+}
+
+std::string read_alphabet(Parameters& rule, std::string_view fallback, std::size_t most) {
+  std::string text = rule.text("alphabet", fallback);
+  if (const std::string_view known = alphabet_named(text); !known.empty()) {
+    return std::string(known);
+  }
+  if (const std::string fault = alphabet_fault(text, most); !fault.empty()) {
+    rule.error("alphabet", fault);
+    return {};
+  }
+  return text;
+}
+
+TextForm read_text_form(Parameters& rule, unsigned bits) {
+  const std::string_view digits = read_encoding(rule);
+  return {read_prefix(rule), digits, bits};
 }
 
 bool read_text_output(Parameters& rule, std::string_view own_type, unsigned bits, TextForm& form) {

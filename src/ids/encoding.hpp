@@ -63,8 +63,14 @@ struct TextForm {
   [[nodiscard]] std::string fault(std::string_view text) const;
 };
 
-/// Reads the keys `encoding` (none, hex, base32, base32upper, base36, base58, base62) and `prefix`.
-/// `bits`: of the strategy's values.
+/// Reads `alphabet`: the characters that the name stands for, or the text itself, of up to `most`
+/// characters; empty after a fault.
+[[nodiscard]] std::string read_alphabet(Parameters& rule, std::string_view fallback,
+                                        std::size_t most);
+/// Reads `encoding` (none, hex, base32, base32upper, base36, base58, base62): its digits, which
+/// are static; empty: none.
+[[nodiscard]] std::string_view read_encoding(Parameters& rule);
+/// Reads `encoding` and `prefix`. `bits`: of the strategy's values.
 [[nodiscard]] TextForm read_text_form(Parameters& rule, unsigned bits);
 /// Reads them and `output`: the strategy's own BSON type, or string. True: the value is a text.
 [[nodiscard]] bool read_text_output(Parameters& rule, std::string_view own_type, unsigned bits,

@@ -68,7 +68,7 @@ void read_numbers_of(GaplessSpec& spec, const SequenceOptions& options, Paramete
   } else if (format.output == Output::string) {
     lowest = 0;
     const bool has_template = rule.given("template");
-    if (!has_template) spec.max = largest_number(format.pad);
+    if (!has_template) spec.max = largest_number(format.pad, format.alphabet.size());
     if (!has_template && format.pad == 0) {
       rule.section("format").error(
           "pad", "is missing: with output string, numbers need a fixed width, such as pad: 9");

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "idproxy/base/parameters.hpp"
-#include "idproxy/base/printable.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "ids/encoding.hpp"
 #include "ids/random_characters.hpp"
@@ -36,38 +35,6 @@ class Nanoid final : public Source {
   RandomSource& random_;
 };
 
-/// What is wrong with an alphabet; empty: nothing.
-std::string alphabet_fault(std::string_view alphabet) {
-  for (std::size_t i = 0; i < alphabet.size(); ++i) {
-    if (alphabet[i] < ' ' || alphabet[i] > '~') {
-      // All bytes of a character in UTF-8.
-      const auto is_within = [&](std::size_t at) { return (alphabet[at] & 0xC0) == 0x80; };
-      std::size_t end = i + 1;
-      while (end < alphabet.size() && is_within(end)) ++end;
-      return "must have printable characters of ASCII only, has " +
-             in_quotes(alphabet.substr(i, end - i));
-    }
-    if (alphabet.find(alphabet[i], i + 1) != std::string_view::npos) {
-      return "has " + in_quotes(alphabet.substr(i, 1)) + " twice";
-    }
-  }
-  if (alphabet.size() > 1) return {};
-  return "must be url64, digits, hex, base32, base32upper, base36, base58, base62, or 2 to 95 "
-         "different characters";
-}
-
-std::string read_alphabet(Parameters& rule) {
-  std::string text = rule.text("alphabet", "url64");
-  if (const std::string_view known = alphabet_named(text); !known.empty()) {
-    return std::string(known);
-  }
-  if (const std::string fault = alphabet_fault(text); !fault.empty()) {
-    rule.error("alphabet", fault);
-    return {};
-  }
-  return text;
-}
-
 /// Nothing for 2^64 and more.
 std::optional<std::uint64_t> count_of(const RandomFormat& format) {
   Uint128 count = 1;
@@ -85,7 +52,7 @@ std::unique_ptr<RuleSource> make_nanoid(Parameters& parameters, Sources sources,
                                         std::string_view /*store_db*/) {
   RandomFormat format;
   format.digits = static_cast<std::size_t>(parameters.integer("size", 4, kMostCharacters, 21));
-  format.alphabet = read_alphabet(parameters);
+  format.alphabet = read_alphabet(parameters, "url64", 95);
   format.prefix = read_prefix(parameters);
   auto fill = read_fill(parameters);
   if (!fill) return nullptr;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "idproxy/ids/number_format.hpp"
+#include "ids/encoding.hpp"
 
 namespace idproxy::ids {
 namespace {
@@ -19,11 +20,14 @@ namespace {
 using namespace std::chrono_literals;
 using Output = NumberFormat::Output;
 
+enum class Width { any, own };
+
 /// Reads the key `format`, and the text around the number with `read_text`.
 template <class ReadText>
-void read_format_into(NumberFormat& read, Parameters& rule, const ReadText& read_text) {
+void read_format_into(NumberFormat& read, Parameters& rule, const ReadText& read_text,
+                      Width width = Width::any) {
   Parameters& format = rule.section("format");
-  read.pad = static_cast<std::uint32_t>(format.integer("pad", 0, 34, 0));
+  if (width == Width::any) read.pad = static_cast<std::uint32_t>(format.integer("pad", 0, 34, 0));
   read.prefix = read_text("prefix", format);
   read.suffix = read_text("suffix", format);
   if (rule.given("format") && read.output != Output::string) {
@@ -41,6 +45,12 @@ std::string read_affix(std::string_view key, Parameters& format) {
   return text;
 }
 
+void refuse_prefix(Parameters& rule) {
+  if (!rule.given("prefix")) return;
+  static_cast<void>(rule.text("prefix", ""));  // or it would be unknown, too
+  rule.error("prefix", "is for other strategies: put it into `format.prefix`, or into `template`");
+}
+
 std::optional<std::uint32_t> read_size(std::string_view key, Parameters& parameters) {
   const auto size = parameters.integer_unless(key, "auto", 1, CounterSpec::Block::kMost);
   return size ? std::optional(static_cast<std::uint32_t>(*size)) : std::nullopt;
@@ -56,7 +66,9 @@ std::optional<Template> read_template(Parameters& rule, const NumberFormat& form
     rule.error("template", *fault);
     return std::nullopt;
   }
-  return std::get<Template>(std::move(parsed));
+  auto& read = std::get<Template>(parsed);
+  read.write_as(format);
+  return std::move(read);
 }
 
 /// "04-01"; nothing for what is no day of every year.
@@ -91,11 +103,15 @@ void read_reset(Parameters& rule, SequenceOptions& options) {
     options.year = day.value_or(kCalendarYear);
     if (options.text) options.text->begin_years(options.year);
   }
-  const bool is_calendar = options.reset != Reset::yearly || !rule.is_section("reset");
-  if (options.text && options.text->has_fiscal_year() && is_calendar) {
+  if (!options.text || !options.text->has_fiscal_year()) return;
+  if (options.reset != Reset::yearly || !rule.is_section("reset")) {
     rule.error("template",
                "has {fy} or {fy4}, the fiscal year: `reset` must say when it begins, as in reset: "
                "{yearly: \"04-01\"}");
+  } else if (options.text->has_calendar_date()) {
+    rule.error("template",
+               "has {fy} or {fy4}, the fiscal year, beside a date of the calendar: leave {yyyy}, "
+               "{yy}, {MM} and {dd} out");
   }
 }
 
@@ -122,6 +138,10 @@ void read_check_of(Parameters& rule, SequenceOptions& options, NumberFormat& for
   }
   if (options.check == Check::none) return;
   if (format.output != Output::string) rule.error("check", "needs output: string");
+  if (format.alphabet != alphabet_named("digits")) {
+    rule.error("check", std::string("is computed of decimal digits: leave out ") +
+                            (format.permutation ? "`alphabet`" : "`encoding`") + ", or `check`");
+  }
   format.check = options.check;
   format.check_in = NumberFormat::Part::suffix;
   format.check_at = format.suffix.size();
@@ -184,12 +204,32 @@ void write_plainly(SequenceOptions& options, NumberFormat& format) {
 NumberFormat read_format(Parameters& rule) {
   NumberFormat read;
   read.output = static_cast<Output>(rule.choice("output", {"int64", "int32", "string"}));
-  read_format_into(read, rule, read_affix);
-  if (rule.given("prefix")) {
-    static_cast<void>(rule.text("prefix", ""));  // or it would be unknown, too
-    rule.error("prefix",
-               "is for other strategies: put it into `format.prefix`, or into `template`");
+  if (const std::string_view digits = read_encoding(rule); !digits.empty()) {
+    if (rule.given("output") && read.output != Output::string) {
+      rule.error("output",
+                 "must be string beside `encoding`, which makes the value a text: leave it out");
+    }
+    rule.falls_back_to("output", "string");
+    read.output = Output::string;
+    read.alphabet = digits;
   }
+  read_format_into(read, rule, read_affix);
+  refuse_prefix(rule);
+  return read;
+}
+
+NumberFormat read_hidden_format(Parameters& rule) {
+  NumberFormat read;
+  const bool is_text = rule.choice("output", {"int64", "string"}) == 1;
+  const bool has_alphabet = rule.given("alphabet");
+  if (has_alphabet && !is_text && rule.given("output")) {
+    rule.error("output",
+               "must be string beside `alphabet`, which makes the value a text: leave it out");
+  }
+  if (has_alphabet) rule.falls_back_to("output", "string");
+  if (is_text || has_alphabet) read.output = Output::string;
+  read_format_into(read, rule, read_affix, Width::own);
+  refuse_prefix(rule);
   return read;
 }
 
@@ -215,9 +255,9 @@ CounterSpec::Block read_block(Parameters& rule) {
   return read;
 }
 
-CounterSpec::Heal read_heal(Parameters& heal) {
-  CounterSpec::Heal read;
-  read.mode = static_cast<CounterSpec::Heal::Mode>(heal.choice("mode", {"max", "gap", "off"}));
+namespace {
+
+void read_heal_into(CounterSpec::Heal& read, Parameters& heal) {
   read.after = static_cast<std::uint32_t>(heal.integer("after", 1, 1'000'000, read.after));
   read.max_jump =
       heal.integer("max_jump", 0, std::numeric_limits<std::int64_t>::max(), read.max_jump);
@@ -225,6 +265,23 @@ CounterSpec::Heal read_heal(Parameters& heal) {
   if (read.at_start && read.mode == CounterSpec::Heal::Mode::off) {
     heal.warning("at_start", "has no effect with mode: off");
   }
+}
+
+}  // namespace
+
+CounterSpec::Heal read_heal(Parameters& heal) {
+  CounterSpec::Heal read;
+  read.mode = static_cast<CounterSpec::Heal::Mode>(heal.choice("mode", {"max", "gap", "off"}));
+  read_heal_into(read, heal);
+  return read;
+}
+
+CounterSpec::Heal read_hidden_heal(Parameters& heal) {
+  using Mode = CounterSpec::Heal::Mode;
+  CounterSpec::Heal read;
+  read.mode = heal.choice("mode", {"gap", "off"}) == 0 ? Mode::gap : Mode::off;
+  read_heal_into(read, heal);
+  read.by = heal.optional_text("by").value_or("");
   return read;
 }
 
@@ -274,8 +331,13 @@ std::int64_t read_width(Parameters& rule, const NumberFormat& format,
   if (rule.given("on_width") && width == 0) {
     rule.error("on_width", "needs a template with a width, such as {counter:06}");
   }
+  if (format.alphabet.size() != 10 && width == 0) {
+    rule.note("encoding",
+              "texts are as short as their numbers, so that their order in an index is not that of "
+              "the numbers; with a width it is: format.pad, or {counter:06} in a template");
+  }
   if (!fails || width == 0 || width > kDigits) return course.max;
-  const std::int64_t most = largest_number(width);
+  const std::int64_t most = largest_number(width, format.alphabet.size());
   if (course.start > most || course.start < -most) {
     rule.error("start", "does not fit the template's width of " + std::to_string(width));
   }

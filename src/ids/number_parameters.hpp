@@ -9,14 +9,19 @@
 /// Read and check the keys that rules with numbers have in common (docs/configuration.md).
 namespace idproxy::ids {
 
-/// Reads `output` and `format`.
+/// Reads `output`, `encoding` and `format`.
 [[nodiscard]] NumberFormat read_format(Parameters& rule);
+/// Reads `output` (int64, string; with `alphabet` string) and `format`, without a width, for
+/// numbers with a permutation.
+[[nodiscard]] NumberFormat read_hidden_format(Parameters& rule);
 /// The same for a strategy without int32 and without `template`.
 [[nodiscard]] NumberFormat read_plain_format(Parameters& rule);
 
 /// Reads `block`: auto, a size, or {size: …}.
 [[nodiscard]] CounterSpec::Block read_block(Parameters& rule);
 [[nodiscard]] CounterSpec::Heal read_heal(Parameters& heal);
+/// The same for numbers with a permutation, which are not stored in their order.
+[[nodiscard]] CounterSpec::Heal read_hidden_heal(Parameters& heal);
 [[nodiscard]] CounterSpec::OnStoreDown read_on_store_down(Parameters& on_store_down);
 
 /// Reads and checks `template`, `reset`, `timezone`, `check`, `scope`, `on_missing_scope` and

@@ -105,18 +105,17 @@ std::string reference_value(std::string_view scope) {
   constexpr std::size_t kUuidSize = 16;
   Buffer out;
   bson::Scope document(out);
-  bson::Elements elements(as_bytes(scope));
-  while (const auto element = elements.next()) {
-    const Bytes value = element->value;
-    const bool is_uuid = element->type == Type::binary && value.size() == kHead + kUuidSize &&
+  for (const bson::Element& element : bson::Elements(as_bytes(scope))) {
+    const Bytes value = element.value;
+    const bool is_uuid = element.type == Type::binary && value.size() == kHead + kUuidSize &&
                          value[kHead - 1] == kUuidSubtype;
     if (!is_uuid) {
-      bson::append_copy(out, *element);
+      bson::append_copy(out, element);
       continue;
     }
     std::array<std::uint8_t, kUuidTextSize> text{};
     write_uuid_text(value.subspan(kHead), text.data());
-    bson::append_string(out, element->key, as_text(text));
+    bson::append_string(out, element.key, as_text(text));
   }
   document.close();
   return std::string(as_text(out.view()));
@@ -125,9 +124,8 @@ std::string reference_value(std::string_view scope) {
 std::optional<std::string> as_scope(Bytes document) {
   Buffer out;
   bson::Scope scope(out);
-  bson::Elements elements(document);
-  while (const auto element = elements.next()) {
-    if (!append_scope(out, element->key, *element).empty()) return std::nullopt;
+  for (const bson::Element& element : bson::Elements(document)) {
+    if (!append_scope(out, element.key, element).empty()) return std::nullopt;
   }
   scope.close();
   return std::string(as_text(out.view()));

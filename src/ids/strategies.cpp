@@ -18,6 +18,7 @@
   STRATEGY("ulid", make_ulid)                     \
   STRATEGY("snowflake", make_snowflake)           \
   STRATEGY("counter", make_counter)               \
+  STRATEGY("permuted", make_permuted)             \
   STRATEGY("counter-ranges", make_counter_ranges) \
   STRATEGY("gapless", make_gapless)               \
   STRATEGY("random-digits", make_random_digits)   \

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "idproxy/base/regex.hpp"
+#include "idproxy/ids/number_format.hpp"
 
 namespace idproxy::ids {
 namespace {
@@ -30,10 +31,6 @@ int first_year_of(std::chrono::year_month_day day, YearStart year) {
 
 std::string digits_of_year(int year) {
   return padded(static_cast<unsigned>(year), 4);
-}
-
-bool only_digits(std::string_view text) {
-  return text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 /// The width in "06"; nothing if there is none.
@@ -176,6 +173,7 @@ std::string Template::fault() const {
 }
 
 bool Template::is_ambiguous(std::span<const std::string> fixed) const {
+  if (counter_.permutation) return false;  // its texts have one length
   const auto counter = pieces_.begin() + static_cast<std::ptrdiff_t>(at(Kind::counter));
   const std::vector<Piece> before(std::make_reverse_iterator(counter), pieces_.rend());
   return touches_field(before, fixed) || touches_field({counter + 1, pieces_.end()}, fixed);
@@ -197,9 +195,8 @@ bool Template::has_check() const {
 }
 
 bool Template::shows_period(Reset reset) const {
-  if (reset == Reset::none || has_fiscal_year()) return true;
-  if (year_ != kCalendarYear)
-    reset = year_.day() == std::chrono::day(1) ? Reset::monthly : Reset::daily;
+  if (reset == Reset::none) return true;
+  if (has_fiscal_year() || year_ != kCalendarYear) return has_fiscal_year();
   return (has(Kind::yyyy) || has(Kind::yy)) && (reset < Reset::monthly || has(Kind::month)) &&
          (reset < Reset::daily || has(Kind::day));
 }
@@ -210,8 +207,7 @@ bool Template::shows_periods_only(Reset reset) const {
 }
 
 bool Template::is_timeless() const {
-  return !has(Kind::yyyy) && !has(Kind::yy) && !has(Kind::month) && !has(Kind::day) &&
-         !has_fiscal_year();
+  return !has_calendar_date() && !has_fiscal_year();
 }
 
 // ---- formats -----------------------------------------------------------------------------------
@@ -245,7 +241,7 @@ std::string Template::text_of(const Piece& piece, std::chrono::year_month_day da
 
 NumberFormat Template::format(std::chrono::year_month_day day, std::span<const std::string> fields,
                               Check check) const {
-  NumberFormat format;
+  NumberFormat format = counter_;
   format.output = NumberFormat::Output::string;
   format.pad = width_;
   format.check = check;
@@ -300,9 +296,8 @@ std::optional<std::chrono::year_month_day> Template::day_in(std::string_view tex
   if (text.size() <= others) return std::nullopt;
   const std::size_t counter = text.size() - others;
   int year = 2000;
-  auto month = static_cast<unsigned>(has_fiscal_year() ? year_.month() : std::chrono::January);
-  std::optional<int> fiscal;
-  unsigned day = has_fiscal_year() ? static_cast<unsigned>(year_.day()) : 1;
+  unsigned month = 1;
+  unsigned day = 1;
   for (const Piece& piece : pieces_) {
     const bool is_counter = piece.kind == Kind::counter;
     std::string_view part = text.substr(0, is_counter ? counter : size_of(piece, fields, check));
@@ -319,12 +314,15 @@ std::optional<std::chrono::year_month_day> Template::day_in(std::string_view tex
     if (piece.kind == Kind::month) month = number;
     if (piece.kind == Kind::day) day = number;
     if (is_year) year = static_cast<int>(number) + (piece.kind == Kind::yy ? 2000 : 0);
-    if (is_fiscal) fiscal = static_cast<int>(number);
+    if (is_fiscal) {
+      // The template has no other token of the date.
+      year = static_cast<int>(number);
+      month = static_cast<unsigned>(year_.month());
+      day = static_cast<unsigned>(year_.day());
+    }
   }
-  const std::chrono::month_day in_year{std::chrono::month(month), std::chrono::day(day)};
-  // The text itself may show the month: one before the first belongs to the next calendar year.
-  if (fiscal) year = *fiscal + (in_year < year_ ? 1 : 0);
-  const std::chrono::year_month_day shown{std::chrono::year(year), in_year.month(), in_year.day()};
+  const std::chrono::year_month_day shown{std::chrono::year(year), std::chrono::month(month),
+                                          std::chrono::day(day)};
   if (!shown.ok()) return std::nullopt;
   return shown;
 }
@@ -363,7 +361,8 @@ std::string Template::pattern(const Fixed& fixed, Check check) const {
   std::string pattern = "^";
   for (const Piece& piece : pieces_) {
     if (piece.kind == Kind::counter) {
-      pattern += "(-?[0-9]{" + std::to_string(std::max(width_, 1U)) + ",})";
+      pattern += "(-?" + digit_pattern(counter_.alphabet) + "{" +
+                 std::to_string(std::max(width_, 1U)) + ",})";
     } else if (piece.kind == Kind::check) {
       pattern += digits(width_of(check));
     } else if (piece.kind == Kind::field) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "idproxy/rewrite/field_request.hpp"
 #include "idproxy/rewrite/memory.hpp"
 #include "idproxy/rewrite/write_exchange.hpp"
+#include "idproxy/rewrite/zero_value.hpp"
 #include "rewrite/own_message.hpp"
 #include "rewrite/right_question.hpp"
 
@@ -22,8 +24,8 @@ namespace {
 using bson::Type;
 
 // The client's fields that go with the proxy's own commands. A question belongs to no session; a
-// read that may find what the client has written belongs to its session, and to its transaction
-// unless that begins with this command.
+// read, which may find what the client has written, to its session and its transaction. If that
+// begins with this command, it begins with the first read.
 constexpr auto kOfQuestion = std::to_array<std::string_view>(
     {"maxTimeMS", "comment", "apiVersion", "apiStrict", "apiDeprecationErrors"});
 constexpr auto kOfRead = std::to_array<std::string_view>({"maxTimeMS", "comment", "apiVersion",
@@ -32,23 +34,31 @@ constexpr auto kOfRead = std::to_array<std::string_view>({"maxTimeMS", "comment"
 constexpr auto kInTransaction = std::to_array<std::string_view>(
     {"maxTimeMS", "comment", "apiVersion", "apiStrict", "apiDeprecationErrors", "$clusterTime",
      "lsid", "txnNumber", "autocommit"});
-constexpr auto kOfWrite = std::to_array<std::string_view>(
-    {"maxTimeMS", "comment", "apiVersion", "apiStrict", "apiDeprecationErrors", "$clusterTime",
-     "lsid", "txnNumber", "autocommit", "startTransaction", "stmtId", "readConcern",
-     "writeConcern"});
+constexpr auto kBegins = std::to_array<std::string_view>({"startTransaction", "readConcern"});
+constexpr auto kOfWrite =
+    std::to_array<std::string_view>({"txnNumber", "autocommit", "stmtId", "writeConcern"});
+
+bool is_among(std::span<const std::string_view> names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
 
 void append_value(Buffer& out, std::string_view key, const bson::Element& value) {
   bson::append_head(out, value.type, key);
   out.append(value.value);
 }
 
-/// A condition for fields that the rule calls missing. A value that is there stays, whatever
-/// `assign` says of documents that are inserted.
+/// What the rule calls missing in a stored document, of which a value that is there stays.
+Assign missing_as(const Rule& rule) {
+  const bool is_of_inserts = rule.assign == Assign::always || rule.assign == Assign::driver;
+  return is_of_inserts ? Assign::missing_or_null : rule.assign;
+}
+
+/// A condition for such fields.
 void append_missing(Buffer& out, const Rule& rule) {
   if (rule.assign == Assign::missing) return bson::append_bool(out, "$exists", false);
   bson::append_inside(out, Type::array, "$in", [&] {
     bson::append_head(out, Type::null, "0");
-    if (rule.assign != Assign::missing_or_zero) return;
+    if (missing_as(rule) != Assign::missing_or_zero) return;
     bson::append_int32(out, "1", 0);
     // Not "": some collations take other texts for equal to an empty one.
     constexpr std::string_view kEmptyText("^\\z\0\0", 5);
@@ -85,9 +95,13 @@ bool tells_apart(Bytes index, Bytes filter) {
                           !bson::find(index, "partialFilterExpression") &&
                           !bson::find(index, "buildUUID");
   if (!key || !is_for_all) return false;
+  // Of two fields within one array, each document may have the values in other elements of it.
+  std::vector<std::string_view> first_names;
   bson::Elements fields(key->value);
   while (const auto field = fields.next()) {
-    if (!bson::find(filter, field->key)) return false;
+    const std::string_view first = field->key.substr(0, field->key.find('.'));
+    if (!bson::find(filter, field->key) || is_among(first_names, first)) return false;
+    first_names.push_back(first);
   }
   return !fields.malformed();
 }
@@ -110,7 +124,8 @@ bool is_unique(Bytes reply, Bytes filter) {
   while (const auto index = indexes.next()) {
     if (index->type != Type::document) continue;
     const auto name = bson::find(index->value, "name", Type::string);
-    if (name && name->text() == "_id_") own = collation_of(index->value);
+    const bool is_of_id = (name && name->text() == "_id_") || bson::find(index->value, "clustered");
+    if (is_of_id) own = collation_of(index->value);
     if (tells_apart(index->value, filter)) unique.push_back(index->value);
   }
   return std::ranges::any_of(unique, [&](Bytes each) { return collation_of(each) == own; });
@@ -118,9 +133,9 @@ bool is_unique(Bytes reply, Bytes filter) {
 
 /// The conversation of {idproxy: "assign"}. All that it does goes over the client's own connection,
 /// with its session and its rights: it asks whether the client may write there, and whether the
-/// filter names one document; reads the fields that the rule takes from it; then has a
-/// findAndModify done as if the client had sent it, which gets its value as an upsert does. If that
-/// has changed nothing, it reads why.
+/// filter names one document; reads that, so that nothing is drawn or made for one that is not
+/// there or has a value; then has a findAndModify done as if the client had sent it, which gets its
+/// value as an upsert does. If that has changed nothing, it reads why.
 class AssignExchange final : public Conversation {
  public:
   AssignExchange(AssignRequest&& assign, Bytes request, ConnectionMemory* memory)
@@ -143,14 +158,15 @@ class AssignExchange final : public Conversation {
   [[nodiscard]] bool names_id() const;
   [[nodiscard]] const std::vector<std::string>& fields() const;
   std::optional<Action> take_indexes();
-  std::optional<Action> take_fields();
+  std::optional<Action> take_document();
+  std::optional<Action> answer_found();
   void begin_write();
   [[nodiscard]] bool is_writing() const;
   std::optional<Action> take_write();
 
   void append_query(Buffer& out) const;
   Action list_indexes();
-  Action read_fields(std::span<const std::string> names, bool has_begun);
+  Action read_document();
   Action send();
   Action refuse(std::string_view needed);
   Action fail(const CommandError& error);
@@ -162,9 +178,11 @@ class AssignExchange final : public Conversation {
 
   ConnectionMemory* const memory_;
   AssignRequest request_;
-  std::vector<std::pair<std::string, bson::Element>> conditions_;  // values into document_
+  bool has_begun_ = false;  // the client's transaction, if it has one
+  AssignedField assigned_;  // values in document_
   Buffer document_;
-  Buffer command_;  // that of write_
+  Buffer concern_error_;  // that of the write, an element
+  Buffer command_;        // that of write_
   std::optional<WriteExchange> write_;
   Action next_;  // of write_
   Buffer answer_;
@@ -192,20 +210,15 @@ Steps AssignExchange::assign() {
     co_await list_indexes();
     if (const auto end = take_indexes()) co_return *end;
   }
-  if (!fields().empty()) {
-    co_await read_fields(fields(), false);
-    if (const auto end = take_fields()) co_return *end;
-  }
+  co_await read_document();
+  if (const auto end = take_document()) co_return *end;
   for (begin_write(); is_writing();) co_await next_;
   if (const auto end = take_write()) co_return *end;
-  const std::string field = request_.field;
-  co_await read_fields({&field, 1}, true);
-  if (bson::find_integer(body(), "ok") != 1) co_return action::Relay{};
-  const auto found = first_of(body());
-  const auto value = found ? field_at(*found, request_.field) : std::nullopt;
-  const bool has_value = value && value->is == ids::FieldValue::Is::there;
-  co_return answer(has_value ? std::optional(value->element) : std::nullopt, false,
-                   found.has_value());
+  co_await read_document();
+  if (const auto end = answer_found()) co_return *end;
+  co_return fail({ErrorCode::write_conflict,
+                  "mongo-idproxy: the document has changed meanwhile: send the command again",
+                  in_transaction() ? kTransientTransactionError : std::string_view()});
 }
 
 Action AssignExchange::begin(const Received& received) {
@@ -260,7 +273,8 @@ Buffer AssignExchange::release(Workspace& workspace) {
 
 bool AssignExchange::must_show_right() {
   return memory_ != nullptr && memory_->enforces_logins() &&
-         !memory_->rights.has(request_.ns(), Right::find_and_modify);
+         !memory_->rights.has_lately(request_.ns(), Right::find_and_modify,
+                                     context_->clock.monotonic());
 }
 
 std::optional<Action> AssignExchange::take_right() {
@@ -310,7 +324,8 @@ Action AssignExchange::list_indexes() {
 std::optional<Action> AssignExchange::take_indexes() {
   constexpr std::int64_t kNamespaceNotFound = 26;
   if (bson::find_integer(body(), "ok") != 1) {
-    if (bson::find_integer(body(), "code") == kNamespaceNotFound) return answer({}, false, false);
+    // Which the read will say, and begin the client's transaction.
+    if (bson::find_integer(body(), "code") == kNamespaceNotFound) return std::nullopt;
     return refuse(
         "mongo-idproxy: whether a filter without _id names one document, only the collection's "
         "indexes tell; the server says: ");
@@ -323,55 +338,69 @@ std::optional<Action> AssignExchange::take_indexes() {
                    "own, do not count): name the _id"});
 }
 
-/// `has_begun`: the client's transaction, if it has one.
-Action AssignExchange::read_fields(std::span<const std::string> names, bool has_begun) {
+Action AssignExchange::read_document() {
   refill(*workspace_);
-  const auto starts = bson::find_integer(request_.message.body(), "startTransaction");
-  const bool is_outside = !has_begun && starts == 1;
   OwnCommand command(request_.message, request_id_);
   Buffer& out = command.body();
   bson::append_string(out, "find", request_.collection);
   append_value(out, "filter", *bson::find(request_.message.body(), "filter"));
+  std::vector<std::string> paths = fields();
+  paths.push_back(request_.field);
   bson::append_inside(out, Type::document, "projection", [&] {
-    bson::append_int32(out, "_id", 0);
-    for (const std::string& each : names) bson::append_int32(out, each, 1);
+    if (std::ranges::find(paths, "_id") == paths.end()) bson::append_int32(out, "_id", 0);
+    // A server refuses a path and one around it.
+    for (const std::string& each : paths) {
+      const bool is_within = std::ranges::any_of(
+          paths, [&](const std::string& other) { return each.starts_with(other + "."); });
+      if (!is_within) bson::append_int32(out, each, 1);
+    }
   });
   bson::append_int32(out, "limit", 1);
   bson::append_bool(out, "singleBatch", true);
-  std::span<const std::string_view> kept = kOfRead;
-  if (in_transaction())
-    kept = is_outside ? std::span<const std::string_view>(kOfQuestion)
-                      : std::span<const std::string_view>(kInTransaction);
+  std::vector<std::string_view> kept(kOfRead.begin(), kOfRead.end());
+  if (in_transaction()) {
+    kept.assign(kInTransaction.begin(), kInTransaction.end());
+    if (!std::exchange(has_begun_, true)) kept.insert(kept.end(), kBegins.begin(), kBegins.end());
+  }
   command.send(kept, request_.db, message_);
   return send();
 }
 
-std::optional<Action> AssignExchange::take_fields() {
-  if (bson::find_integer(body(), "ok") != 1) return action::Relay{};
+/// The answer, unless the document lacks its value. Sets what that depends on.
+std::optional<Action> AssignExchange::take_document() {
+  if (auto end = answer_found()) return end;
   const auto found = first_of(body());
-  if (!found) return answer({}, false, false);
   document_.append(*found);
-  const ids::Sequences& sequences = *request_.assignment->sequences;
-  std::vector<ids::FieldValue> values;
   for (const std::string& each : fields()) {
     const auto value = field_at(document_.view(), each);
     if (!value) return action::Close{};
-    values.push_back(*value);
-    const bool is_there = value->is == ids::FieldValue::Is::there;
-    // If it changes meanwhile, the value would be another document's.
-    if (is_there && !bson::find(request_.filter(), each)) {
-      conditions_.emplace_back(each, value->element);
-    }
+    assigned_.values.push_back(*value);
   }
-  const std::string why = sequences.refusal(values);
+  const ids::Sequences* sequences = request_.assignment->sequences.get();
+  const std::string why = sequences == nullptr ? "" : sequences->refusal(assigned_.values);
   if (why.empty()) return std::nullopt;
   return fail({ErrorCode::bad_value, "mongo-idproxy: no value for field '" + request_.field +
                                          "' of a document in " + request_.ns() + ": " + why});
 }
 
+/// The answer by what was read; nothing: the document is there, and lacks its value.
+std::optional<Action> AssignExchange::answer_found() {
+  if (bson::find_integer(body(), "ok") != 1) return action::Relay{};
+  const auto found = first_of(body());
+  if (!found) return answer({}, false, false);
+  const auto value = field_at(*found, request_.field);
+  if (!value) return action::Close{};
+  if (value->is == ids::FieldValue::Is::missing) return std::nullopt;
+  if (value->is != ids::FieldValue::Is::there) return answer({}, false, true);
+  const Assign missing = missing_as(*request_.assignment->rule);
+  if (!write_ && replaces(missing, value->element)) return std::nullopt;
+  return answer(value->element, false, true);
+}
+
 // ---- the write ---------------------------------------------------------------------------------
 
-/// $and: [<the filter>, <the field is missing>, <what the value depends on is still so>]
+/// $and: [<the filter>, <the field is missing>, <what the value depends on is still so>]: else the
+/// value would be another document's.
 void AssignExchange::append_query(Buffer& out) const {
   std::size_t place = 0;
   const auto append = [&](const auto& condition) {
@@ -382,8 +411,14 @@ void AssignExchange::append_query(Buffer& out) const {
     bson::append_inside(out, Type::document, request_.field,
                         [&] { append_missing(out, *request_.assignment->rule); });
   });
-  for (const auto& [field, value] : conditions_) {
-    append([&] { append_value(out, field, value); });
+  for (std::size_t i = 0; i < assigned_.values.size(); ++i) {
+    append([&] {
+      const ids::FieldValue& value = assigned_.values[i];
+      if (value.is == ids::FieldValue::Is::there)
+        return append_value(out, fields()[i], value.element);
+      bson::append_inside(out, Type::document, fields()[i],
+                          [&] { bson::append_bool(out, "$exists", false); });
+    });
   }
 }
 
@@ -404,16 +439,17 @@ void AssignExchange::begin_write() {
     });
     bson::Elements fields(client.body());
     while (const auto field = fields.next()) {
-      if (std::ranges::find(kOfWrite, field->key) != kOfWrite.end()) {
-        bson::append_copy(command_, *field);
-      }
+      const bool is_of_all =
+          in_transaction() ? is_among(kInTransaction, field->key) : is_among(kOfRead, field->key);
+      if (is_of_all || is_among(kOfWrite, field->key)) bson::append_copy(command_, *field);
     }
     bson::append_string(command_, "$db", request_.db);
   });
   const auto view = *wire::OpMsgView::parse(command_.view());
   WriteRequest write{view, *WriteCommand::read(view), request_.plan};
   write.known = request_.known;
-  write.assigns = request_.field;
+  assigned_.field = request_.field;
+  write.assigns = &assigned_;
   const Received received{command_.view(), nullptr, *context_, *workspace_};
   reply_.reset();
   write_.emplace(std::move(write), received, memory_);
@@ -440,7 +476,12 @@ std::optional<Action> AssignExchange::take_write() {
   }
   if (bson::find_integer(body(), "ok") != 1) return next_;
   const auto changed = bson::find(body(), "value", Type::document);
-  if (!changed) return std::nullopt;
+  if (!changed) {
+    if (const auto error = bson::find(body(), "writeConcernError")) {
+      bson::append_copy(concern_error_, *error);
+    }
+    return std::nullopt;
+  }
   const auto value = field_at(changed->value, request_.field);
   if (!value || value->is != ids::FieldValue::Is::there) return action::Close{};
   return answer(value->element, true, true);
@@ -476,6 +517,7 @@ Action AssignExchange::answer(const std::optional<bson::Element>& value, bool mo
                   bson::append_bool(answer_, "modified", modified);
                   if (!modified) bson::append_bool(answer_, "found", found);
                   bson::append_double(answer_, "ok", 1);
+                  answer_.append(concern_error_.view());
                   for (const std::string_view key :
                        {"writeConcernError", "errorLabels", "$clusterTime", "operationTime"}) {
                     if (const auto field = bson::find(body(), key)) {

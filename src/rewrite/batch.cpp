@@ -15,7 +15,7 @@ Stops stops_of(const std::optional<WriteOptions>& options) {
 
 std::optional<WriteOptions> options_of(const WriteRequest& write, const GivenValues& given,
                                        std::size_t statements) {
-  auto options = divisible(write.message, statements);
+  auto options = write.command.divisible(statements);
   if (options) options->in_turn = needs_turn(*write.plan, given);
   return options;
 }
@@ -78,7 +78,7 @@ void Batch::reserved(ReserveStage::Outcome outcome) {
 /// the statements that were never sent, so that the whole command fails.
 Action Batch::no_values_for(const Assignment& rule, const ids::Error& error) {
   if (const auto end = keep_errors(progress_.todo(), RetryBound::no_value)) return *end;
-  return fail(no_values(client(), rule, error));
+  return fail(no_values(write_.request_.command, rule, error));
 }
 
 /// Ends the write if all of these statements, the next ones, have collided. With an ordered batch,
@@ -423,7 +423,7 @@ Batch::Step Batch::go_past(std::span<const Collision> collisions,
       collisions.empty() || is_last ? nullptr : turns_->sequence_in(collisions.front());
   if (sequence != nullptr) {
     const ids::Error error{ids::Errc::unavailable, "others take each number first"};
-    return fail(no_values(client(), *sequence, error));
+    return fail(no_values(write_.request_.command, *sequence, error));
   }
   progress_.repeat(rest);
   done_ = progress_.todo().empty();

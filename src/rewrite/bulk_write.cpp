@@ -134,7 +134,7 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
 }
 
 bool wants_results(const WriteRequest& write, const GivenValues& given) {
-  const auto options = divisible(write.message, given.upserts.size());
+  const auto options = write.command.divisible(given.upserts.size());
   if (!options || !options->acknowledged) return false;
   return std::ranges::any_of(given.given, [&](const Given& each) {
     const auto& statement = given.upserts[static_cast<std::size_t>(each.statement)];
@@ -287,17 +287,16 @@ std::optional<wire::OpMsgView> BulkResults::joined() {
   joined_.clear();
   const wire::MsgHeader& its = first->header();
   append_op_msg(joined_, its.request_id, its.response_to, false, [&] {
-    bson::Elements fields(first->body());
-    while (const auto field = fields.next()) {
-      if (field->key != "cursor") {
-        bson::append_copy(joined_, *field);
+    for (const bson::Element& field : bson::Elements(first->body())) {
+      if (field.key != "cursor") {
+        bson::append_copy(joined_, field);
         continue;
       }
       bson::append_inside(joined_, bson::Type::document, "cursor", [&] {
         bson::append_int64(joined_, "id", 0);
         bson::append_inside(joined_, bson::Type::array, "firstBatch",
                             [&] { joined_.append(results_.view()); });
-        if (const auto ns = bson::find(field->value, "ns")) bson::append_copy(joined_, *ns);
+        if (const auto ns = bson::find(field.value, "ns")) bson::append_copy(joined_, *ns);
       });
     }
   });

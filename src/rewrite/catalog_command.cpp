@@ -45,8 +45,7 @@ std::optional<bson::Element> last_stage(Bytes aggregate) {
   const auto pipeline = bson::find(aggregate, "pipeline", bson::Type::array);
   if (!pipeline) return std::nullopt;
   std::optional<bson::Element> last;
-  bson::Elements stages(pipeline->value);
-  while (const auto stage = stages.next()) last = stage;
+  for (const bson::Element& stage : bson::Elements(pipeline->value)) last = stage;
   if (!last || last->type != bson::Type::document) return std::nullopt;
   return bson::Elements(last->value).next();
 }
@@ -77,13 +76,12 @@ CatalogRequest read_apply_ops(Bytes apply_ops) {
   CatalogRequest request;
   const auto operations = bson::Elements(apply_ops).next();
   if (!operations || operations->type != bson::Type::array) return request;
-  bson::Elements each(operations->value);
-  while (const auto operation = each.next()) {
-    if (operation->type != bson::Type::document) continue;
-    const std::string op = text_of(operation->value, "op");
+  for (const bson::Element& operation : bson::Elements(operations->value)) {
+    if (operation.type != bson::Type::document) continue;
+    const std::string op = text_of(operation.value, "op");
     if (op == "c" && request.changes.empty()) request.changes.push_back({{}, {}});
     if (op != "i") continue;
-    const CatalogChange into = change_of(text_of(operation->value, "ns"));
+    const CatalogChange into = change_of(text_of(operation.value, "ns"));
     const auto known = std::ranges::find(request.past, into, &CatalogRequest::Past::collection);
     if (known == request.past.end()) request.past.push_back({into, ForwardReason::apply_ops});
   }

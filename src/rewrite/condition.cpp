@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "idproxy/base/regex.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 
@@ -26,8 +27,18 @@ void append_condition(const Condition& condition, Buffer& out) {
   bson::append_inside(out, bson::Type::array, "$in", [&] {
     std::size_t place = 0;
     for (const std::string& each : condition.values) {
-      bson::append_head(out, static_cast<bson::Type>(each.front()), std::to_string(place++));
-      out.append(as_bytes(each).subspan(2));
+      const auto type = static_cast<bson::Type>(each.front());
+      const Bytes value = as_bytes(each).subspan(2);
+      if (type == bson::Type::string) {
+        // No collation takes other texts for equal to a regular expression's.
+        const std::string_view text = as_text(value.subspan(4, value.size() - 5));
+        bson::append_head(out, bson::Type::regex, std::to_string(place++));
+        out.append(as_bytes("^" + escaped_for_regex(text) + "\\z"));
+        out.append(as_bytes(std::string_view("\0\0", 2)));  // its end, and no options
+      } else {
+        bson::append_head(out, type, std::to_string(place++));
+        out.append(value);
+      }
     }
   });
 }

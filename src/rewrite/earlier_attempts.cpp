@@ -140,10 +140,9 @@ std::optional<std::vector<std::int32_t>> ExecutedLook::read(const wire::OpMsgVie
   if (!upserted) return n == 0 ? std::optional(std::vector<std::int32_t>()) : std::nullopt;
   if (upserted->type != Type::array) return std::nullopt;
   std::vector<std::int32_t> executed;
-  bson::Elements entries(upserted->value);
-  while (const auto entry = entries.next()) {
-    if (entry->type != Type::document) return std::nullopt;
-    const auto index = bson::find_integer(entry->value, "index");
+  for (const bson::Element& entry : bson::Elements(upserted->value)) {
+    if (entry.type != Type::document) return std::nullopt;
+    const auto index = bson::find_integer(entry.value, "index");
     if (!index || *index < 0 || *index >= static_cast<std::int64_t>(statements_.size())) {
       return std::nullopt;
     }

@@ -17,13 +17,6 @@ void tell_gone(const Plan& plan, const ids::CollectionUuid& uuid) {
   }
 }
 
-/// False if the command must not name its collections. findAndModify and the strict Stable API do
-/// not know the field (observed, 6.0.5), and a client may send one of its own.
-bool names_collections(Bytes body, WriteKind kind) {
-  if (kind == WriteKind::find_and_modify) return false;
-  return bson::find_integer(body, "apiStrict") != 1 && !bson::find(body, "collectionUUID");
-}
-
 }  // namespace
 
 std::optional<Need> GuardStage::need(const Moment& moment) {
@@ -38,7 +31,7 @@ std::optional<Need> GuardStage::need(const Moment& moment) {
   }
   waits_since_.reset();
   ready_at_ = moment.now;
-  if (!names_collections(write_.message.body(), write_.command.kind)) collections_.clear();
+  if (!write_.command.takes_uuid) collections_.clear();
   if (!found) return std::nullopt;
   Need none{.stage = this, .assignment = found->first, .error = std::move(found->second.error)};
   none.is_left_alone = found->second.kind == Saw::left_alone;

@@ -27,10 +27,9 @@ bool names_compressors(const bson::Element& element) {
 /// twice.
 std::optional<bson::Element> compression_in(Bytes hello) {
   std::optional<bson::Element> found;
-  bson::Elements elements(hello);
-  while (const auto element = elements.next()) {
-    if (element->key != "compression") continue;
-    if (found || !names_compressors(*element)) return std::nullopt;
+  for (const bson::Element& element : bson::Elements(hello)) {
+    if (element.key != "compression") continue;
+    if (found || !names_compressors(element)) return std::nullopt;
     found = element;
   }
   return found;
@@ -49,11 +48,10 @@ std::optional<Edit> cut_compression(const bson::Element& compression, wire::Comp
   bson::Scope array(edit.replacement);
   std::size_t kept = 0;
   std::size_t all = 0;
-  bson::Elements names(compression.value);
-  while (const auto name = names.next()) {
+  for (const bson::Element& name : bson::Elements(compression.value)) {
     ++all;
-    if (!allowed.has(wire::compressor_named(name->text()))) continue;
-    bson::append_string(edit.replacement, std::to_string(kept++), name->text());
+    if (!allowed.has(wire::compressor_named(name.text()))) continue;
+    bson::append_string(edit.replacement, std::to_string(kept++), name.text());
   }
   array.close();
   if (kept == all) return std::nullopt;
@@ -87,9 +85,8 @@ void append_mapped(const bson::Element& element, const Members& members, Buffer&
   bson::append_head(out, bson::Type::array, element.key);
   bson::Scope array(out);
   std::size_t position = 0;
-  bson::Elements names(element.value);
-  while (const auto name = names.next()) {
-    const auto listener = members.listener_of(name->text());
+  for (const bson::Element& name : bson::Elements(element.value)) {
+    const auto listener = members.listener_of(name.text());
     if (listener) bson::append_string(out, std::to_string(position++), *listener);
   }
   array.close();
@@ -132,8 +129,8 @@ wire::Compressors agreed_compressors(Bytes message) {
   wire::Compressors agreed;
   const auto list = compression_in(find_hello_document(message)->document);
   if (!list) return agreed;
-  bson::Elements names(list->value);
-  while (const auto name = names.next()) agreed.add(wire::compressor_named(name->text()));
+  for (const bson::Element& name : bson::Elements(list->value))
+    agreed.add(wire::compressor_named(name.text()));
   return agreed;
 }
 
@@ -151,17 +148,16 @@ bool patch_hello_reply(Bytes message, const Members& members, wire::PatchedMessa
   const std::size_t document_length = out.add_i32();
   std::size_t position = start + 4;
   Buffer mapped;
-  bson::Elements fields(answer->document);
-  while (const auto field = fields.next()) {
-    if (names_members(field->key) == NamesMembers::none) continue;
+  for (const bson::Element& field : bson::Elements(answer->document)) {
+    if (names_members(field.key) == NamesMembers::none) continue;
     mapped.clear();
-    append_mapped(*field, members, mapped);
-    const Bytes before(field->begin, field->end());
+    append_mapped(field, members, mapped);
+    const Bytes before(field.begin, field.end());
     if (std::ranges::equal(before, mapped.view())) continue;
     changed = true;
-    out.keep(position, offset(field->begin));
+    out.keep(position, offset(field.begin));
     out.add(mapped.view());
-    position = offset(field->end());
+    position = offset(field.end());
     size = size - before.size() + mapped.size();
   }
   out.keep(position, message.size() - (answer->has_checksum ? 4 : 0));

@@ -156,7 +156,6 @@ bool InsertRewriter::scan_documents(Statements documents, std::int32_t first, Sc
     ++index;
   }
   if (documents.malformed()) return false;
-  plain_keys_ = documents.plain_keys();
   result.statements = static_cast<std::size_t>(index - first);
   for (std::size_t i = 0; i < assignments_->size(); ++i) {
     if (index > first && driver_made_[i] == result.statements) {

@@ -6,7 +6,6 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/insert.hpp"
-#include "rewrite/operation.hpp"
 #include "rewrite/part_frame.hpp"
 
 namespace idproxy::rewrite {
@@ -49,48 +48,23 @@ inline InsertRewriter::Added InsertRewriter::next_value(std::uint32_t assignment
   return {(*assignments_)[i].path.back(), values.type(), values[used_[i]++]};
 }
 
-void InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
-                          wire::PatchedMessage& out) {
+std::size_t InsertRewriter::emit(const WriteRequest& insert, const GivenValues& given,
+                                 std::size_t at, wire::PatchedMessage& out) {
   message_ = insert.message.message();
   values_ = given.values;
   used_.assign(insert.plan->size(), 0);
-  const wire::OpMsgView& message = insert.message;
-  out.start(message.message(), expected_copies());
   lengths_.clear();
-  std::size_t at = 0;
-  const auto open_at = [&](Bytes enclosing) {
-    const std::size_t length = offset(enclosing.data());
-    out.keep(at, length);
-    open_length(length, length + enclosing.size(), out);
-    at = length + 4;
-  };
-  open_at(message.message());
-  if (insert.command.in_array()) {
-    open_at(message.body());
-    open_at(insert.command.statements);
-  } else {
-    open_at(insert.command.sequence->whole.subspan(1));
-  }
   std::size_t next = 0;
   for (const Record& record : records_) emit_record(record, next, at, out);
-  const std::int64_t body = insert.command.in_array() ? value_of(lengths_[1], at, out) : 0;
-  // A body may have 16 MiB + 16 KiB, but a sequence may fill the whole message. mongod itself must
-  // decide whether it accepts keys other than "0", "1" … (it accepts "00"), so these are never
-  // hidden from it in a sequence.
-  if (plain_keys_ && body > bson::kMaxInternalDocument &&
-      static_cast<std::int64_t>(message.body().size()) <= bson::kMaxInternalDocument) {
-    static_cast<void>(emit_as_sequence(insert, given, {}, *this, out));
-    return;
-  }
-  finish(message, at, out);
+  close_lengths(std::numeric_limits<std::size_t>::max(), at, out);
+  return at;
 }
 
-/// About as many bytes as emit() copies.
-std::size_t InsertRewriter::expected_copies() const {
+std::size_t InsertRewriter::expected_copies(const GivenValues& given) const {
   constexpr std::size_t kAround = 512;  // header, body and the section's head rarely need more
   std::size_t size = kAround;
-  for (std::size_t i = 0; i < values_.size(); ++i) {
-    const ids::Values& values = values_[i];
+  for (std::size_t i = 0; i < given.values.size(); ++i) {
+    const ids::Values& values = given.values[i];
     size += values.bytes() + values.size() * most_added((*assignments_)[i], 0);
   }
   for (const Record& record : records_) {
@@ -366,15 +340,6 @@ void InsertRewriter::close_lengths(std::size_t end, std::size_t at, wire::Patche
     out.set_i32(lengths_.back().place, value_of(lengths_.back(), at, out));
     lengths_.pop_back();
   }
-}
-
-void InsertRewriter::finish(const wire::OpMsgView& message, std::size_t at,
-                            wire::PatchedMessage& out) {
-  const bool checksum = message.has(wire::flag::kChecksumPresent);
-  const std::size_t end = message_.size() - (checksum ? 4 : 0);
-  out.keep(at, end);
-  close_lengths(std::numeric_limits<std::size_t>::max(), end, out);
-  if (checksum) out.add_checksum();
 }
 
 }  // namespace idproxy::rewrite

@@ -49,22 +49,20 @@ class SeenNames {
 /// replacement.
 std::optional<LossReason> fault_of_names(Bytes replacement) {
   SeenNames names;
-  bson::Elements elements(replacement);
-  while (const auto element = elements.next()) {
-    if (element->key.starts_with('$')) return LossReason::dollar_name;
-    if (element->type == bson::Type::timestamp && load_i64(element->value.data()) == 0) {
+  for (const bson::Element& element : bson::Elements(replacement)) {
+    if (element.key.starts_with('$')) return LossReason::dollar_name;
+    if (element.type == bson::Type::timestamp && load_i64(element.value.data()) == 0) {
       return LossReason::server_time;
     }
-    if (!names.add(element->key)) return LossReason::repeated_name;
+    if (!names.add(element.key)) return LossReason::repeated_name;
   }
   return std::nullopt;
 }
 
 bool repeats_a_name(Bytes document) {
   SeenNames names;
-  bson::Elements elements(document);
-  while (const auto element = elements.next()) {
-    if (!names.add(element->key)) return true;
+  for (const bson::Element& element : bson::Elements(document)) {
+    if (!names.add(element.key)) return true;
   }
   return false;
 }
@@ -169,10 +167,9 @@ KeepVerdict judge_operators(Bytes update, const Rule& rule) {
 
 KeepVerdict judge_set(Bytes specification, const Rule& rule) {
   KeepVerdict result = kStaysUntouched;
-  bson::Elements paths(specification);
-  while (const auto path = paths.next()) {
-    if (!overlap(path->key, rule.field)) continue;
-    if (!is_left_out_of_stage(*path, rule)) return lost(LossReason::pipeline);
+  for (const bson::Element& path : bson::Elements(specification)) {
+    if (!overlap(path.key, rule.field)) continue;
+    if (!is_left_out_of_stage(path, rule)) return lost(LossReason::pipeline);
     result = kStays;
   }
   return result;
@@ -184,9 +181,8 @@ bool changes_field(const bson::Element& stage, std::string_view field) {
   if (!what) return false;
   if (what->key != "$unset") return true;  // it makes the document anew
   if (what->type == bson::Type::string) return overlap(what->text(), field);
-  bson::Elements names(what->value);
-  while (const auto name = names.next()) {
-    if (name->type == bson::Type::string && overlap(name->text(), field)) return true;
+  for (const bson::Element& name : bson::Elements(what->value)) {
+    if (name.type == bson::Type::string && overlap(name.text(), field)) return true;
   }
   return false;
 }

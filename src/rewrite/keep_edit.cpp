@@ -187,21 +187,19 @@ void append_without_losses(Bytes update, const Plan& plan, std::span<const Kept>
   };
   const std::size_t start = out.size();
   bool is_added = !on_insert;
-  bson::Elements operators(update);
-  while (const auto each = operators.next()) {
-    if (!is_added && each->key == "$setOnInsert") {
+  for (const bson::Element& each : bson::Elements(update)) {
+    if (!is_added && each.key == "$setOnInsert") {
       is_added = true;
-      append_inside(out, Type::document, each->key, [&] { on_insert(each->value); });
+      append_inside(out, Type::document, each.key, [&] { on_insert(each.value); });
       continue;
     }
     Buffer rest;
-    bson::Elements paths(each->value);
-    while (const auto path = paths.next()) {
-      if (!leaves_out(*each, *path)) bson::append_copy(rest, *path);
+    for (const bson::Element& path : bson::Elements(each.value)) {
+      if (!leaves_out(each, path)) bson::append_copy(rest, path);
     }
-    const bool had_some = each->value.size() > bson::kMinDocument;
+    const bool had_some = each.value.size() > bson::kMinDocument;
     if (rest.empty() && had_some) continue;  // MongoDB 4.4 refuses an operator without a path
-    append_inside(out, Type::document, each->key, [&] { out.append(rest.view()); });
+    append_inside(out, Type::document, each.key, [&] { out.append(rest.view()); });
   }
   if (!is_added) append_inside(out, Type::document, "$setOnInsert", [&] { on_insert({}); });
   if (out.size() > start) return;
@@ -218,19 +216,17 @@ void append_stages_without_losses(Bytes update, const Plan& plan, std::span<cons
       return is_left_out_of_stage(path, *plan[its.assignment].rule);
     });
   };
-  bson::Elements stages(update);
-  while (const auto stage = stages.next()) {
+  for (const bson::Element& stage : bson::Elements(update)) {
     const std::string key = std::to_string(count++);
-    const auto set = set_of(*stage);
+    const auto set = set_of(stage);
     if (!set) {
-      bson::append_head(out, stage->type, key);
-      out.append(stage->value);
+      bson::append_head(out, stage.type, key);
+      out.append(stage.value);
       continue;
     }
     Buffer rest;
-    bson::Elements paths(set->value);
-    while (const auto path = paths.next()) {
-      if (!leaves_out(*path)) bson::append_copy(rest, *path);
+    for (const bson::Element& path : bson::Elements(set->value)) {
+      if (!leaves_out(path)) bson::append_copy(rest, path);
     }
     if (rest.empty() && set->value.size() > bson::kMinDocument) {
       // MongoDB 4.4 refuses a stage without a field. This one sets something to what it is.

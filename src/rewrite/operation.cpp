@@ -51,7 +51,45 @@ bool emit_statement(const WriteRequest& write, const GivenValues& given, const W
   return true;
 }
 
+/// The statements that get or keep values, ascending.
+std::vector<std::int32_t> changed_statements(const GivenValues& given) {
+  std::vector<std::int32_t> all;
+  all.reserve(given.given.size() + given.kept.size());
+  for (const Given& each : given.given) all.push_back(each.statement);
+  for (const Kept& each : given.kept) all.push_back(each.statement);
+  if (!given.kept.empty()) std::ranges::sort(all);
+  const auto rest = std::ranges::unique(all);
+  all.erase(rest.begin(), rest.end());
+  return all;
+}
+
+/// As InsertRewriter::emit(), of an update or findAndModify.
+std::size_t emit_changed(const WriteRequest& write, const GivenValues& given, UpsertEdit::As as,
+                         std::size_t at, wire::PatchedMessage& out) {
+  const Bytes message = write.message.message();
+  for (const std::int32_t index : changed_statements(given)) {
+    const UpsertEdit edit(write, given, index, as);
+    const Bytes statement = edit.statement().whole;
+    const auto begin = static_cast<std::size_t>(statement.data() - message.data());
+    out.keep(at, begin);
+    edit.write(message, statement, out);
+    at = begin + statement.size();
+  }
+  return at;
+}
+
 }  // namespace
+
+void emit(const WriteRequest& write, const GivenValues& given, InsertRewriter& documents,
+          wire::PatchedMessage& out, UpsertEdit::As as) {
+  const bool is_insert = write.command.kind == WriteKind::insert;
+  WholeFrame frame(write, out, is_insert ? documents.expected_copies(given) : 0);
+  const std::size_t at = is_insert ? documents.emit(write, given, frame.at(), out)
+                                   : emit_changed(write, given, as, frame.at(), out);
+  // A body may have 16 MiB + 16 KiB, but a sequence may fill the whole message.
+  if (frame.outgrows_body(at) && emit_as_sequence(write, given, {}, documents, out, as)) return;
+  frame.close(at);
+}
 
 std::optional<std::size_t> emit_part(const WriteRequest& write, const GivenValues& given,
                                      const WritePart& part, InsertRewriter& documents,
@@ -97,9 +135,8 @@ bool has_known_type(const bson::Element& field) {
   }
   if (field.key != "arrayFilters") return is({Type::document});
   if (field.type != Type::array) return false;
-  bson::Elements filters(field.value);
-  while (const auto filter = filters.next()) {
-    if (filter->type != Type::document) return false;
+  for (const bson::Element& filter : bson::Elements(field.value)) {
+    if (filter.type != Type::document) return false;
   }
   return true;
 }
@@ -129,12 +166,11 @@ std::optional<AllowedFields> allowed_in(Bytes statement, const WriteRequest& wri
 
 bool has_only(Bytes statement, const AllowedFields& allowed) {
   std::vector<std::string_view> names;
-  bson::Elements fields(statement);
-  while (const auto field = fields.next()) {
-    if (std::ranges::find(allowed.known, field->key) == allowed.known.end()) return false;
-    if (!has_known_type(*field)) return false;
-    if (std::ranges::find(names, field->key) != names.end()) return false;
-    names.push_back(field->key);
+  for (const bson::Element& field : bson::Elements(statement)) {
+    if (std::ranges::find(allowed.known, field.key) == allowed.known.end()) return false;
+    if (!has_known_type(field)) return false;
+    if (std::ranges::find(names, field.key) != names.end()) return false;
+    names.push_back(field.key);
   }
   return std::ranges::all_of(allowed.known.first(allowed.needed), [&](std::string_view name) {
     return std::ranges::find(names, name) != names.end();
@@ -252,7 +288,7 @@ Operation::Operation(const WriteRequest& write, const GivenValues& given,
 std::optional<WriteReply> Operation::read(Bytes body, std::size_t sent) const {
   switch (write_.command.kind) {
     case WriteKind::find_and_modify:
-      return read_of_find_and_modify(body, !write_.assigns.empty());
+      return read_of_find_and_modify(body, write_.assigns != nullptr);
     case WriteKind::bulk_write:
       return read_bulk_reply(body, sent);
     case WriteKind::insert:
@@ -278,7 +314,7 @@ bool Operation::adds_up(const WriteReply& reply, const WriteOptions& options,
   using Kind = UpsertParts::Kind;
   const WriteKind kind = write_.command.kind;
   if (!reply.n) return false;
-  if (kind == WriteKind::find_and_modify) return *reply.n == 1 || !write_.assigns.empty();
+  if (kind == WriteKind::find_and_modify) return *reply.n == 1 || write_.assigns != nullptr;
   // A write with {w: 0} that nevertheless asks for a reply gets {n: 0, ok: 1} (observed, 6.0.5).
   if (!options.acknowledged) {
     return reply.errors.empty() && reply.upserted.empty() && *reply.n == 0;

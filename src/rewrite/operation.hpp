@@ -19,6 +19,11 @@
 /// What differs between the kinds of write commands.
 namespace idproxy::rewrite {
 
+/// Writes the whole message with these values. If they make an array in the body too large, it goes
+/// as a sequence. Of an insert, must follow InsertRewriter::scan(). Not for bulkWrite. As::update:
+/// without upsert, of a command with one statement.
+void emit(const WriteRequest& write, const GivenValues& given, InsertRewriter& documents,
+          wire::PatchedMessage& out, UpsertEdit::As as = UpsertEdit::As::upsert);
 /// Writes a command with the statements of `part`, as InsertRewriter::emit_part() does. A
 /// findAndModify has only one statement, which the server knows by the txnNumber alone.
 [[nodiscard]] std::optional<std::size_t> emit_part(const WriteRequest& write,

@@ -27,9 +27,8 @@ void ReplyFrame::close() {
 
 void OwnCommand::send(std::span<const std::string_view> kept, std::string_view db,
                       wire::PatchedMessage& out) {
-  bson::Elements fields(client_.body());
-  while (const auto field = fields.next()) {
-    if (std::ranges::find(kept, field->key) != kept.end()) bson::append_copy(out_, *field);
+  for (const bson::Element& field : bson::Elements(client_.body())) {
+    if (std::ranges::find(kept, field.key) != kept.end()) bson::append_copy(out_, field);
   }
   bson::append_string(out_, "$db", db);
   document_.close();

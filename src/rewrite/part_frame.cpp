@@ -17,6 +17,41 @@ Bytes elements_of(Bytes document) {
 
 }  // namespace
 
+WholeFrame::WholeFrame(const WriteRequest& write, wire::PatchedMessage& out, std::size_t expected)
+    : write_(write), out_(out) {
+  out.start(write.message.message(), expected);
+  open(write.message.message().data());
+  if (write.command.in_array()) {
+    open(write.message.body().data());
+    open(write.command.statements.data());
+  } else if (write.command.sequence) {
+    open(write.command.sequence->whole.data() + 1);
+  }
+}
+
+void WholeFrame::open(const std::uint8_t* length) {
+  const auto place = static_cast<std::size_t>(length - write_.message.message().data());
+  out_.keep(at_, place);
+  lengths_[count_++] = {out_.add_i32(), load_i32(length)};
+  at_ = place + 4;
+}
+
+bool WholeFrame::outgrows_body(std::size_t at) const {
+  const auto body = static_cast<std::int64_t>(write_.message.body().size());
+  return write_.command.in_array() && body <= bson::kMaxInternalDocument &&
+         body + growth(at) > bson::kMaxInternalDocument;
+}
+
+void WholeFrame::close(std::size_t at) {
+  const bool checksum = write_.message.has(wire::flag::kChecksumPresent);
+  const std::int64_t grown = growth(at);
+  out_.keep(at, write_.message.message().size() - (checksum ? 4 : 0));
+  for (std::size_t i = 0; i < count_; ++i) {
+    out_.set_i32(lengths_[i].place, lengths_[i].before + grown);
+  }
+  if (checksum) out_.add_checksum();
+}
+
 PartFrame::PartFrame(const WriteRequest& write, const WritePart& part, wire::PatchedMessage& out,
                      const UpsertEdit* edit)
     : write_(write), client_(write.message), part_(part), out_(out), most_(part.statements.size()) {
@@ -59,17 +94,15 @@ void PartFrame::body(const UpsertEdit* edit) {
   std::size_t at = offset(body.data()) + 4;
   const WriteOptions* options = part_.options;
   Buffer added;
-  bson::Elements fields(body);
-  while (const auto field = fields.next()) {
-    const bool is_edited =
-        edit != nullptr && field->value.data() == edit->statement().update.data();
-    if (!is_edited && !leaves_out(*field)) continue;
-    out_.keep(at, offset(field->begin));
-    at = offset(field->end());
-    if (is_edited) edit->write(client_.message(), {field->begin, field->end()}, out_);
-    if (field->key != "maxTimeMS" || !part_.max_time_ms) continue;
+  for (const bson::Element& field : bson::Elements(body)) {
+    const bool is_edited = edit != nullptr && field.value.data() == edit->statement().update.data();
+    if (!is_edited && !leaves_out(field)) continue;
+    out_.keep(at, offset(field.begin));
+    at = offset(field.end());
+    if (is_edited) edit->write(client_.message(), {field.begin, field.end()}, out_);
+    if (field.key != "maxTimeMS" || !part_.max_time_ms) continue;
     added.clear();
-    bson::append_int64(added, field->key, *part_.max_time_ms);
+    bson::append_int64(added, field.key, *part_.max_time_ms);
     out_.add(added.view());
   }
   out_.keep(at, offset(body.data()) + body.size() - 1);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "idproxy/rewrite/statements.hpp"
 #include "idproxy/rewrite/write.hpp"
@@ -8,6 +10,41 @@
 #include "rewrite/upsert_edit.hpp"
 
 namespace idproxy::rewrite {
+
+/// Writes the client's message anew, with other statements in their place.
+///
+///   WholeFrame frame(write, out);
+///   out.keep(frame.at(), …);   // and what is new, up to `at` of the client's message
+///   frame.close(at);
+class WholeFrame {
+ public:
+  /// `expected`: as of PatchedMessage::start(). Borrows its arguments.
+  WholeFrame(const WriteRequest& write, wire::PatchedMessage& out, std::size_t expected = 0);
+  /// The position up to which it has written the client's message.
+  [[nodiscard]] std::size_t at() const { return at_; }
+  /// True if the body is too large with what it has got up to here, and was not before.
+  [[nodiscard]] bool outgrows_body(std::size_t at) const;
+  /// Writes the rest, and all lengths.
+  void close(std::size_t at);
+
+ private:
+  void open(const std::uint8_t* length);
+  [[nodiscard]] std::int64_t growth(std::size_t at) const {
+    return static_cast<std::int64_t>(out_.size()) - static_cast<std::int64_t>(at);
+  }
+
+  /// Of what is around all statements.
+  struct Length {
+    std::size_t place;
+    std::int32_t before;
+  };
+
+  const WriteRequest& write_;
+  wire::PatchedMessage& out_;
+  std::size_t at_ = 0;
+  std::array<Length, 3> lengths_{};
+  std::size_t count_ = 0;
+};
 
 /// Writes a command that carries some statements of a client's batch: a header, the client's body
 /// without the statements, and a section of kind 1; of a bulkWrite, the one with its collections,

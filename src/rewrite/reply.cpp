@@ -150,9 +150,8 @@ void append_shutdown_reply_to(std::int32_t response_to, std::int32_t request_id,
 void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
                          const CommandError& error, Buffer& out) {
   const auto copy = [&](std::initializer_list<std::string_view> keys) {
-    bson::Elements fields(reply.body());
-    while (const auto field = fields.next()) {
-      if (std::ranges::find(keys, field->key) != keys.end()) bson::append_copy(out, *field);
+    for (const bson::Element& field : bson::Elements(reply.body())) {
+      if (std::ranges::find(keys, field.key) != keys.end()) bson::append_copy(out, field);
     }
   };
   append_op_msg(out, reply.header().request_id, response_to,
@@ -172,13 +171,12 @@ void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply
                       std::ranges::find(kPasses, code) != kPasses.end();
   const bool checksum = request.has(wire::flag::kChecksumPresent);
   append_op_msg(out, reply.header().request_id, request.header().request_id, checksum, [&] {
-    bson::Elements fields(reply.body());
-    while (const auto field = fields.next()) {
-      if (passes && field->key == "errorLabels") continue;
-      if (lacks_right && field->key == "errmsg" && field->type == bson::Type::string) {
-        bson::append_string(out, "errmsg", std::string(needed).append(field->text()));
+    for (const bson::Element& field : bson::Elements(reply.body())) {
+      if (passes && field.key == "errorLabels") continue;
+      if (lacks_right && field.key == "errmsg" && field.type == bson::Type::string) {
+        bson::append_string(out, "errmsg", std::string(needed).append(field.text()));
       } else {
-        bson::append_copy(out, *field);
+        bson::append_copy(out, field);
       }
     }
     if (passes) append_labels(label_of_unsent(*command), may_repeat_write(*command), out);
@@ -204,14 +202,13 @@ void append_readdressed(const wire::OpMsgView& reply, std::int32_t response_to, 
 void append_failure_of_later(const wire::OpMsgView& reply, std::int32_t response_to, Buffer& out) {
   const bool checksum = reply.has(wire::flag::kChecksumPresent);
   append_op_msg(out, reply.header().request_id, response_to, checksum, [&] {
-    bson::Elements fields(reply.body());
-    while (const auto field = fields.next()) {
-      if (field->key != "errorLabels" || field->type != bson::Type::array) {
-        bson::append_copy(out, *field);
+    for (const bson::Element& field : bson::Elements(reply.body())) {
+      if (field.key != "errorLabels" || field.type != bson::Type::array) {
+        bson::append_copy(out, field);
         continue;
       }
       bson::append_inside(out, bson::Type::array, "errorLabels", [&] {
-        bson::Elements labels(field->value);
+        bson::Elements labels(field.value);
         int place = 0;
         while (const auto label = labels.next()) {
           if (label->type != bson::Type::string || label->text() == kNoWritesPerformed) continue;

@@ -161,8 +161,7 @@ bool is_sum(std::string_view field, BulkReply bulk) {
 template <class Each>
 void for_each(const bson::Element& array, Each each) {
   if (array.type != bson::Type::array) return;
-  bson::Elements elements(array.value);
-  while (const auto element = elements.next()) each(*element);
+  for (const bson::Element& element : bson::Elements(array.value)) each(element);
 }
 
 }  // namespace
@@ -183,8 +182,7 @@ void ReplyMerge::add(const wire::OpMsgView& message, const WriteReply& reply,
   add_errors(reply.errors, statements);
   // Beside ok: 1, labels belong to the writeConcernError, so they are dropped without one.
   if (!bson::find(message.body(), "writeConcernError")) labels_.clear();
-  bson::Elements fields(message.body());
-  while (const auto field = fields.next()) add_field(*field, statements);
+  for (const bson::Element& field : bson::Elements(message.body())) add_field(field, statements);
   last_.clear();
   last_.append(message.message());
 }
@@ -344,9 +342,8 @@ class ReplyMerge::Writer {
   static constexpr auto kOfResult = std::to_array<std::string_view>({"idx", "ok"});
 
   void append_without(Bytes entry, Names names) {
-    bson::Elements fields(entry);
-    while (const auto field = fields.next()) {
-      if (std::ranges::find(names, field->key) == names.end()) bson::append_copy(out_, *field);
+    for (const bson::Element& field : bson::Elements(entry)) {
+      if (std::ranges::find(names, field.key) == names.end()) bson::append_copy(out_, field);
     }
   }
 
@@ -461,8 +458,7 @@ void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocumen
   const bool checksum = last->has(wire::flag::kChecksumPresent);
   append_op_msg(out, last->header().request_id, response_to, checksum, [&] {
     Writer writer(*this, refused, out);
-    bson::Elements fields(last->body());
-    while (const auto field = fields.next()) writer.field(*field);
+    for (const bson::Element& field : bson::Elements(last->body())) writer.field(field);
     writer.other_times();
     append_report(assigned, out);
   });
@@ -473,8 +469,7 @@ void ReplyMerge::append_last(std::int32_t response_to, std::span<const Assigned>
   const auto last = wire::OpMsgView::parse(last_.view());
   const bool checksum = last->has(wire::flag::kChecksumPresent);
   append_op_msg(out, last->header().request_id, response_to, checksum, [&] {
-    bson::Elements fields(last->body());
-    while (const auto field = fields.next()) bson::append_copy(out, *field);
+    for (const bson::Element& field : bson::Elements(last->body())) bson::append_copy(out, field);
     append_report(assigned, out);
   });
 }

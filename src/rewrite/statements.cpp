@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -21,22 +24,87 @@ const std::uint8_t* end_of_index(const std::uint8_t* at, const std::uint8_t* end
   return at != first && at != end && *at == 0 && read == number && shortest ? at : nullptr;
 }
 
+/// False if an element is not an int32, the only type that mongod accepts here.
+bool read_numbers(const bson::Element& array, std::vector<std::int32_t>& out) {
+  if (array.type != bson::Type::array) return false;
+  bson::Elements elements(array.value);
+  while (const auto element = elements.next()) {
+    if (element->type != bson::Type::int32) return false;
+    out.push_back(load_i32(element->value.data()));
+  }
+  return !elements.malformed();
+}
+
+/// By WriteKind.
+constexpr std::array<WriteForm, 4> kForms{{
+    {{"insert", "insert"}, "documents", {}},
+    {{"update", "update"}, "updates", {"q", "u", "upsert", "multi", "", "arrayFilters", "c"}},
+    {{"findAndModify", "findandmodify"},
+     "",
+     {"query", "update", "upsert", "", "remove", "arrayFilters", ""}},
+    {{"bulkWrite", "bulkWrite"},
+     "ops",
+     {"filter", "updateMods", "upsert", "multi", "", "arrayFilters", "constants"}},
+}};
+
 }  // namespace
 
+const WriteForm& form_of(WriteKind kind) {
+  return kForms[static_cast<std::size_t>(kind)];
+}
+
 std::optional<WriteKind> write_kind(std::string_view command) {
-  if (equals(command, "insert")) return WriteKind::insert;
-  if (equals(command, "update")) return WriteKind::update;
-  // mongod accepts both spellings.
-  if (equals(command, "findAndModify") || equals(command, "findandmodify")) {
-    return WriteKind::find_and_modify;
+  for (std::size_t i = 0; i < kForms.size(); ++i) {
+    const auto& names = kForms[i].names;
+    if (command == names[0] || command == names[1]) return static_cast<WriteKind>(i);
   }
-  if (equals(command, "bulkWrite")) return WriteKind::bulk_write;
   return std::nullopt;
 }
 
-std::string_view WriteCommand::identifier() const {
-  constexpr std::array<std::string_view, 4> kArrays{"documents", "updates", "", "ops"};
-  return kArrays[static_cast<std::size_t>(kind)];
+bool WriteOptions::take(const bson::Element& field, FieldsOnce& once) {
+  const bool null = field.type == bson::Type::null;  // like an absent field, if allowed
+  if (equals(field.key, "ordered")) {
+    const auto number = field.as_integer();
+    if (!once(field.key) || (!number && !null)) return false;
+    ordered = number != 0;
+  } else if (equals(field.key, "autocommit")) {
+    const bool no = field.type == bson::Type::boolean && field.as_integer() == 0;
+    if (!once(field.key) || (!no && !null)) return false;
+    in_transaction = no;
+  } else if (equals(field.key, "writeConcern")) {
+    if (!once(field.key) || field.type != bson::Type::document) return false;
+    acknowledged = bson::find_integer(field.value, "w") != 0;
+  } else if (equals(field.key, "txnNumber")) {
+    if (!once(field.key) || (field.type != bson::Type::int64 && !null)) return false;
+    has_txn_number = !null;
+  } else if (equals(field.key, "maxTimeMS")) {
+    const auto number = field.as_integer();
+    if (!once(field.key) || !number || *number < 0) return false;
+    if (field.type == bson::Type::boolean) return false;
+    if (*number > 0) max_time_ms = number;
+  } else if (equals(field.key, "stmtId")) {
+    if (!once(field.key) || once.has("stmtIds")) return false;
+    if (field.type != bson::Type::int32 && !null) return false;
+    if (!null) stmt_id = load_i32(field.value.data());
+  } else if (equals(field.key, "stmtIds")) {
+    if (!once(field.key) || once.has("stmtId")) return false;
+    if (!read_numbers(field, stmt_ids)) return false;
+  }
+  return true;
+}
+
+bool WriteOptions::numbers(std::size_t statements) const {
+  if (!stmt_ids.empty()) return stmt_ids.size() == statements;
+  const auto last = std::int64_t{stmt_id} + static_cast<std::int64_t>(statements) - 1;
+  return last <= std::numeric_limits<std::int32_t>::max();
+}
+
+std::optional<WriteOptions> WriteCommand::divisible(std::size_t statement_count) const {
+  if (!options) return std::nullopt;
+  if (options->may_be_repeated() && !options->numbers(statement_count)) return std::nullopt;
+  // The reply would not say where it stopped.
+  if (options->ordered && !options->acknowledged) return std::nullopt;
+  return options;
 }
 
 bool WriteCommand::read(const wire::OpMsgView& message, WriteCommand& out) {
@@ -54,10 +122,18 @@ bool WriteCommand::read(const wire::OpMsgView& message, WriteCommand& out) {
   const std::string_view identifier = out.identifier();
   std::size_t dbs = 0;
   std::size_t arrays = 0;
+  FieldsOnce once;
+  out.options.emplace();
+  out.takes_uuid = !identifier.empty();
   bson::Element field;
   while (fields.next(field)) {
     // Two names. Both spellings of one have the same size.
     if (field.key.size() == name->key.size() && write_kind(field.key) == kind) return false;
+    if (out.options && !out.options->take(field, once)) out.options.reset();
+    if (equals(field.key, "encryptionInformation")) out.is_encrypted = true;
+    // findAndModify and the strict Stable API do not know the field (observed, 6.0.5).
+    const bool is_strict = equals(field.key, "apiStrict") && field.as_integer() == 1;
+    if (is_strict || equals(field.key, "collectionUUID")) out.takes_uuid = false;
     if (equals(field.key, "$db")) {
       if (field.type != bson::Type::string) return false;
       out.db = field.text();
@@ -77,8 +153,6 @@ bool WriteCommand::read(const wire::OpMsgView& message, WriteCommand& out) {
     } else if (!identifier.empty() && equals(field.key, "stmtIds") &&
                field.type == bson::Type::array) {
       out.stmt_ids = field.value;
-    } else if (equals(field.key, "encryptionInformation")) {
-      out.is_encrypted = true;
     }
   }
   if (fields.malformed() || dbs != 1) return false;
@@ -113,10 +187,9 @@ std::optional<std::vector<std::int32_t>> WriteCommand::movable() const {
 bool WriteCommand::repeats_stmt_id() const {
   if (stmt_ids.empty()) return false;
   std::vector<std::int64_t> numbers;
-  bson::Elements elements(stmt_ids);
-  while (const auto element = elements.next()) {
+  for (const bson::Element& element : bson::Elements(stmt_ids)) {
     // mongod refuses all other types.
-    if (element->type == bson::Type::int32) numbers.push_back(load_i32(element->value.data()));
+    if (element.type == bson::Type::int32) numbers.push_back(load_i32(element.value.data()));
   }
   std::ranges::sort(numbers);
   return std::ranges::adjacent_find(numbers) != numbers.end();

@@ -12,8 +12,7 @@ constexpr std::string_view kNeeded =
     "clusterMonitor includes; the server says: ";
 
 void append_all(Bytes document, Buffer& out) {
-  bson::Elements elements(document);
-  while (const auto each = elements.next()) bson::append_copy(out, *each);
+  for (const bson::Element& each : bson::Elements(document)) bson::append_copy(out, each);
 }
 
 }  // namespace

@@ -49,10 +49,9 @@ ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& 
   bool has_j = false;
   bson::append_inside(out, bson::Type::document, "writeConcern", [&] {
     if (raises) bson::append_string(out, "w", "majority");
-    bson::Elements fields(concern);
-    while (const auto field = fields.next()) {
-      has_j = has_j || field->key == "j";
-      if (!raises || field->key != "w") bson::append_copy(out, *field);
+    for (const bson::Element& field : bson::Elements(concern)) {
+      has_j = has_j || field.key == "j";
+      if (!raises || field.key != "w") bson::append_copy(out, field);
     }
     if (raises && !has_j) bson::append_bool(out, "j", true);
   });

@@ -265,9 +265,8 @@ Stated stated_by_filter(Bytes filter, std::string_view field) {
         stated.add(stated_by_condition(*condition, field));
         continue;
       }
-      bson::Elements all(condition->value);
-      while (const auto clause = all.next()) {
-        if (clause->type == bson::Type::document) clauses.push_back(clause->value);
+      for (const bson::Element& clause : bson::Elements(condition->value)) {
+        if (clause.type == bson::Type::document) clauses.push_back(clause.value);
       }
     }
   }
@@ -290,13 +289,11 @@ Stated made_by(const bson::Element& update_operator, const bson::Element& operan
 
 Stated stated_by_operators(Bytes update, std::string_view field) {
   Stated stated;
-  bson::Elements operators(update);
-  while (const auto each = operators.next()) {
-    if (each->type != bson::Type::document) return {Stated::Kind::unclear};
-    bson::Elements operands(each->value);
-    while (const auto operand = operands.next()) {
-      if (!names_path(*each, *operand, field)) continue;
-      stated.add(made_by(*each, *operand, field));
+  for (const bson::Element& each : bson::Elements(update)) {
+    if (each.type != bson::Type::document) return {Stated::Kind::unclear};
+    for (const bson::Element& operand : bson::Elements(each.value)) {
+      if (!names_path(each, operand, field)) continue;
+      stated.add(made_by(each, operand, field));
     }
   }
   return stated;

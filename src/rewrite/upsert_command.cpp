@@ -9,20 +9,10 @@
 
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/keep.hpp"
-#include "rewrite/operation.hpp"
 #include "rewrite/upsert.hpp"
-#include "rewrite/upsert_edit.hpp"
+#include "rewrite/upsert_statement.hpp"
 
 namespace idproxy::rewrite {
-namespace {
-
-std::int64_t as_signed(std::size_t size) {
-  return static_cast<std::int64_t>(size);
-}
-
-}  // namespace
-
-// ---- reading ---------------------------------------------------------------------------------
 
 bool goes_alone(const WriteRequest& write) {
   const bool is_bulk = write.command.kind == WriteKind::bulk_write;
@@ -31,7 +21,7 @@ bool goes_alone(const WriteRequest& write) {
     Statements statements(write.command);
     if (!statements.next() || statements.next()) return false;
   }
-  const auto options = divisible(write.message, 1);
+  const auto options = write.command.divisible(1);
   return options && options->acknowledged;
 }
 
@@ -193,15 +183,17 @@ bool scan_assigned(UpsertStatement& statement, const WriteRequest& write, GivenV
   statement.kind = UpsertStatement::Kind::upsert;
   const Plan& plan = *write.plan;
   const auto its = std::ranges::find_if(plan, [&](const Assignment& each) {
-    return !each.implied && each.rule->field == write.assigns;
+    return !each.implied && each.rule->field == write.assigns->field;
   });
   if (its == plan.end()) return false;
   const auto place = static_cast<std::size_t>(its - plan.begin());
   if (its->sequences != nullptr) {
-    const auto values = known_values(statement, its->sequences->fields());
-    if (!values || !its->sequences->refusal(*values).empty()) return false;
+    const std::vector<ids::FieldValue>& values = write.assigns->values;
+    // Of another rule after a reload, perhaps.
+    const bool is_known = values.size() == its->sequences->fields().size();
+    if (!is_known || !its->sequences->refusal(values).empty()) return false;
     given.sequences.resize(plan.size());
-    given.sequences[place].add_value(*its->sequences, *values, given.opening);
+    given.sequences[place].add_value(*its->sequences, values, given.opening);
   }
   given.given.push_back({0, static_cast<std::uint16_t>(place), 0});
   return true;
@@ -212,7 +204,6 @@ bool scan_all(const WriteRequest& write, GivenValues& given, InsertRewriter& doc
               ScanResult& result) {
   const bool is_bulk = write.command.kind == WriteKind::bulk_write;
   const bool is_alone = goes_alone(write);
-  const bool is_encrypted = !is_bulk && bson::find(write.message.body(), "encryptionInformation");
   const BulkNamespace only{write.plan};
   const std::optional<BulkOp> update{BulkOp{.kind = BulkOp::Kind::update, .document = {}}};
   given.wanted.assign(write.plan->size(), 0);
@@ -238,8 +229,8 @@ bool scan_all(const WriteRequest& write, GivenValues& given, InsertRewriter& doc
       const auto found = UpsertStatement::read(*bytes, write.command.kind);
       if (!found) return false;
       statement = *found;
-      statement.is_encrypted = is_encrypted;
-      if (!write.assigns.empty()) {
+      statement.is_encrypted = !is_bulk && write.command.is_encrypted;
+      if (write.assigns != nullptr) {
         if (!scan_assigned(statement, write, given)) return false;
       } else if (ns.plan &&
                  !scan_upsert(statement, index, is_alone, ns, *write.plan, given, result)) {
@@ -268,67 +259,6 @@ ScanResult scan_updates(const WriteRequest& write, GivenValues& given, InsertRew
   result.size = write.message.message().size();
   result.kind = ScanResult::Kind::assigned;
   return result;
-}
-
-// ---- writing ---------------------------------------------------------------------------------
-
-namespace {
-
-/// The statements that get or keep values, ascending.
-std::vector<std::int32_t> changed_statements(const GivenValues& given) {
-  std::vector<std::int32_t> all;
-  all.reserve(given.given.size() + given.kept.size());
-  for (const Given& each : given.given) all.push_back(each.statement);
-  for (const Kept& each : given.kept) all.push_back(each.statement);
-  if (!given.kept.empty()) std::ranges::sort(all);
-  const auto rest = std::ranges::unique(all);
-  all.erase(rest.begin(), rest.end());
-  return all;
-}
-
-}  // namespace
-
-void emit_upserts(const WriteRequest& write, const GivenValues& given, UpsertEdit::As as,
-                  InsertRewriter& documents, wire::PatchedMessage& out) {
-  const WriteCommand& command = write.command;
-  const Bytes message = write.message.message();
-  const auto offset = [&](Bytes part) {
-    return static_cast<std::size_t>(part.data() - message.data());
-  };
-  out.start(message);
-  std::size_t at = 0;
-  std::vector<std::pair<std::size_t, std::int64_t>> lengths;  // their places, and before the change
-  const auto open = [&](std::size_t place) {
-    out.keep(at, place);
-    lengths.emplace_back(out.add_i32(), load_i32(message.data() + place));
-    at = place + 4;
-  };
-  open(0);
-  if (command.in_array()) {
-    open(offset(write.message.body()));
-    open(offset(command.statements));
-  } else if (command.sequence) {
-    open(offset(command.sequence->whole) + 1);
-  }
-  std::int64_t growth = 0;
-  for (const std::int32_t index : changed_statements(given)) {
-    const UpsertEdit edit(write, given, index, as);
-    const Bytes statement = edit.statement().whole;
-    out.keep(at, offset(statement));
-    edit.write(message, statement, out);
-    at = offset(statement) + statement.size();
-    growth += edit.growth();
-  }
-  const std::int64_t body = as_signed(write.message.body().size());
-  if (command.in_array() && body <= bson::kMaxInternalDocument &&
-      body + growth > bson::kMaxInternalDocument) {
-    // As InsertRewriter does with documents.
-    if (emit_as_sequence(write, given, {}, documents, out, as)) return;
-  }
-  const bool checksum = write.message.has(wire::flag::kChecksumPresent);
-  out.keep(at, message.size() - (checksum ? 4 : 0));
-  for (const auto& [place, before] : lengths) out.set_i32(place, before + growth);
-  if (checksum) out.add_checksum();
 }
 
 }  // namespace idproxy::rewrite

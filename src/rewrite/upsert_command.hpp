@@ -4,8 +4,6 @@
 
 #include "idproxy/rewrite/insert.hpp"
 #include "idproxy/rewrite/write.hpp"
-#include "idproxy/wire/patched_message.hpp"
-#include "rewrite/upsert_edit.hpp"
 
 /// Puts generated values into the statements of an update, findAndModify or bulkWrite, as a Plan
 /// says.
@@ -24,9 +22,5 @@ void count(const TakenAway& updates, std::vector<TakenAway>& taken);
 [[nodiscard]] bool goes_alone(const WriteRequest& write);
 /// True if the reply to it says that it has found no document.
 [[nodiscard]] bool says_nothing_found(Bytes reply, WriteKind kind);
-/// Writes the whole message with these values; As::update: without upsert, of a command with one
-/// statement. Not for bulkWrite.
-void emit_upserts(const WriteRequest& write, const GivenValues& given, UpsertEdit::As as,
-                  InsertRewriter& documents, wire::PatchedMessage& out);
 
 }  // namespace idproxy::rewrite

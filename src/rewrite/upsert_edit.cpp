@@ -56,25 +56,24 @@ class UpsertWriter {
   /// from `left`. `around`: the path of the document that they are in, with a final dot. No deeper
   /// than the paths of fields.
   void replaced(Bytes own, const std::string& around, std::vector<const Given*>& left) {
-    bson::Elements elements(own);
-    while (const auto element = elements.next()) {
-      const bool is_dotted = !around.empty() && element->key.find('.') != std::string_view::npos;
+    for (const bson::Element& element : bson::Elements(own)) {
+      const bool is_dotted = !around.empty() && element.key.find('.') != std::string_view::npos;
       const auto there = std::ranges::find_if(left, [&](const Given* each) {
         const std::string_view field = assignment(*each).rule->field;
         return !is_dotted && field.starts_with(around) &&
-               value_set_by(*element, field.substr(around.size()));
+               value_set_by(element, field.substr(around.size()));
       });
       if (there == left.end()) {
-        bson::append_copy(out_, *element);
+        bson::append_copy(out_, element);
         continue;
       }
-      const std::string path = around + std::string(element->key);
+      const std::string path = around + std::string(element.key);
       if (assignment(**there).rule->field == path) {
-        value(element->key, **there);
+        value(element.key, **there);
         left.erase(there);
       } else {
-        append_inside(out_, Type::document, element->key,
-                      [&] { replaced(element->value, path + ".", left); });
+        append_inside(out_, Type::document, element.key,
+                      [&] { replaced(element.value, path + ".", left); });
       }
     }
   }
@@ -171,18 +170,17 @@ void UpsertEdit::write_keeping(const WriteRequest& write, const GivenValues& giv
   }
   if (kept.empty()) return;
   around_[depth_++] = statement_.whole.data();
-  bson::Elements fields(statement_.whole);
-  while (const auto field = fields.next()) {
-    const bool is_update = field->value.data() == statement_.update.data();
+  for (const bson::Element& field : bson::Elements(statement_.whole)) {
+    const bool is_update = field.value.data() == statement_.update.data();
     if (as == As::upsert && !is_update) continue;
     if (is_update) {
-      at_ = field->begin;
-      removed_ = static_cast<std::size_t>(field->end() - field->begin);
-      append_inside(added_, Type::array, field->key, [&] {
+      at_ = field.begin;
+      removed_ = static_cast<std::size_t>(field.end() - field.begin);
+      append_inside(added_, Type::array, field.key, [&] {
         append_keeping_stages(statement_, *write.plan, kept, its, given.values, added_);
       });
-    } else if (field->key != "upsert") {
-      bson::append_copy(added_, *field);
+    } else if (field.key != "upsert") {
+      bson::append_copy(added_, field);
     }
   }
   if (as == As::upsert) return;
@@ -228,7 +226,7 @@ UpsertEdit::UpsertEdit(const WriteRequest& write, const GivenValues& given, std:
     append_stages_without_losses(update, *write.plan, kept, writer.stages(its), added_);
     return;
   }
-  const std::string_view where = write.assigns.empty() ? "$setOnInsert" : "$set";
+  const std::string_view where = write.assigns == nullptr ? "$setOnInsert" : "$set";
   if (const auto on_insert = bson::find(update, where)) {
     enter(on_insert->value);
     at_ = on_insert->value.data() + 4;

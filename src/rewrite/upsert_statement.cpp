@@ -42,15 +42,7 @@ struct Fields {
 
   /// Returns false if a field is repeated or the statement is malformed.
   [[nodiscard]] bool read(Bytes statement, WriteKind kind) {
-    using Names = std::array<std::string_view, 7>;
-    static constexpr Names kUpdate{"q", "u", "upsert", "multi", "", "arrayFilters", "c"};
-    static constexpr Names kFindAndModify{"query",  "update",       "upsert", "",
-                                          "remove", "arrayFilters", ""};
-    static constexpr Names kBulkWrite{"filter", "updateMods",   "upsert",   "multi",
-                                      "",       "arrayFilters", "constants"};
-    const Names& names = kind == WriteKind::update            ? kUpdate
-                         : kind == WriteKind::find_and_modify ? kFindAndModify
-                                                              : kBulkWrite;
+    const auto& names = form_of(kind).fields;
     const std::array all{&filter, &update, &upsert, &multi, &remove, &array_filters, &constants};
     bson::Elements elements(statement);
     while (const auto element = elements.next()) {
@@ -231,12 +223,11 @@ class FilterPaths {
 bool has_two_equalities(const bson::Element& condition) {
   if (condition.type != bson::Type::document) return false;
   std::size_t equalities = 0;
-  bson::Elements operators(condition.value);
-  while (const auto each = operators.next()) {
-    if (each->key == "$all" && each->type == bson::Type::array) {
-      bson::Elements values(each->value);
+  for (const bson::Element& each : bson::Elements(condition.value)) {
+    if (each.key == "$all" && each.type == bson::Type::array) {
+      bson::Elements values(each.value);
       while (values.next()) ++equalities;
-    } else if (each->key == "$eq" || each->key == "$in") {
+    } else if (each.key == "$eq" || each.key == "$in") {
       ++equalities;
     }
   }
@@ -247,9 +238,8 @@ bool has_two_equalities(const bson::Element& condition) {
 void add_parts(const bson::Element& condition, std::vector<Bytes>& all) {
   if (condition.type != bson::Type::array) return;
   const std::size_t others = all.size();
-  bson::Elements parts(condition.value);
-  while (const auto part = parts.next()) {
-    if (part->type == bson::Type::document) all.push_back(part->value);
+  for (const bson::Element& part : bson::Elements(condition.value)) {
+    if (part.type == bson::Type::document) all.push_back(part.value);
   }
   if (condition.key == "$or" && all.size() > others + 1) all.resize(others);
 }

@@ -12,75 +12,8 @@ namespace idproxy::rewrite {
 
 namespace {
 
-/// False if an element is not an int32, the only type that mongod accepts here.
-bool read_numbers(const bson::Element& array, std::vector<std::int32_t>& out) {
-  if (array.type != bson::Type::array) return false;
-  bson::Elements elements(array.value);
-  while (const auto element = elements.next()) {
-    if (element->type != bson::Type::int32) return false;
-    out.push_back(load_i32(element->value.data()));
-  }
-  return !elements.malformed();
-}
-
-}  // namespace
-
-std::optional<WriteOptions> WriteOptions::read(Bytes body) {
-  FieldsOnce once;
-  WriteOptions options;
-  bson::Elements fields(body);
-  while (const auto field = fields.next()) {
-    const bool null = field->type == bson::Type::null;  // like an absent field, if allowed
-    const auto number = field->as_integer();
-    if (field->key == "ordered") {
-      if (!once(field->key) || (!number && !null)) return {};
-      options.ordered = number != 0;
-    } else if (field->key == "autocommit") {
-      const bool no = field->type == bson::Type::boolean && number == 0;
-      if (!once(field->key) || (!no && !null)) return {};
-      options.in_transaction = no;
-    } else if (field->key == "writeConcern") {
-      if (!once(field->key) || field->type != bson::Type::document) return {};
-      options.acknowledged = bson::find_integer(field->value, "w") != 0;
-    } else if (field->key == "txnNumber") {
-      if (!once(field->key) || (field->type != bson::Type::int64 && !null)) return {};
-      options.has_txn_number = !null;
-    } else if (field->key == "maxTimeMS") {
-      if (!once(field->key) || !number || *number < 0) return {};
-      if (field->type == bson::Type::boolean) return {};
-      if (*number > 0) options.max_time_ms = number;
-    } else if (field->key == "stmtId") {
-      if (!once(field->key) || (field->type != bson::Type::int32 && !null)) return {};
-      if (!null) options.stmt_id = load_i32(field->value.data());
-    } else if (field->key == "stmtIds") {
-      if (!once(field->key) || !read_numbers(*field, options.stmt_ids)) return {};
-    }
-  }
-  if (fields.malformed() || (once.has("stmtId") && once.has("stmtIds"))) return {};
-  return options;
-}
-
-bool WriteOptions::numbers(std::size_t statements) const {
-  if (!stmt_ids.empty()) return stmt_ids.size() == statements;
-  const auto last = std::int64_t{stmt_id} + static_cast<std::int64_t>(statements) - 1;
-  return last <= std::numeric_limits<std::int32_t>::max();
-}
-
-std::optional<WriteOptions> divisible(const wire::OpMsgView& command, std::size_t statements) {
-  auto options = WriteOptions::read(command.body());
-  if (!options) return std::nullopt;
-  const bool numbered = options->has_txn_number && !options->in_transaction;
-  if (numbered && !options->numbers(statements)) return std::nullopt;
-  // The reply would not say where it stopped.
-  if (options->ordered && !options->acknowledged) return std::nullopt;
-  return options;
-}
-
-namespace {
-
 /// The error label that makes the driver try again, in the way that suits the command.
-std::string_view retry_label(const wire::OpMsgView& write) {
-  const auto options = WriteOptions::read(write.body());
+std::string_view retry_label(const std::optional<WriteOptions>& options) {
   if (!options) return {};
   if (options->in_transaction) return kTransientTransactionError;
   return options->has_txn_number ? kRetryableWriteError : std::string_view{};
@@ -105,10 +38,9 @@ std::optional<Bytes> inside(Bytes document, std::initializer_list<std::string_vi
 /// True if a field of this array of a schema, [{path: "a.b"}, …], is `field`, or is around it or
 /// below it.
 bool has_field(Bytes fields, std::string_view field) {
-  bson::Elements all(fields);
-  while (const auto each = all.next()) {
-    if (each->type != bson::Type::document) continue;
-    const auto path = bson::find(each->value, "path", bson::Type::string);
+  for (const bson::Element& each : bson::Elements(fields)) {
+    if (each.type != bson::Type::document) continue;
+    const auto path = bson::find(each.value, "path", bson::Type::string);
     if (path && overlap(path->text(), field)) return true;
   }
   return false;
@@ -152,12 +84,12 @@ std::optional<CommandError> fault_of_encryption(const WriteRequest& write,
   return std::nullopt;
 }
 
-CommandError no_values(const wire::OpMsgView& write, const Assignment& assignment,
+CommandError no_values(const WriteCommand& write, const Assignment& assignment,
                        const ids::Error& error) {
   const bool passes = error.code == ids::Errc::unavailable;
   assignment.outcomes->refuse(assignment.ns, error.reason, error.holder);
   return {code_of(error.code), no_value_text(assignment, error),
-          passes ? retry_label(write) : std::string_view{}};
+          passes ? retry_label(write.options) : std::string_view{}};
 }
 
 std::string no_value_text(const Assignment& assignment, const ids::Error& error) {

@@ -397,7 +397,7 @@ std::optional<Action> WriteExchange::accept(const Need& need) {
 /// documents in other commands.
 std::optional<CommandError> WriteExchange::fault_in_batch() const {
   const bool in_turn = needs_turn(*request_.plan, given_);
-  const auto options = divisible(request_.message, statements_);
+  const auto options = request_.command.divisible(statements_);
   const auto concern = bson::find(request_.message.body(), "writeConcern", bson::Type::document);
   const bool is_blind = concern && bson::find_integer(concern->value, "w") == 0;
   std::string why;
@@ -421,7 +421,7 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
 
 Action WriteExchange::no_values_for(const Assignment& assignment, const ids::Error& error) {
   if (batch_ != nullptr) return batch_->no_values_for(assignment, error);
-  return fail_request(request_.message.message(), no_values(request_.message, assignment, error),
+  return fail_request(request_.message.message(), no_values(request_.command, assignment, error),
                       *workspace_);
 }
 
@@ -465,7 +465,7 @@ Action WriteExchange::send_without_upsert() {
   looked_ = Looked::under_way;
   facts_.assigned = 0;
   refill(*workspace_);
-  emit_upserts(request_, given_, UpsertEdit::As::update, workspace_->insert, message_);
+  rewrite::emit(request_, given_, workspace_->insert, message_, UpsertEdit::As::update);
   if (!fits()) return fail(too_large());
   return action::Send{&message_, original()};
 }
@@ -507,7 +507,7 @@ Action WriteExchange::send() {
   }
   if (fits()) return action::Send{&message_, original()};
   const bool in_parts =
-      acknowledged_ && divisible(request_.message, statements_) && separable(request_);
+      acknowledged_ && request_.command.divisible(statements_) && separable(request_);
   if (in_parts) {
     open_batch();
     return batch_->send();
@@ -529,15 +529,11 @@ Action WriteExchange::send_unkept() {
 
 /// Writes the client's message with its values.
 void WriteExchange::emit() {
-  InsertRewriter& documents = workspace_->insert;
-  if (!is_insert()) {
-    return emit_upserts(request_, given_, UpsertEdit::As::upsert, documents, message_);
-  }
-  if (has_waited_) {
+  if (is_insert() && has_waited_) {
     GivenValues same;
-    static_cast<void>(documents.scan(request_, same));
+    static_cast<void>(workspace_->insert.scan(request_, same));
   }
-  documents.emit(request_, given_, message_);
+  rewrite::emit(request_, given_, workspace_->insert, message_);
 }
 
 /// The collection turned out to be a view or a time-series collection, or to have no rule; or the
@@ -573,7 +569,7 @@ bool WriteExchange::is_large_unordered() const {
   // The reply to a bulkWrite is a cursor: no number of errors makes it too large.
   if (statements_ <= kPartStatements || !acknowledged_ || facts_.assigned == 0 || is_bulk())
     return false;
-  const auto options = divisible(request_.message, statements_);
+  const auto options = request_.command.divisible(statements_);
   return options && !options->ordered && !options->in_transaction && separable(request_);
 }
 

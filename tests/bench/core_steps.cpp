@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "core_documents.hpp"
+#include "idproxy/ids/number_format.hpp"
 #include "idproxy/rewrite/classify.hpp"
 #include "idproxy/rewrite/exchange.hpp"
 #include "idproxy/rewrite/insert.hpp"
 #include "instant_counter.hpp"
+#include "rewrite/operation.hpp"
 #include "support/machine_leases.hpp"
 #include "support/request.hpp"
 #include "support/rule_set.hpp"
@@ -133,7 +135,7 @@ BENCHMARK_DEFINE_F(Insert, emit)(benchmark::State& state) {
   draw(given);
   wire::PatchedMessage out;
   for (auto _ : state) {
-    rewriter_.emit(*request_, given, out);
+    rewrite::emit(*request_, given, rewriter_, out);
     benchmark::DoNotOptimize(out.size());
   }
   count(state);
@@ -203,6 +205,23 @@ void draw_of_snowflake(benchmark::State& state) {
   draw_from(state, *rule->bind("", &store).source);
 }
 BENCHMARK(draw_of_snowflake);
+
+/// Numbers as values of permuted, a hundred at a time.
+void hide(benchmark::State& state) {
+  constexpr std::int64_t kCount = 100;
+  ids::NumberFormat format;
+  format.permutation = ids::SharedPermutation(std::make_shared<ids::Permutation>(
+      ids::Permutation::Space{.alphabet = "0123456789", .length = 12}, "shop.orders.number",
+      std::vector<ids::Permutation::Epoch>{{0, std::string(32, 'k')}}));
+  ids::Values values;
+  std::int64_t number = 0;
+  for (auto _ : state) {
+    values.clear();
+    for (std::int64_t i = 0; i < kCount; ++i) ids::append_number(number++, format, values);
+  }
+  state.SetItemsProcessed(number);
+}
+BENCHMARK(hide);
 
 /// Numbers that are in memory; two threads share the counter.
 void draw_of_counter(benchmark::State& state) {

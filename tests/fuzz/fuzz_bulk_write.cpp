@@ -18,6 +18,7 @@
 #include "rewrite/bulk_write.hpp"
 #include "support/bulk_writes.hpp"
 #include "support/replies.hpp"
+#include "support/write_options.hpp"
 #include "write_fuzz.hpp"
 
 namespace {
@@ -170,7 +171,7 @@ class Server : public Documents {
 
   std::string bulk_write(const wire::OpMsgView& view) {
     const auto command = rewrite::WriteCommand::read(view);
-    const auto options = rewrite::WriteOptions::read(view.body());
+    const auto options = test::options_in(view.body());
     require(command && options);
     const auto errors_only = bson::find(view.body(), "errorsOnly");
     hides_ = errors_only && errors_only->as_integer() == 1;

@@ -20,6 +20,7 @@
 #include "support/request.hpp"
 #include "support/rule_set.hpp"
 #include "support/scripted_random.hpp"
+#include "support/write_options.hpp"
 
 namespace {
 
@@ -75,7 +76,7 @@ Sent read(Bytes bytes) {
     sent.documents.push_back(untouched(*document, sent.well_formed));
   }
   require(!documents.malformed());
-  const auto options = rewrite::WriteOptions::read(view->body());
+  const auto options = test::options_in(view->body());
   if (!options) return sent;
   sent.stops_at_errors = options->ordered || options->in_transaction;
   sent.acknowledged = options->acknowledged;

@@ -20,6 +20,7 @@
 #include "support/request.hpp"
 #include "support/rule_set.hpp"
 #include "support/upserts.hpp"
+#include "support/write_options.hpp"
 #include "write_fuzz.hpp"
 
 namespace {
@@ -80,7 +81,7 @@ class Server : public Documents {
   std::string execute(const std::string& bytes) {
     const auto view = *wire::OpMsgView::parse(as_bytes(bytes));
     const auto command = rewrite::WriteCommand::read(view);
-    const auto options = rewrite::WriteOptions::read(view.body());
+    const auto options = test::options_in(view.body());
     require(command && options);
     Outcomes outcomes;
     rewrite::Statements statements(*command);

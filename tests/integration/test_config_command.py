@@ -18,7 +18,8 @@ from support.secured import Certificates
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "config" / "mongo-idproxy.yaml"
-STRATEGIES = ["objectid", "uuid", "ulid", "snowflake", "counter", "counter-ranges", "gapless", "random-digits", "nanoid"]
+STRATEGIES = ["objectid", "uuid", "ulid", "snowflake", "counter", "permuted", "counter-ranges", "gapless",
+              "random-digits", "nanoid"]
 
 
 def run(*arguments: str | pathlib.Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -337,7 +338,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "reserve.db": {"reserve.collection": "taken"}, "reserve.layout": {"reserve.collection": "taken"},
     "reserve.orphan_after": {"reserve.collection": "taken"},
     "on_missing_scope": {"scope": ["a"]}, "max_scopes": {"scope": ["a"]},
-    "max_fill": {"warn_fill": 0.01}, "prefix": {"encoding": "hex"},
+    "length": {"alphabet": "base36"}, "max_fill": {"warn_fill": 0.01}, "prefix": {"encoding": "hex"},
     **{f"store.{key}": {"store.layout": "custom", "store.collection": "c", "store.key_field": "k",
                         "store.value_field": "v", "store.value_is": "next"}
        for key in ("layout", "key_field", "value_field", "value_is", "filter")},
@@ -352,25 +353,36 @@ VALUES: dict[str, Any] = {
 }
 
 
-def rules_with_each_key() -> list[tuple[str, Any, dict[str, Any]]]:
+def rules_with_each_key(key_file: pathlib.Path) -> list[tuple[str, Any, dict[str, Any]]]:
     """The key, its value, and a rule that has it."""
     rules: list[tuple[str, Any, dict[str, Any]]] = []
     for strategy, its in of_rules().items():
         for key, part in keys(its).items():
             if strategy == "gapless" and key.startswith("reserve."):
                 continue  # gapless refuses it
+            if key == "key_epochs":
+                continue  # shown by the keys of its items
             number = len(rules)
             rule: dict[str, Any] = {"ns": f"shop.c{number}", "field": "number", "strategy": strategy}
-            if strategy == "gapless" and key != "template" and (NEEDS.get(key) == TEXT or key == "output"):
+            if strategy == "gapless" and key != "template" and (NEEDS.get(key) == TEXT or key in ("output", "encoding")):
                 put(rule, "format.pad", 9)
+            if strategy == "permuted":
+                more = {"key.env": "TEST_KEY"} if key != "key.file" else {"key.file": str(key_file)}
+                more |= {"length": 14} if key == "alphabet" else {"tweak": "t"} if key == "except" else {}
+                for other, needed in more.items():
+                    put(rule, other, needed)
             if strategy == "counter-ranges":  # each has its own
                 put(rule, "store.collection", f"ranges{number}")
             for other, needed in NEEDS.get(key, {}).items():
                 if strategy in ("ulid", "nanoid") and other == "encoding":
                     continue
-                if strategy == "counter" or not key.startswith("store."):
+                if strategy in ("counter", "permuted") or not key.startswith("store."):
                     put(rule, other, f"{needed}{number}" if other in ("reserve.collection", "ns") else needed)
             value = rule.get(key, VALUES.get(key, another_value(part)))
+            if key.startswith("key."):
+                value = rule["key"][key[4:]]
+            if strategy == "permuted" and key in ("name", "store.key"):
+                value = f"other{number}"
             if key in ("output", "store.collection", "reserve.collection"):
                 of_output = {"random-digits": "int32", "ulid": "uuid"}.get(strategy, "string")
                 value = {"output": of_output}.get(key, f"other{number}")
@@ -387,9 +399,12 @@ def line_of(path: pathlib.Path, line: int) -> str:
 
 def test_each_key_of_a_rule_is_read(tmp_path):
     """With another value than the default, which `config` shows, at its line."""
-    wanted = rules_with_each_key()
+    key_file = tmp_path / "key"
+    key_file.write_text(32 * "0")
+    key_file.chmod(0o600)
+    wanted = rules_with_each_key(key_file)
     path = written(tmp_path, {"rules": [rule for _, _, rule in wanted]})
-    values = shown(path)
+    values = shown(path, TEST_KEY=32 * "0")
     for i, (key, value, rule) in enumerate(wanted):
         assert refusals({"rules": [rule]}) == [], rule
         found = values[f"rules[{i}].{key}"]

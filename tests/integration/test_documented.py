@@ -21,7 +21,7 @@ from support.secured import STORE_ACTIONS, Certificates
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-CONFIGURATION = ROOT / "docs" / "configuration.md"
+CONFIGURATION = [ROOT / "docs" / f"{page}.md" for page in ("configuration", "permuted")]
 EVENTS = ROOT / "docs" / "log-events.md"
 LOGINS = ROOT / "docs" / "tls-and-logins.md"
 METRICS = ROOT / "docs" / "metrics.md"
@@ -197,9 +197,14 @@ def test_the_store_users_role_is_the_one_that_is_tested():
 
 # ---- the configuration
 
+def pages_with_keys() -> str:
+    """The pages with keys."""
+    return "".join(page.read_text() for page in CONFIGURATION)
+
+
 def described_keys(heading: str) -> list[list[str]]:
     """The rows below this heading, up to the next one of any rank."""
-    text = re.split(r"(?m)^#+ ", CONFIGURATION.read_text().split(f"# {heading}\n")[1])[0]
+    text = re.split(r"(?m)^#+ ", pages_with_keys().split(f"# {heading}\n")[1])[0]
     rows = [row for head, rows in tables(text) if head == "Key" for row in rows]
     assert rows, heading
     return [[row[0].strip("`"), *row[1:]] for row in rows]
@@ -217,7 +222,7 @@ def test_every_key_of_the_file_is_described():
 
 def test_every_key_of_a_rule_is_described():
     of_every_rule = {row[0] for row in described_keys("Keys of every rule")}
-    headings = re.findall(r"(?m)^## Keys of the strategy (.*)$", CONFIGURATION.read_text())
+    headings = re.findall(r"(?m)^## Keys of the strategy (.*)$", pages_with_keys())
     rules = of_rules()
     assert set(keys(rules.pop("none"))) == {"ns", "except", "field", "strategy"} < of_every_rule
     assert sorted(headings) == sorted(rules)
@@ -263,7 +268,7 @@ def test_defaults_are_those_of_the_shipped_file():
 
 def test_the_shipped_file_has_every_key_of_a_rule():
     text = SHIPPED.read_text()
-    rows = [row for heading in re.findall(r"(?m)^##+ (Keys of .*)$", CONFIGURATION.read_text())
+    rows = [row for heading in re.findall(r"(?m)^##+ (Keys of .*)$", pages_with_keys())
             for row in described_keys(heading)]
     for key, *_, meaning in rows:
         if not meaning.startswith(("Reserved", "`layout: custom`")):

@@ -147,6 +147,19 @@ def test_the_files_for_contributors_are_there():
         assert (ROOT / path.replace("NAME.cpp", "objectid.cpp").replace("NAME_", "objectid_")).exists(), path
 
 
+def test_the_examples_of_diffs_are_as_the_files():
+    """Each added line is in the file that is named above it."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for heading in "Add a stage", "Add a write command":
+        diff = text.split(f"## {heading}\n")[1].split("```diff\n")[1].split("```")[0]
+        file = ""
+        for line in diff.splitlines():
+            if line.startswith((" ", "+++")):
+                file = (ROOT / re.search(r"(?:src|include|tests)/[\w./]+\w", line)[0]).read_text()
+            else:
+                assert line[1:].strip() in file, line
+
+
 def test_security_names_tests_that_are_there():
     """Each sentence about what is in scope has at least one, and each `Test…` or `test_…` is in a file beside it."""
     scope = (ROOT / "SECURITY.md").read_text().split("## In scope")[1].split("\n## ")[0]

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -88,6 +89,26 @@ class Elements {
     return true;
   }
   [[nodiscard]] bool malformed() const { return malformed_; }
+
+  /// As next(), where it does not matter why a walk ends:
+  ///
+  ///   for (const Element& each : Elements(document)) ...
+  class Iterator {
+   public:
+    explicit Iterator(Elements& all) : all_(&all), now_(all.next()) {}
+    const Element& operator*() const { return *now_; }
+    Iterator& operator++() {
+      now_ = all_->next();
+      return *this;
+    }
+    bool operator==(std::default_sentinel_t) const { return !now_; }
+
+   private:
+    Elements* all_;
+    std::optional<Element> now_;
+  };
+  [[nodiscard]] Iterator begin() { return Iterator(*this); }
+  [[nodiscard]] static std::default_sentinel_t end() { return {}; }
 
  private:
   /// By itself, so that next() saves no registers for it.

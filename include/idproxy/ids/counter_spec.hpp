@@ -10,6 +10,7 @@
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/ids/check_digits.hpp"
+#include "idproxy/ids/permutation.hpp"
 
 namespace idproxy::ids {
 
@@ -17,9 +18,12 @@ namespace idproxy::ids {
 struct NumberFormat {
   enum class Output { int64, int32, string };
   Output output = Output::int64;
-  std::uint32_t pad = 0;  ///< string: minimum digits; zeros fill up
-  std::string prefix;     ///< string
-  std::string suffix;     ///< string
+  std::uint32_t pad = 0;                ///< string: minimum digits; zeros fill up
+  std::string prefix;                   ///< string
+  std::string suffix;                   ///< string
+  std::string alphabet = "0123456789";  ///< string: the digits, the one for 0 first
+  /// Writes the number's text in place of its digits; `alphabet` is that of the text. Null: none.
+  SharedPermutation permutation{};
 
   Check check = Check::none;  ///< string: of all digits of the text, prefix and suffix included
   enum class Part { prefix, suffix };
@@ -94,6 +98,7 @@ struct CounterSpec {
   std::int64_t start = 1;
   std::int64_t step = 1;                                        ///< -65535..65535, not 0
   std::int64_t max = std::numeric_limits<std::int64_t>::max();  ///< step < 0: the lowest number
+  Permutation::Seal seal{};  ///< empty: the numbers are not hidden
   struct Block {
     static constexpr std::uint32_t kMost = 10'000;
     /// Numbers that are fetched at once, 1..kMost. Nothing (`auto`): as many as were used in the
@@ -113,6 +118,7 @@ struct CounterSpec {
     std::uint32_t after = 2;
     std::int64_t max_jump = 1'000'000'000;
     bool at_start = false;
+    std::string by{};  ///< of hidden numbers: the field with the time at which they were given
     friend bool operator==(const Heal&, const Heal&) = default;
   } heal;
   /// How long the store may read a collection without a usable index before it creates the counter;

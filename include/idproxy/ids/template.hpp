@@ -44,6 +44,9 @@ class Template {
   /// Sets when {fy} and {fy4} begin: by default with the calendar year.
   void begin_years(YearStart year) { year_ = year; }
   [[nodiscard]] bool has_fiscal_year() const { return has(Kind::fy) || has(Kind::fy4); }
+  [[nodiscard]] bool has_calendar_date() const {
+    return has(Kind::yyyy) || has(Kind::yy) || has(Kind::month) || has(Kind::day);
+  }
   /// The paths of its fields, each once.
   [[nodiscard]] const std::vector<std::string>& fields() const { return fields_; }
   [[nodiscard]] bool has_check() const;
@@ -56,8 +59,14 @@ class Template {
   /// True if the text is the same at all times.
   [[nodiscard]] bool is_timeless() const;
   /// True if documents that agree in the `fixed` fields can get one text for two numbers: nothing
-  /// but digits separates the counter from another field, so that a1 and 2 looks like a and 12.
+  /// but its digits separates the counter from another field, so that a1 and 2 looks like a and 12.
   [[nodiscard]] bool is_ambiguous(std::span<const std::string> fixed) const;
+
+  /// Has the counter written in the digits of `format`, or by its permutation.
+  void write_as(const NumberFormat& format) {
+    counter_.alphabet = format.alphabet;
+    counter_.permutation = format.permutation;
+  }
 
   /// How to write numbers on this day. `fields`: the texts of fields().
   [[nodiscard]] NumberFormat format(std::chrono::year_month_day day,
@@ -90,6 +99,9 @@ class Template {
   [[nodiscard]] std::string fault() const;
   [[nodiscard]] bool touches_field(std::span<const Piece> pieces,
                                    std::span<const std::string> fixed) const;
+  [[nodiscard]] bool only_digits(std::string_view text) const {
+    return text.find_first_not_of(counter_.alphabet) == std::string_view::npos;
+  }
   [[nodiscard]] bool is_fixed(Kind kind, Reset reset) const;
   [[nodiscard]] std::string text_of(const Piece& piece, std::chrono::year_month_day day) const;
   [[nodiscard]] std::size_t size_of(const Piece& piece, std::span<const std::string> fields,
@@ -100,6 +112,7 @@ class Template {
   std::vector<std::string> fields_;
   std::uint32_t width_ = 0;
   YearStart year_ = kCalendarYear;
+  NumberFormat counter_;  // how to write it, by write_as()
 };
 
 }  // namespace idproxy::ids

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "idproxy/ids/reservations.hpp"
@@ -29,7 +30,8 @@ class FieldsOnce {
     return true;
   }
   [[nodiscard]] bool has(std::string_view name) const {
-    return std::ranges::find(names_, name) != names_.end();
+    const std::span read(names_.data(), count_);
+    return std::ranges::find(read, name) != read.end();
   }
 
  private:

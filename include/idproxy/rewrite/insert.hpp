@@ -60,8 +60,12 @@ class InsertRewriter {
   /// how many each assignment needs (given.wanted). The caller then draws these into given.values,
   /// in the order of the documents.
   ScanResult scan(const WriteRequest& insert, GivenValues& given);
-  /// Writes the whole message with these values. Must follow scan() for the same insert.
-  void emit(const WriteRequest& insert, const GivenValues& given, wire::PatchedMessage& out);
+  /// Writes the documents with these values, and what is between them, from `at` of the message on.
+  /// Returns up to where. Must follow scan() for the same insert.
+  [[nodiscard]] std::size_t emit(const WriteRequest& insert, const GivenValues& given,
+                                 std::size_t at, wire::PatchedMessage& out);
+  /// About as many bytes as emit() copies.
+  [[nodiscard]] std::size_t expected_copies(const GivenValues& given) const;
 
   /// Writes a command with the documents of `part`: a header, the client's body without
   /// `documents`, and a section of kind 1. With a txnNumber, `stmtIds` names the documents'
@@ -163,7 +167,6 @@ class InsertRewriter {
   void add_lengths(const Site& site, std::size_t first_edit);
 
   // insert_emit.cpp: writing
-  [[nodiscard]] std::size_t expected_copies() const;
   void emit_record(const Record& record, std::size_t& next, std::size_t& at,
                    wire::PatchedMessage& out);
   void emit_missing(const Record& record, std::size_t at, wire::PatchedMessage& out);
@@ -183,7 +186,6 @@ class InsertRewriter {
   [[nodiscard]] static std::int64_t value_of(const OpenLength& length, std::size_t at,
                                              const wire::PatchedMessage& out);
   [[nodiscard]] bool emit_document(Bytes document, wire::PatchedMessage& out);
-  void finish(const wire::OpMsgView& message, std::size_t at, wire::PatchedMessage& out);
   [[nodiscard]] std::size_t offset(const std::uint8_t* at) const {
     return static_cast<std::size_t>(at - message_.data());
   }
@@ -208,7 +210,6 @@ class InsertRewriter {
   std::vector<std::size_t> used_;           // per assignment: index of the next value in values_
   std::vector<std::size_t> driver_made_;    // per assignment: documents with a driver's ObjectId
   const Assignment* leaves_zero_ = nullptr;
-  bool plain_keys_ = true;           // the keys of the array in the body are "0", "1", …
   std::vector<OpenLength> lengths_;  // of the documents being written, outermost first
   Buffer element_;
 

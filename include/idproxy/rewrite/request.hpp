@@ -25,6 +25,12 @@ struct BulkNamespace {
   std::shared_ptr<const Plan> time_series{};  ///< as of Namespaces
 };
 
+/// A field of a stored document, and what determines its value: by Sequences::fields().
+struct AssignedField {
+  std::string field;
+  std::vector<ids::FieldValue> values{};
+};
+
 /// A write command to which rules apply: an insert, an update or findAndModify with an upsert, or a
 /// bulkWrite.
 struct WriteRequest {
@@ -39,9 +45,9 @@ struct WriteRequest {
   /// servers say which statements they had executed earlier.
   bool all_results = false;
   Namespaces* known = nullptr;  ///< where an outline gets bound; outlives the exchange
-  /// Of a findAndModify that gives a stored document its value ({idproxy: "assign"}): the field, of
-  /// whose rule alone it gets one, into its $set. It outlives the exchange. Empty: any other write.
-  std::string_view assigns{};
+  /// Of a findAndModify that gives a stored document its value ({idproxy: "assign"}): it gets that
+  /// of this field's rule alone, into its $set. Outlives the exchange. Null: any other write.
+  const AssignedField* assigns = nullptr;
 
   /// The same request, referring to a copy of its message.
   [[nodiscard]] WriteRequest in(Bytes copy) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/wire/op_msg.hpp"
 
 namespace idproxy::rewrite {
@@ -19,7 +21,44 @@ enum class WriteKind { insert, update, find_and_modify, bulk_write };
 /// The kind of the command with this name; nothing for other commands.
 [[nodiscard]] std::optional<WriteKind> write_kind(std::string_view command);
 
-/// The parts of a write command that the proxy needs. Views into its message.
+/// The fields of a command's body that determine how its statements may be sent again.
+struct WriteOptions {
+  bool ordered = true;
+  bool in_transaction = false;
+  bool has_txn_number = false;
+  bool acknowledged = true;  ///< false with writeConcern {w: 0}: replies say {n: 0}
+  bool in_turn = false;      ///< each command is sent as an ordered one, whatever `ordered` says
+  std::optional<std::int64_t> max_time_ms;  ///< for the whole command; nothing: no limit
+  std::int32_t stmt_id = 0;                 ///< number of the first statement
+  std::vector<std::int32_t> stmt_ids;       ///< number of each statement, if the client sent them
+
+  /// Reads one more field of the body, if it is one of these. False if it occurs twice or has a
+  /// form that mongod refuses or might read differently.
+  [[nodiscard]] bool take(const bson::Element& field, FieldsOnce& once);
+  /// True if the server stops at the first error of a command.
+  [[nodiscard]] bool stops() const { return ordered || in_transaction || in_turn; }
+  /// True if a driver may have sent the command before.
+  [[nodiscard]] bool may_be_repeated() const { return has_txn_number && !in_transaction; }
+  /// True if each of the `statements` in the batch has a statement number.
+  [[nodiscard]] bool numbers(std::size_t statements) const;
+  [[nodiscard]] std::int32_t number_of(std::int32_t statement) const {
+    return stmt_ids.empty() ? stmt_id + statement : stmt_ids[static_cast<std::size_t>(statement)];
+  }
+};
+
+/// The names in which write commands differ: a row for each in statements.cpp.
+struct WriteForm {
+  std::array<std::string_view, 2> names;  ///< mongod accepts both
+  /// Of the array, or of the sequence, with the statements; empty: the command is its only one.
+  std::string_view identifier;
+  /// Of a statement that may be an upsert: filter, update, upsert, multi, remove, arrayFilters,
+  /// constants; empty: it has no such field.
+  std::array<std::string_view, 7> fields;
+};
+[[nodiscard]] const WriteForm& form_of(WriteKind kind);
+
+/// All that the proxy knows of the body of a write command, which is read once, and where its
+/// statements are. Views into its message.
 struct WriteCommand {
   WriteKind kind{};
   std::string_view collection;  ///< empty for bulkWrite
@@ -33,13 +72,16 @@ struct WriteCommand {
   Bytes stmt_ids;  ///< value of the array; empty if the client sent none
   Bytes ns_info;   ///< of bulkWrite: its collections, as `statements`
   bool ns_info_in_array = false;
-  bool is_encrypted = false;  ///< the body has encryptionInformation; a bulkWrite's is in ns_info
+  /// Nothing if WriteOptions::take() refuses a field: the command is sent only once, unchanged.
+  std::optional<WriteOptions> options;
+  bool is_encrypted = false;  ///< by the driver, in part (encryptionInformation)
+  bool takes_uuid = false;    ///< may name its collections by UUID, and does not
 
   /// True if the statements are elements of an array in the body.
   [[nodiscard]] bool in_array() const { return !array_element.empty(); }
-  /// The name of that array, or of the sequence: "documents", "updates" or "ops"; empty for
-  /// findAndModify.
-  [[nodiscard]] std::string_view identifier() const;
+  [[nodiscard]] std::string_view identifier() const { return form_of(kind).identifier; }
+  /// The options if its `statements` may be sent in several commands; else nothing.
+  [[nodiscard]] std::optional<WriteOptions> divisible(std::size_t statements) const;
   /// The indexes of all statements. Nothing if these cannot move from an array in the body to a
   /// sequence: mongod itself must decide whether it accepts keys other than "0", "1" …
   [[nodiscard]] std::optional<std::vector<std::int32_t>> movable() const;

@@ -16,36 +16,6 @@
 /// What all write commands have in common, from their options to the reasons for which they fail.
 namespace idproxy::rewrite {
 
-/// The fields of a command's body that determine how its statements may be sent again.
-struct WriteOptions {
-  bool ordered = true;
-  bool in_transaction = false;
-  bool has_txn_number = false;
-  bool acknowledged = true;  ///< false with writeConcern {w: 0}: replies say {n: 0}
-  bool in_turn = false;      ///< each command is sent as an ordered one, whatever `ordered` says
-  std::optional<std::int64_t> max_time_ms;  ///< for the whole command; nothing: no limit
-  std::int32_t stmt_id = 0;                 ///< number of the first statement
-  std::vector<std::int32_t> stmt_ids;       ///< number of each statement, if the client sent them
-
-  /// Returns nothing if one of these fields occurs twice or has a form that mongod refuses or might
-  /// read differently. Such a command is sent only once, unchanged.
-  [[nodiscard]] static std::optional<WriteOptions> read(Bytes body);
-  /// True if the server stops at the first error of a command.
-  [[nodiscard]] bool stops() const { return ordered || in_transaction || in_turn; }
-  /// True if a driver may have sent the command before.
-  [[nodiscard]] bool may_be_repeated() const { return has_txn_number && !in_transaction; }
-  /// True if each of the `statements` in the batch has a statement number.
-  [[nodiscard]] bool numbers(std::size_t statements) const;
-  [[nodiscard]] std::int32_t number_of(std::int32_t statement) const {
-    return stmt_ids.empty() ? stmt_id + statement : stmt_ids[static_cast<std::size_t>(statement)];
-  }
-};
-
-/// Returns the options of a command if its statements may be sent in several commands; else
-/// nothing.
-[[nodiscard]] std::optional<WriteOptions> divisible(const wire::OpMsgView& command,
-                                                    std::size_t statements);
-
 /// A collection that a command names by its UUID.
 struct NamedCollection {
   std::string_view ns;  ///< "db.collection"
@@ -101,7 +71,7 @@ struct ScanResult {
 
 /// The error with which a whole command fails if it cannot get its values.
 /// Counts the write as refused.
-[[nodiscard]] CommandError no_values(const wire::OpMsgView& write, const Assignment& assignment,
+[[nodiscard]] CommandError no_values(const WriteCommand& write, const Assignment& assignment,
                                      const ids::Error& error);
 /// The text of that error.
 [[nodiscard]] std::string no_value_text(const Assignment& assignment, const ids::Error& error);

@@ -107,8 +107,9 @@ class VerifyQuestions final : public VerifyAnswers {
           const auto value = rewrite::field_at(document, target_.field);
           if (!value || value->is != ids::FieldValue::Is::there) return true;
           const bson::Element& found = value->element;
-          const bool is_text = sequence.format.output == ids::NumberFormat::Output::string;
-          const auto number = is_text ? ids::read_number(found.type, found.value, sequence.format)
+          const bool is_read = sequence.format.output == ids::NumberFormat::Output::string ||
+                               sequence.format.permutation;
+          const auto number = is_read ? ids::read_number(found.type, found.value, sequence.format)
                                       : ids::integer_of(found);
           if (number) numbers.push_back(*number);
           return true;

@@ -210,7 +210,7 @@ void VerifyJudge::judge_number(Bytes document, const bson::Element& value) {
     period = ids::period_of(options.reset, *day, options.year);
   }
   auto [fit, number] = ids::fit_number(value.type, value.value, format);
-  if (fit == ids::Fit::wrong_type && !is_text(format)) {
+  if (fit == ids::Fit::wrong_type && !is_text(format) && !format.permutation) {
     number = ids::integer_of(value);
     if (number) ++findings_.number_types[type_alias(value.type)];
   }
@@ -226,7 +226,10 @@ void VerifyJudge::judge_number(Bytes document, const bson::Element& value) {
   }
   if (options.repeats()) return;
   if (about_.ranges) note_in_range(*number);
-  const auto sequence = periods_.try_emplace(period, Sequence{VerifyRuns(step_), {}}).first;
+  // Hidden numbers come in no order: until all are there, there are as many gaps as numbers.
+  constexpr std::size_t kMostHidden = 10'000'000;
+  const std::size_t most = format.permutation ? kMostHidden : VerifyRuns::kMostRuns;
+  const auto sequence = periods_.try_emplace(period, Sequence{VerifyRuns(step_, most), {}}).first;
   sequence->second.runs.add(*number);
   sequence->second.format = std::move(format);
 }

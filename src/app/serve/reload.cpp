@@ -11,8 +11,8 @@
 #include "app/config_file.hpp"
 #include "app/state/findings.hpp"
 #include "app/system_clock.hpp"
+#include "idproxy/base/secret_file.hpp"
 #include "idproxy/base/words.hpp"
-#include "idproxy/config/secret_file.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::app::serve {
@@ -211,14 +211,14 @@ void Reload::refuse(std::string_view fault) noexcept {
 bool Reload::sees_change() {
   if (!running_.watch) return false;
   std::map<std::string, std::string> now;
-  for (const auto& [path, state] : read_) now.emplace(path, config::state_of_file(path));
+  for (const auto& [path, state] : read_) now.emplace(path, state_of_file(path));
   const bool rests = now == looked_;
   looked_ = std::move(now);
   return rests && looked_ != read_;
 }
 
 std::string Reload::attempt() {
-  read_ = {{file_, config::state_of_file(file_)}};
+  read_ = {{file_, state_of_file(file_)}};
   auto read = ConfigFile::read(file_, seed_list_);
   if (!read) return read.error();
   read_ = read->loaded.files;

@@ -10,8 +10,9 @@ using testing::Not;
 using testing::StartsWith;
 
 TEST(KeyMeanings, AreThoseOfThePage) {
+  const std::string docs = std::string(IDPROXY_SOURCE_DIR) + "/docs/";
   EXPECT_EQ(configuration_page(),
-            content_of(std::string(IDPROXY_SOURCE_DIR) + "/docs/configuration.md"));
+            content_of(docs + "configuration.md") + content_of(docs + "permuted.md"));
 }
 
 TEST(KeyMeanings, AreTheLastColumnOfTheTables) {

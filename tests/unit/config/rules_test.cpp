@@ -150,10 +150,12 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
        "2:15: error: rules[0].field: must be _id itself or a field outside of it: the proxy cannot "
        "assign parts of _id"},
       {"unknown_strategy", "ns: a.b, field: x, strategy: uid, what: ever",
-       "2:25: error: rules[0].strategy: must be one of objectid, uuid, ulid, counter, "
-       "counter-ranges, gapless, random-digits, nanoid or none, is 'uid', did you mean 'uuid'?"},
+       "2:25: error: rules[0].strategy: must be one of objectid, uuid, ulid, snowflake, counter, "
+       "permuted, counter-ranges, gapless, random-digits, nanoid or none, is 'uid', did you mean "
+       "'uuid'?"},
       {"strategy_of_another_product", "ns: a.b, field: x, strategy: autoincrement",
-       "2:25: error: rules[0].strategy: must be one of objectid, uuid, ulid, counter, "
+       "2:25: error: rules[0].strategy: must be one of objectid, uuid, ulid, snowflake, counter, "
+       "permuted, "
        "counter-ranges, gapless, random-digits, nanoid or none, is 'autoincrement'"},
       {"unknown_key", "ns: a.b, field: x, strategy: random-digits, digts: 5",
        "2:50: error: rules[0]: unknown key 'digts', did you mean 'digits'?"},

@@ -110,8 +110,11 @@ TEST(Schema, HasTheKeysOfTheRulesOfEachStrategy) {
   for (const ids::Kind& kind : ids::kinds()) {
     const json::object& rule = of_rule(kind.name);
     const Keys keys = keys_of_schema(kind.name);
-    const std::vector<KeyInUse> read = keys_of(
-        "rules: [{ns: a.b, field: c, strategy: " + std::string(kind.name) + "}]", test_sources());
+    ::setenv("IDPROXY_TEST_KEY", std::string(32, '0').c_str(), 1);
+    const std::string key = kind.name == "permuted" ? ", key: {env: IDPROXY_TEST_KEY}" : "";
+    const std::vector<KeyInUse> read =
+        keys_of("rules: [{ns: a.b, field: c, strategy: " + std::string(kind.name) + key + "}]",
+                test_sources());
     EXPECT_GT(read.size(), 20U) << kind.name;
     for (const KeyInUse& each : read) {
       if (!each.key.starts_with("rules[0].")) continue;
@@ -265,7 +268,7 @@ std::string file_with(std::string_view strategy, const std::string& key, const j
   if (strategy.empty()) return text;
   const bool is_own = key == "ns" || key == "field" || key == "strategy";
   std::string rule = is_own ? "" : "ns: a.b, field: c, strategy: " + std::string(strategy) + ", ";
-  if (key.starts_with("store.") && strategy == "counter") {
+  if (key.starts_with("store.") && (strategy == "counter" || strategy == "permuted")) {
     text.insert(text.find('{') + 1, key == "store.layout" ? "" : "layout: custom, ");
   }
   return "rules: [{" + rule + text + "}]";

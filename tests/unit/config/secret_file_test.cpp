@@ -1,4 +1,4 @@
-#include "idproxy/config/secret_file.hpp"
+#include "idproxy/base/secret_file.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -45,6 +45,18 @@ TEST(TextsOf, AreByACollationBetweenTheFirstAndTheLastOne) {
             R"({ "$gte" : "A2-1", "$regex" : "^A2\\-[1-9][0-9]{3,}\\z" })");
 }
 
+TEST(TextsOf, HaveTheDigitsOfTheFormat) {
+  ids::NumberFormat format = format_of("T", 2);
+  format.alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+  EXPECT_EQ(mongo::json_of(texts_of(TextClass::positive, format).bytes()),
+            R"({ "$gte" : "T1", "$lt" : "T{", "$regex" : "^T[1-9A-HJ-NP-Za-km-z]{2}\\z" })");
+  EXPECT_EQ(mongo::json_of(texts_of(TextClass::wide, format).bytes()),
+            R"({ "$gte" : "T2", "$lt" : "T{", )"
+            R"("$regex" : "^T[2-9A-HJ-NP-Za-km-z][1-9A-HJ-NP-Za-km-z]{2,}\\z" })");
+  EXPECT_EQ(class_of(3363, format), TextClass::positive);
+  EXPECT_EQ(class_of(3364, format), TextClass::wide);
+}
+
 TEST(TextsOf, EndWithTheLargestNumber) {
   const auto all = texts_of(TextClass::positive, format_of("", 25), {}, TextOrder::of_collation);
   EXPECT_EQ(mongo::text_in(all.bytes(), "$lte"), "0000009223372036854775807");

@@ -261,6 +261,26 @@ TEST(CounterKeys, FailIfAFormatHasNoString) {
   EXPECT_EQ(parameters.errors(), (Texts{"format: needs output: string"}));
 }
 
+TEST(CounterKeys, SucceedWithOtherDigits) {
+  const RuleSource::About rule = about({{"encoding", "base36"}, {"format.pad", "4"}});
+  EXPECT_EQ(rule.field.format.output, Output::string);
+  EXPECT_EQ(rule.field.format.alphabet, "0123456789abcdefghijklmnopqrstuvwxyz");
+  const Table down{{"encoding", "hex"}, {"step", "-1"}, {"start", "9"}};
+  EXPECT_EQ(about(down).counter->max, 0);
+  const Table error{{"encoding", "base36"}, {"template", "{counter:02}"}, {"on_width", "error"}};
+  EXPECT_EQ(about(error).counter->max, 1295);
+  EXPECT_EQ(
+      faults_of({{"encoding", "base36"}, {"output", "int64"}}),
+      Texts{"output: must be string beside `encoding`, which makes the value a text: leave it "
+            "out"});
+  EXPECT_EQ(faults_of({{"encoding", "base36"}, {"check", "luhn"}}),
+            Texts{"check: is computed of decimal digits: leave out `encoding`, or `check`"});
+  EXPECT_EQ(faults_of({{"encoding", "base36"}, {"start", "-1"}}).size(), 1U);
+  // Letters between a field and the number may be digits of it.
+  EXPECT_EQ(faults_of({{"encoding", "base36"}, {"template", "{field:a}x{counter}"}}).size(), 1U);
+  EXPECT_EQ(faults_of({{"encoding", "base36"}, {"template", "{field:a}-{counter}"}}), Texts());
+}
+
 TEST(CounterKeys, WarnOfBracesThatAreNoTemplate) {
   test::FakeParameters parameters(with_rule({{"output", "string"},
                                              {"format", ""},

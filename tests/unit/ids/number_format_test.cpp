@@ -22,6 +22,13 @@ NumberFormat string_format(std::uint32_t pad, std::string prefix = "", std::stri
   return {Output::string, pad, std::move(prefix), std::move(suffix)};
 }
 
+NumberFormat encoded(std::uint32_t pad, std::string alphabet) {
+  NumberFormat format = string_format(pad, "R-");
+  format.alphabet = std::move(alphabet);
+  return format;
+}
+constexpr const char* kBase36 = "0123456789abcdefghijklmnopqrstuvwxyz";
+
 NumberFormat checked(NumberFormat format, Check check, NumberFormat::Part in, std::size_t at) {
   format.check = check;
   format.check_in = in;
@@ -63,6 +70,14 @@ const std::vector<Text>& texts() {
       {"check_of_negative", checked(string_format(0), Check::luhn, kSuffix, 0), -7992739871,
        "-79927398713"},
       {"highest", string_format(34), kMax, "0000000000000009223372036854775807"},
+      {"encoded", encoded(0, kBase36), 35, "R-z"},
+      {"encoded_zero", encoded(0, kBase36), 0, "R-0"},
+      {"encoded_width", encoded(4, kBase36), 1295, "R-00zz"},
+      {"encoded_beyond_its_width", encoded(2, kBase36), 1296, "R-100"},
+      {"encoded_highest", encoded(0, "0123456789abcdef"), kMax, "R-7fffffffffffffff"},
+      {"encoded_without_0",
+       encoded(3, "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"), 58, "R-121"},
+      {"encoded_negative", encoded(3, kBase36), -36, "R--010"},
   };
   return kTexts;
 }
@@ -110,6 +125,29 @@ TEST(NumberFormat, TakesNoTextThatItWouldNotWrite) {
   Values text;
   text.add_string("1");
   EXPECT_EQ(read_number(Type::string, text[0], {}), std::nullopt);
+}
+
+TEST(NumberFormat, TakesNoTextInOtherDigits) {
+  const NumberFormat format = encoded(2, kBase36);
+  for (const char* text : {"R-1", "R-001", "R-1A", "R-+1", "R--", "R-", "R--00", "R-1y2p0ij32e8e8",
+                           "R-zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"}) {
+    Values values;
+    values.add_string(text);
+    EXPECT_EQ(read_number(Type::string, values[0], format), std::nullopt) << text;
+  }
+}
+
+TEST(NumberFormat, KnowsHowManyDigitsThereAre) {
+  EXPECT_EQ(largest_number(2), 99);
+  EXPECT_EQ(largest_number(2, 36), 1295);
+  EXPECT_EQ(largest_number(10, 62), 839'299'365'868'340'223);
+  EXPECT_EQ(largest_number(11, 62), kMax);
+  EXPECT_EQ(digits_in(0, {}), 1U);
+  EXPECT_EQ(digits_in(-100, {}), 3U);
+  EXPECT_EQ(digits_in(kMin, {}), 19U);
+  EXPECT_EQ(digits_in(1296, encoded(0, kBase36)), 3U);
+  EXPECT_EQ(digit_pattern("0123456789"), "[0-9]");
+  EXPECT_EQ(digit_pattern("123456789ABCDEFGHJKLMNP"), "[1-9A-HJ-NP]");
 }
 
 TEST(NumberFormat, TakesNoValueOfAnotherType) {

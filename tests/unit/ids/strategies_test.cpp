@@ -25,8 +25,8 @@ TEST(Registry, SucceedsWithTheNamesInTheOrderOfMessages) {
   std::vector<std::string_view> names;
   for (const Kind& kind : kinds()) names.push_back(kind.name);
   EXPECT_EQ(names, (std::vector<std::string_view>{"objectid", "uuid", "ulid", "snowflake",
-                                                  "counter", "counter-ranges", "gapless",
-                                                  "random-digits", "nanoid"}));
+                                                  "counter", "permuted", "counter-ranges",
+                                                  "gapless", "random-digits", "nanoid"}));
 }
 
 TEST(Registry, EachTellsWhatItsValuesAre) {
@@ -36,6 +36,7 @@ TEST(Registry, EachTellsWhatItsValuesAre) {
                                                          {"snowflake", "lease "},
                                                          {"nanoid", ""},
                                                          {"counter", "counter "},
+                                                         {"permuted", "counter "},
                                                          {"counter-ranges", "counter ranges "},
                                                          {"gapless", "gapless "},
                                                          {"random-digits", "fills_up "}};

@@ -59,6 +59,8 @@ class AssignExchange : public ::testing::Test {
 
 TEST_F(AssignExchange, SetsTheValueOfADocumentThatLacksIt) {
   EXPECT_EQ(world_.request(assign(kById, kSession)), ActionKind::send);
+  EXPECT_EQ(world_.bytes(), read(kById, kSession));
+  EXPECT_EQ(world_.reply_with(cursor({doc("")})), ActionKind::send);
   EXPECT_EQ(world_.bytes(), write(kById, 1, kSession));
   EXPECT_TRUE(world_.exchange->awaits_reply());
   EXPECT_EQ(world_.reply_with(modified_to(long_field("number", 1))), ActionKind::reply);
@@ -66,9 +68,27 @@ TEST_F(AssignExchange, SetsTheValueOfADocumentThatLacksIt) {
   EXPECT_EQ(world_.counts(), "assigned=1");
 }
 
-TEST_F(AssignExchange, SaysWhyNothingHasChanged) {
+TEST_F(AssignExchange, DrawsNothingForADocumentThatHasAValueOrIsNotThere) {
   const auto told = [this](const std::string& found) {
     world_.request(assign(kById));
+    EXPECT_EQ(world_.reply_with(found), ActionKind::reply);
+    const std::string body = world_.body();
+    world_.exchange->release(world_.workspace);
+    return body;
+  };
+  EXPECT_EQ(
+      told(cursor({doc(long_field("number", 5))})),
+      answer(long_field("value", 5) + bool_field("modified", false) + bool_field("found", true)));
+  const std::string null = element(bson::Type::null, "number", "");
+  EXPECT_EQ(told(cursor({doc(null)})), answer(kNone + bool_field("found", true)));
+  EXPECT_EQ(told(cursor({})), answer(kNone + bool_field("found", false)));
+  EXPECT_EQ(world_.counts(), "");
+}
+
+TEST_F(AssignExchange, SaysWhatItFindsIfAnotherWasFirst) {
+  const auto told = [this](const std::string& found) {
+    world_.request(assign(kById));
+    world_.reply_with(cursor({doc("")}));
     EXPECT_EQ(world_.reply_with(kNothing), ActionKind::send);
     EXPECT_EQ(world_.bytes(), read(kById));
     EXPECT_EQ(world_.reply_with(found), ActionKind::reply);
@@ -79,15 +99,18 @@ TEST_F(AssignExchange, SaysWhyNothingHasChanged) {
   EXPECT_EQ(
       told(cursor({doc(long_field("number", 5))})),
       answer(long_field("value", 5) + bool_field("modified", false) + bool_field("found", true)));
-  EXPECT_EQ(told(cursor({doc("")})), answer(kNone + bool_field("found", true)));
   EXPECT_EQ(told(cursor({})), answer(kNone + bool_field("found", false)));
+  EXPECT_NE(told(cursor({doc("")})).find("has changed meanwhile"), std::string::npos);
 }
 
-TEST_F(AssignExchange, ReadsWithinTheTransactionThatItHasBegun) {
+TEST_F(AssignExchange, BeginsATransactionWithItsFirstRead) {
   const std::string transaction = kSession + kTransaction;
-  const std::string begin = bool_field("startTransaction", true);
+  const std::string begin = bool_field("startTransaction", true) +
+                            doc_field("readConcern", string_field("level", "snapshot"));
   world_.request(assign(kById, transaction + begin));
-  EXPECT_EQ(world_.bytes(), write(kById, 1, transaction + begin));
+  EXPECT_EQ(world_.bytes(), read(kById, transaction + begin));
+  world_.reply_with(cursor({doc("")}));
+  EXPECT_EQ(world_.bytes(), write(kById, 1, transaction));
   world_.reply_with(kNothing);
   EXPECT_EQ(world_.bytes(), read(kById, transaction));
 }
@@ -99,8 +122,11 @@ TEST_F(AssignExchange, GivesAnUnusedValueBack) {
   lends.strategy = shared_source<LendingSource>(lent);
   world_.reload(rule_set_of(std::move(lends)));
   world_.request(assign(kById));
-  EXPECT_EQ(world_.reply_with(kNothing), ActionKind::send);
+  world_.reply_with(cursor({doc("")}));
+  EXPECT_EQ(world_.reply_with(kNothing + doc_field("writeConcernError", int_field("code", 64))),
+            ActionKind::send);
   world_.reply_with(cursor({}));
+  EXPECT_NE(world_.body().find("writeConcernError"), std::string::npos);
   world_.exchange->release(world_.workspace);
   EXPECT_EQ(lent->back, std::vector<std::int64_t>{1});
 }
@@ -128,11 +154,16 @@ TEST_F(AssignExchange, AsksForTheIndexesOfAnotherFilter) {
             ActionKind::reply);
   EXPECT_EQ(after(index(by_sku, unique + doc_field("collation", string_field("locale", "de")))),
             ActionKind::reply);
+  // Each of the two may be in another element of one array.
+  const std::string xy = int_field("a.x", 1) + int_field("a.y", 4);
+  world_.request(assign(xy));
+  EXPECT_EQ(world_.reply_with(cursor({index(xy, unique)})), ActionKind::reply);
 }
 
 TEST_F(AssignExchange, BelievesNoReplyThatDoesNotAddUp) {
   const auto after = [this](const std::string& reply) {
     world_.request(assign(kById));
+    world_.reply_with(cursor({doc("")}));
     const ActionKind kind = world_.reply_with(reply);
     world_.exchange->release(world_.workspace);
     return kind;

@@ -28,6 +28,7 @@
 #include "support/rule_set.hpp"
 #include "support/scripted_random.hpp"
 #include "support/strategies.hpp"
+#include "support/write_options.hpp"
 
 namespace idproxy::rewrite {
 namespace gapless_simulation_test {
@@ -65,7 +66,7 @@ SentCommand read_command(const std::string& bytes) {
   SentCommand command;
   const auto view = *wire::OpMsgView::parse(as_bytes(bytes));
   const auto batch = *WriteCommand::read(view);
-  const auto options = *WriteOptions::read(view.body());
+  const auto options = *options_in(view.body());
   command.request_id = view.header().request_id;
   command.ordered = options.ordered;
   const auto concern = bson::find(view.body(), "writeConcern");

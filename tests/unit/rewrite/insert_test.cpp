@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "idproxy/rewrite/exchange.hpp"
+#include "rewrite/operation.hpp"
 #include "support/action_kind.hpp"
 #include "support/fake_clock.hpp"
 #include "support/messages.hpp"
@@ -570,7 +571,7 @@ struct AssignedInsert {
   }
   std::vector<std::string> whole() {
     wire::PatchedMessage out;
-    rewriter.emit(request, given, out);
+    emit(request, given, rewriter, out);
     return documents_of(out);
   }
   [[nodiscard]] std::vector<std::string> documents_of(const wire::PatchedMessage& message) const {
@@ -644,7 +645,7 @@ TEST(InsertRewriter, CopiesNoLargeDocuments) {
     const std::string bytes = insert_array({nothing, document, nothing, document});
     AssignedInsert insert(bytes, *rules);
     wire::PatchedMessage out;
-    insert.rewriter.emit(insert.request, insert.given, out);
+    emit(insert.request, insert.given, insert.rewriter, out);
     EXPECT_GT(out.size(), bytes.size());
     EXPECT_LT(out.capacity(), 4096U);
   }

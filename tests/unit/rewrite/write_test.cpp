@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/messages.hpp"
+#include "support/write_options.hpp"
 
 namespace idproxy::rewrite {
 namespace write_test {
@@ -54,7 +55,7 @@ TEST(WriteOptions, AreReadAsMongodReadsThem) {
   };
   for (const auto& row : rows) {
     const Exact exact(doc(row.fields));
-    const auto read = WriteOptions::read(exact.view());
+    const auto read = options_in(exact.view());
     ASSERT_TRUE(read) << row.name;
     EXPECT_EQ(options(*read), row.options) << row.name;
   }
@@ -68,8 +69,8 @@ TEST(WriteOptions, FailIfRepeatedOrOfAFormThatMongodRefuses) {
       {"stmtIds", numbers_field("stmtIds", {1})},
   };
   for (const auto& [name, field] : once) {
-    EXPECT_TRUE(WriteOptions::read(as_bytes(doc(field)))) << name;
-    EXPECT_FALSE(WriteOptions::read(as_bytes(doc(field + field)))) << name << " twice";
+    EXPECT_TRUE(options_in(as_bytes(doc(field)))) << name;
+    EXPECT_FALSE(options_in(as_bytes(doc(field + field)))) << name << " twice";
   }
   const std::pair<const char*, std::string> rows[] = {
       {"ordered is text", string_field("ordered", "false")},
@@ -97,7 +98,7 @@ TEST(WriteOptions, FailIfRepeatedOrOfAFormThatMongodRefuses) {
   };
   for (const auto& [name, fields] : rows) {
     const Exact exact(doc(fields));
-    EXPECT_FALSE(WriteOptions::read(exact.view())) << name;
+    EXPECT_FALSE(options_in(exact.view())) << name;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "idproxy/config/secret_file.hpp"
+#include "idproxy/base/secret_file.hpp"
 
 #include <sys/stat.h>
 
@@ -8,7 +8,7 @@
 #include "idproxy/base/input_file.hpp"
 #include "idproxy/base/words.hpp"
 
-namespace idproxy::config {
+namespace idproxy {
 namespace {
 
 constexpr const char* kOpenToEveryUser =
@@ -91,4 +91,4 @@ std::optional<std::string> read_named_file(std::string_view key, Access access,
   return std::nullopt;
 }
 
-}  // namespace idproxy::config
+}  // namespace idproxy

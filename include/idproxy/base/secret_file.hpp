@@ -6,7 +6,7 @@
 
 #include "idproxy/base/parameters.hpp"
 
-namespace idproxy::config {
+namespace idproxy {
 
 /// Whether the file that a `*_file` key names holds a secret.
 enum class Access {
@@ -41,4 +41,4 @@ enum class Access {
 [[nodiscard]] std::optional<std::string> read_named_file(std::string_view key, Access access,
                                                          Parameters& reader);
 
-}  // namespace idproxy::config
+}  // namespace idproxy

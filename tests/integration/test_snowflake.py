@@ -332,8 +332,9 @@ def test_a_fixed_number_whose_ids_are_ahead_passes(server: Mongod) -> None:
     make_machine(server, 9, int(time.time() * 1000) + 3_600_000)
     with proxies(server, rule(4, machine={"id": 9}), await_ready=False) as proxy:
         proxy.address = proxy.wait_event("listening")["address"]
-        why = why_not(proxy)
-        assert why.startswith("6 ") and "more than a second ahead of this host's clock" in why
+        ahead = "more than a second ahead of this host's clock"
+        why = eventually(lambda: next((each for each in [why_not(proxy)] if ahead in each), None))
+        assert why.startswith("6 ")
 
 
 def test_a_reload_that_fixes_the_number_passes(server: Mongod) -> None:
@@ -382,7 +383,7 @@ def test_a_backfill_beside_a_number_that_nobody_leases(server: Mongod, tmp_path:
 def test_checks_of_a_fixed_number_end(server: Mongod, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(json.dumps(configuration(server, [rule(4, machine={"id": 9})])))
-    subprocess.run([binary(), "check", "--connect", "--config", file], check=True, timeout=20)
+    subprocess.run([binary(), "check", "--connect", "--config", file], check=True, timeout=60)
     assert not list(server.client.idproxy.machines.find())
 
 

@@ -26,14 +26,12 @@ using bson::Type;
 // The client's fields that go with the proxy's own commands. A question belongs to no session; a
 // read, which may find what the client has written, to its session and its transaction. If that
 // begins with this command, it begins with the first read.
-constexpr auto kOfQuestion = std::to_array<std::string_view>(
-    {"maxTimeMS", "comment", "apiVersion", "apiStrict", "apiDeprecationErrors"});
-constexpr auto kOfRead = std::to_array<std::string_view>({"maxTimeMS", "comment", "apiVersion",
-                                                          "apiStrict", "apiDeprecationErrors",
-                                                          "$clusterTime", "lsid", "readConcern"});
-constexpr auto kInTransaction = std::to_array<std::string_view>(
-    {"maxTimeMS", "comment", "apiVersion", "apiStrict", "apiDeprecationErrors", "$clusterTime",
-     "lsid", "txnNumber", "autocommit"});
+constexpr auto kOfQuestion =
+    std::to_array<std::string_view>({"maxTimeMS", "comment", "apiVersion"});
+constexpr auto kOfSession =
+    std::to_array<std::string_view>({"maxTimeMS", "comment", "apiVersion", "apiStrict",
+                                     "apiDeprecationErrors", "$clusterTime", "lsid"});
+constexpr auto kOfTransaction = std::to_array<std::string_view>({"txnNumber", "autocommit"});
 constexpr auto kBegins = std::to_array<std::string_view>({"startTransaction", "readConcern"});
 constexpr auto kOfWrite =
     std::to_array<std::string_view>({"txnNumber", "autocommit", "stmtId", "writeConcern"});
@@ -160,18 +158,25 @@ class AssignExchange final : public Conversation {
   std::optional<Action> take_indexes();
   std::optional<Action> take_document();
   std::optional<Action> answer_found();
+  [[nodiscard]] bool must_confirm() const;
+  [[nodiscard]] std::string blocked_at() const;
   void begin_write();
   [[nodiscard]] bool is_writing() const;
   std::optional<Action> take_write();
 
   void append_query(Buffer& out) const;
+  [[nodiscard]] std::vector<Condition> conditions() const;
   Action list_indexes();
   Action read_document();
+  Action confirm();
+  Action take_confirmation();
   Action send();
   Action refuse(std::string_view needed);
   Action fail(const CommandError& error);
   Action answer(const std::optional<bson::Element>& value, bool modified, bool found);
   [[nodiscard]] Bytes body() const { return reply_->body(); }
+  /// Of all commands of the proxy's own: the write may have used others since.
+  [[nodiscard]] std::int32_t client_id() const { return request_.message.header().request_id; }
   [[nodiscard]] bool in_transaction() const {
     return bson::find_integer(request_.message.body(), "autocommit") == 0;
   }
@@ -180,9 +185,9 @@ class AssignExchange final : public Conversation {
   AssignRequest request_;
   bool has_begun_ = false;  // the client's transaction, if it has one
   AssignedField assigned_;  // values in document_
-  Buffer document_;
-  Buffer concern_error_;  // that of the write, an element
-  Buffer command_;        // that of write_
+  Buffer document_;         // what was read last
+  Buffer concern_error_;    // that of the write, an element
+  Buffer command_;          // that of write_
   std::optional<WriteExchange> write_;
   Action next_;  // of write_
   Buffer answer_;
@@ -199,7 +204,7 @@ class AssignExchange final : public Conversation {
 Steps AssignExchange::assign() {
   if (must_show_right()) {
     refill(*workspace_);
-    ask_right(request_.message, request_id_, request_.db, request_.collection,
+    ask_right(request_.message, client_id(), request_.db, request_.collection,
               Right::find_and_modify, message_);
     co_await send();
     if (const auto end = take_right()) co_return *end;
@@ -211,6 +216,10 @@ Steps AssignExchange::assign() {
     if (const auto end = take_indexes()) co_return *end;
   }
   co_await read_document();
+  if (must_confirm()) {
+    co_await confirm();
+    co_return take_confirmation();
+  }
   if (const auto end = take_document()) co_return *end;
   for (begin_write(); is_writing();) co_await next_;
   if (const auto end = take_write()) co_return *end;
@@ -315,8 +324,10 @@ const std::vector<std::string>& AssignExchange::fields() const {
 
 Action AssignExchange::list_indexes() {
   refill(*workspace_);
-  OwnCommand command(request_.message, request_id_);
+  OwnCommand command(request_.message, client_id());
   bson::append_string(command.body(), "listIndexes", request_.collection);
+  // One that is being built is then listed in another form.
+  bson::append_bool(command.body(), "includeBuildUUIDs", true);
   command.send(kOfQuestion, request_.db, message_);
   return send();
 }
@@ -340,7 +351,8 @@ std::optional<Action> AssignExchange::take_indexes() {
 
 Action AssignExchange::read_document() {
   refill(*workspace_);
-  OwnCommand command(request_.message, request_id_);
+  document_.clear();
+  OwnCommand command(request_.message, client_id());
   Buffer& out = command.body();
   bson::append_string(out, "find", request_.collection);
   append_value(out, "filter", *bson::find(request_.message.body(), "filter"));
@@ -357,20 +369,73 @@ Action AssignExchange::read_document() {
   });
   bson::append_int32(out, "limit", 1);
   bson::append_bool(out, "singleBatch", true);
-  std::vector<std::string_view> kept(kOfRead.begin(), kOfRead.end());
+  std::vector<std::string_view> kept(kOfSession.begin(), kOfSession.end());
   if (in_transaction()) {
-    kept.assign(kInTransaction.begin(), kInTransaction.end());
+    kept.insert(kept.end(), kOfTransaction.begin(), kOfTransaction.end());
     if (!std::exchange(has_begun_, true)) kept.insert(kept.end(), kBegins.begin(), kBegins.end());
+  } else {
+    // A majority may not have what another client has just been given.
+    bson::append_inside(out, Type::document, "readConcern",
+                        [&] { bson::append_string(out, "level", "local"); });
   }
   command.send(kept, request_.db, message_);
   return send();
 }
 
+/// True if the document has a value that a failover may undo: whoever is told of it wants it as
+/// durable as one that is given now.
+bool AssignExchange::must_confirm() const {
+  if (in_transaction() || bson::find_integer(body(), "ok") != 1) return false;
+  const auto found = first_of(body());
+  const auto value = found ? field_at(*found, request_.field) : std::nullopt;
+  return value && value->is == ids::FieldValue::Is::there &&
+         !replaces(missing_as(*request_.assignment->rule), value->element);
+}
+
+/// A write that finds nothing, after which a server waits for all that was written before, as the
+/// client's write concern says.
+Action AssignExchange::confirm() {
+  document_.append(reply_->message());
+  refill(*workspace_);
+  OwnCommand command(request_.message, client_id());
+  Buffer& out = command.body();
+  bson::append_string(out, "update", request_.collection);
+  bson::append_inside(out, Type::array, "updates", [&] {
+    bson::append_inside(out, Type::document, "0", [&] {
+      bson::append_inside(out, Type::document, "q", [&] {
+        bson::append_inside(out, Type::document, "_id",
+                            [&] { bson::append_inside(out, Type::array, "$in", [] {}); });
+      });
+      bson::append_inside(out, Type::document, "u", [&] {
+        bson::append_inside(out, Type::document, "$set", [&] { bson::append_int32(out, "_", 0); });
+      });
+    });
+  });
+  std::vector<std::string_view> kept(kOfSession.begin(), kOfSession.end());
+  kept.emplace_back("writeConcern");
+  command.send(kept, request_.db, message_);
+  return send();
+}
+
+/// The answer, by the read before.
+Action AssignExchange::take_confirmation() {
+  if (bson::find_integer(body(), "ok") != 1) return action::Relay{};
+  if (const auto error = bson::find(body(), "writeConcernError")) {
+    bson::append_copy(concern_error_, *error);
+  }
+  reply_ = *wire::OpMsgView::parse(document_.view());
+  return *answer_found();
+}
+
 /// The answer, unless the document lacks its value. Sets what that depends on.
 std::optional<Action> AssignExchange::take_document() {
   if (auto end = answer_found()) return end;
-  const auto found = first_of(body());
-  document_.append(*found);
+  document_.append(*first_of(body()));
+  if (const std::string at = blocked_at(); !at.empty()) {
+    return fail({ErrorCode::path_not_viable, "mongo-idproxy: cannot create field '" +
+                                                 request_.field + "': '" + at +
+                                                 "' is not an object"});
+  }
   for (const std::string& each : fields()) {
     const auto value = field_at(document_.view(), each);
     if (!value) return action::Close{};
@@ -383,6 +448,18 @@ std::optional<Action> AssignExchange::take_document() {
                                          "' of a document in " + request_.ns() + ": " + why});
 }
 
+/// The part of the field's path that is there, and no document; empty: none.
+std::string AssignExchange::blocked_at() const {
+  const std::string& field = request_.field;
+  for (std::size_t dot = field.find('.'); dot != std::string::npos;
+       dot = field.find('.', dot + 1)) {
+    const auto around = field_at(document_.view(), field.substr(0, dot));
+    const bool is_there = around && around->is == ids::FieldValue::Is::there;
+    if (is_there && around->element.type != Type::document) return field.substr(0, dot);
+  }
+  return {};
+}
+
 /// The answer by what was read; nothing: the document is there, and lacks its value.
 std::optional<Action> AssignExchange::answer_found() {
   if (bson::find_integer(body(), "ok") != 1) return action::Relay{};
@@ -393,7 +470,7 @@ std::optional<Action> AssignExchange::answer_found() {
   if (value->is == ids::FieldValue::Is::missing) return std::nullopt;
   if (value->is != ids::FieldValue::Is::there) return answer({}, false, true);
   const Assign missing = missing_as(*request_.assignment->rule);
-  if (!write_ && replaces(missing, value->element)) return std::nullopt;
+  if (replaces(missing, value->element)) return std::nullopt;
   return answer(value->element, false, true);
 }
 
@@ -411,15 +488,25 @@ void AssignExchange::append_query(Buffer& out) const {
     bson::append_inside(out, Type::document, request_.field,
                         [&] { append_missing(out, *request_.assignment->rule); });
   });
+  if (!assigned_.values.empty()) append([&] { append_filter(conditions(), out); });
+}
+
+/// What the value depends on. As conditions of a rule, since they compare without a collation.
+std::vector<Condition> AssignExchange::conditions() const {
+  std::vector<Condition> all;
   for (std::size_t i = 0; i < assigned_.values.size(); ++i) {
-    append([&] {
-      const ids::FieldValue& value = assigned_.values[i];
-      if (value.is == ids::FieldValue::Is::there)
-        return append_value(out, fields()[i], value.element);
-      bson::append_inside(out, Type::document, fields()[i],
-                          [&] { bson::append_bool(out, "$exists", false); });
-    });
+    const ids::FieldValue& value = assigned_.values[i];
+    Condition its{fields()[i]};
+    Buffer own;
+    if (value.is == ids::FieldValue::Is::there) {
+      static_cast<void>(ids::append_scope(own, "", value.element));  // refusal() has admitted it
+      its.values.emplace_back(as_text(own.view()));
+    } else {
+      its.exists = false;
+    }
+    all.push_back(std::move(its));
   }
+  return all;
 }
 
 void AssignExchange::begin_write() {
@@ -439,9 +526,9 @@ void AssignExchange::begin_write() {
     });
     bson::Elements fields(client.body());
     while (const auto field = fields.next()) {
-      const bool is_of_all =
-          in_transaction() ? is_among(kInTransaction, field->key) : is_among(kOfRead, field->key);
-      if (is_of_all || is_among(kOfWrite, field->key)) bson::append_copy(command_, *field);
+      if (is_among(kOfSession, field->key) || is_among(kOfWrite, field->key)) {
+        bson::append_copy(command_, *field);
+      }
     }
     bson::append_string(command_, "$db", request_.db);
   });
@@ -490,7 +577,7 @@ std::optional<Action> AssignExchange::take_write() {
 // ---- answers -----------------------------------------------------------------------------------
 
 Action AssignExchange::send() {
-  request_id_ = request_.message.header().request_id;
+  request_id_ = client_id();
   awaits_reply_ = true;
   return action::Send{&message_, {}};
 }

@@ -29,7 +29,7 @@ bool read_numbers(const bson::Element& array, std::vector<std::int32_t>& out) {
   if (array.type != bson::Type::array) return false;
   bson::Elements elements(array.value);
   while (const auto element = elements.next()) {
-    if (element->type != bson::Type::int32) return false;
+    if (element->type != bson::Type::int32 || out.size() == kMaxBatch) return false;
     out.push_back(load_i32(element->value.data()));
   }
   return !elements.malformed();

@@ -19,8 +19,9 @@ class Spares {
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
   void add(T spare) {
-    bytes_ += capacity_of(spare);
+    const std::size_t capacity = capacity_of(spare);
     spares_.push_back(std::move(spare));
+    bytes_ += capacity;
   }
   /// There must be one.
   [[nodiscard]] T take() {

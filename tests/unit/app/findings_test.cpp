@@ -151,8 +151,7 @@ struct FindingsTest : ::testing::Test {
     ServerLimitsLog().update(rules, all.net.listeners);
     const ids::Error error{ids::Errc::unguarded, all.reasons[0].whole(),
                            std::make_shared<const Reason>(all.reasons[0])};
-    ReadinessLog().update(rules,
-                          {{{0, "shop.a", {ids::Readiness::Kind::not_ready, error}}, false}});
+    ReadinessLog().update(rules, {{0, "shop.a", {ids::Readiness::Kind::not_ready, error}}});
     all.rules->outcomes(1).refuse("shop.b", "down");
     all.rules->outcomes(1).refuse("shop.b", "held", std::make_shared<const ids::NumberHolder>());
     Refusals refusals;

@@ -137,6 +137,11 @@ TEST(Schema, HasTheKeysOfTheTablesWithTheirMeanings) {
       EXPECT_THAT(std::string(key->at("description").as_string()),
                   testing::StartsWith(meanings.at(name)));
     }
+    // A section that can be a value, too, may have a row for that.
+    std::erase_if(described, [&](const std::string& key) {
+      return !part.empty() && !known.contains(key) &&
+             of_rule(part).at("properties").as_object().contains(key);
+    });
     EXPECT_EQ(known, described) << part;
   }
 }

@@ -30,11 +30,20 @@ std::string write(const std::string& filter, std::int64_t value, const std::stri
                          doc_field("fields", int_field("_id", 0) + int_field("number", 1)) + more +
                          string_field("$db", "shop"))));
 }
-std::string read(const std::string& filter, const std::string& more = {}) {
+const std::string kLocal = doc_field("readConcern", string_field("level", "local"));
+std::string read(const std::string& filter, const std::string& more = {},
+                 const std::string& concern = kLocal) {
   return op_msg(body(doc(string_field("find", "orders") + doc_field("filter", filter) +
                          doc_field("projection", int_field("_id", 0) + int_field("number", 1)) +
-                         int_field("limit", 1) + bool_field("singleBatch", true) + more +
+                         int_field("limit", 1) + bool_field("singleBatch", true) + concern + more +
                          string_field("$db", "shop"))));
+}
+/// Waits for what was written before.
+std::string confirms(const std::string& more = {}) {
+  const std::string nothing = doc_field("q", doc_field("_id", array_field("$in", {}))) +
+                              doc_field("u", doc_field("$set", int_field("_", 0)));
+  return op_msg(body(doc(string_field("update", "orders") + array_field("updates", {doc(nothing)}) +
+                         more + string_field("$db", "shop"))));
 }
 std::string modified_to(const std::string& fields) {
   return doc_field("lastErrorObject", int_field("n", 1) + bool_field("updatedExisting", true)) +
@@ -69,18 +78,27 @@ TEST_F(AssignExchange, SetsTheValueOfADocumentThatLacksIt) {
 }
 
 TEST_F(AssignExchange, DrawsNothingForADocumentThatHasAValueOrIsNotThere) {
-  const auto told = [this](const std::string& found) {
-    world_.request(assign(kById));
-    EXPECT_EQ(world_.reply_with(found), ActionKind::reply);
+  const std::string concern = doc_field("writeConcern", string_field("w", "majority"));
+  const auto told = [&](const std::string& found, const std::string& confirmed = {}) {
+    world_.request(assign(kById, concern));
+    const ActionKind kind = world_.reply_with(found);
+    EXPECT_EQ(kind, confirmed.empty() ? ActionKind::reply : ActionKind::send);
+    if (kind == ActionKind::send) {
+      EXPECT_EQ(world_.bytes(), confirms(concern));
+      EXPECT_EQ(world_.reply_with(confirmed), ActionKind::reply);
+    }
     const std::string body = world_.body();
     world_.exchange->release(world_.workspace);
     return body;
   };
-  EXPECT_EQ(
-      told(cursor({doc(long_field("number", 5))})),
-      answer(long_field("value", 5) + bool_field("modified", false) + bool_field("found", true)));
+  const std::string five =
+      long_field("value", 5) + bool_field("modified", false) + bool_field("found", true);
+  const std::string stored = cursor({doc(long_field("number", 5))});
+  EXPECT_EQ(told(stored, n(0) + ok()), answer(five));
+  const std::string late = doc_field("writeConcernError", int_field("code", 64));
+  EXPECT_EQ(told(stored, n(0) + late + ok()), doc(five + ok() + late));
   const std::string null = element(bson::Type::null, "number", "");
-  EXPECT_EQ(told(cursor({doc(null)})), answer(kNone + bool_field("found", true)));
+  EXPECT_EQ(told(cursor({doc(null)}), n(0) + ok()), answer(kNone + bool_field("found", true)));
   EXPECT_EQ(told(cursor({})), answer(kNone + bool_field("found", false)));
   EXPECT_EQ(world_.counts(), "");
 }
@@ -103,16 +121,38 @@ TEST_F(AssignExchange, SaysWhatItFindsIfAnotherWasFirst) {
   EXPECT_NE(told(cursor({doc("")})).find("has changed meanwhile"), std::string::npos);
 }
 
+/// The write has sent commands with request ids of their own.
+TEST_F(AssignExchange, ReadsWithTheClientsRequestIdAfterARetry) {
+  world_.request(assign(kById));
+  world_.reply_with(cursor({doc("")}));
+  ActionKind kind = world_.reply_with(ok(0) + int_field("code", 11000) +
+                                      doc_field("keyPattern", int_field("number", 1)) +
+                                      doc_field("keyValue", long_field("number", 1)));
+  if (kind == ActionKind::wait) kind = world_.resume();
+  ASSERT_EQ(kind, ActionKind::send);
+  ASSERT_EQ(world_.reply_with(kNothing), ActionKind::send);
+  EXPECT_EQ(wire::read_header(as_bytes(world_.bytes())).request_id, world_.exchange->request_id());
+  EXPECT_EQ(world_.bytes(), read(kById));
+}
+
+TEST_F(AssignExchange, DrawsNothingWhereAScalarIsInTheWay) {
+  world_.reload(rule_set_of(rule("shop.o*", "a.b")));
+  world_.request(assign(kById, "", "a.b"));
+  EXPECT_EQ(world_.reply_with(cursor({doc(int_field("a", 5))})), ActionKind::reply);
+  EXPECT_NE(world_.body().find("'a' is not an object"), std::string::npos);
+  EXPECT_EQ(world_.counts(), "");
+}
+
 TEST_F(AssignExchange, BeginsATransactionWithItsFirstRead) {
   const std::string transaction = kSession + kTransaction;
   const std::string begin = bool_field("startTransaction", true) +
                             doc_field("readConcern", string_field("level", "snapshot"));
   world_.request(assign(kById, transaction + begin));
-  EXPECT_EQ(world_.bytes(), read(kById, transaction + begin));
+  EXPECT_EQ(world_.bytes(), read(kById, transaction + begin, ""));
   world_.reply_with(cursor({doc("")}));
   EXPECT_EQ(world_.bytes(), write(kById, 1, transaction));
   world_.reply_with(kNothing);
-  EXPECT_EQ(world_.bytes(), read(kById, transaction));
+  EXPECT_EQ(world_.bytes(), read(kById, transaction, ""));
 }
 
 TEST_F(AssignExchange, GivesAnUnusedValueBack) {
@@ -142,7 +182,8 @@ TEST_F(AssignExchange, AsksForTheIndexesOfAnotherFilter) {
     EXPECT_EQ(world_.request(assign(sku, kSession)), ActionKind::send);
     EXPECT_EQ(
         world_.bytes(),
-        op_msg(body(doc(string_field("listIndexes", "orders") + string_field("$db", "shop")))));
+        op_msg(body(doc(string_field("listIndexes", "orders") +
+                        bool_field("includeBuildUUIDs", true) + string_field("$db", "shop")))));
     const ActionKind kind = world_.reply_with(cursor({found}));
     world_.exchange->release(world_.workspace);
     return kind;

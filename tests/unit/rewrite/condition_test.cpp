@@ -85,7 +85,7 @@ TEST(Condition, IsAFilterOfTheServer) {
   const auto no_array = [](const std::string& field) {
     return doc(doc_field(field, string_field("$type", "array")));
   };
-  const std::string text = element(bson::Type::regex, "1", std::string("^x\\.y\\z\0\0", 8));
+  const std::string text = element(bson::Type::regex, "1", std::string("^x\\.y\\z\0\0", 9));
   const std::string values = long_field("0", 1) + text + null_as("2");
   EXPECT_EQ(as_text(filter.view()),
             doc(doc_field("a.b", element(bson::Type::array, "$in", doc(values))) +

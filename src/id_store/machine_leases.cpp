@@ -17,29 +17,26 @@ std::shared_ptr<MachineLease> MachineLeases::lease(const ids::LeaseSpec& spec,
                                                    const ids::CounterField& field,
                                                    const ids::Sources& sources,
                                                    std::uint64_t watch) {
-  std::shared_ptr<MachineLease> machine;
-  {
-    const std::scoped_lock lock(leases_.mutex);
-    using Got = decltype(leases_)::Got;
-    const auto [lease, got] = leases_.get(
-        spec.key(), watch, [](const Shared& /*known*/) { return true; },
-        [&] { return make(spec, sources); });
-    lease->add_field(field, watch);
-    const bool is_older = watch < lease->watch;
-    if (got == Got::renewed) lease->machine->share(spec, MachineLease::Rules::anew);
-    if (got == Got::known && !is_older) lease->machine->share(spec, MachineLease::Rules::more);
-    machine = lend(*lease);
-  }
-  machine->announce();
-  return machine;
+  const std::scoped_lock lock(leases_.mutex);
+  using Got = decltype(leases_)::Got;
+  const auto [lease, got] = leases_.get(
+      spec.key(), watch, [](const Shared& /*known*/) { return true; },
+      [&] { return make(spec, sources); });
+  lease->add_field(field, watch);
+  const bool is_older = watch < lease->watch;
+  if (got == Got::renewed) lease->machine->share(spec, MachineLease::Rules::anew);
+  if (got == Got::known && !is_older) lease->machine->share(spec, MachineLease::Rules::more);
+  return lend(*lease);
 }
 
 MachineLeases::Shared MachineLeases::make(const ids::LeaseSpec& spec, const ids::Sources& sources) {
   auto lease = std::make_shared<Lease>(*this, spec.key());
-  lease->machine =
-      std::make_shared<MachineLease>(spec, sources, [this, weak = std::weak_ptr(lease)] {
+  lease->machine = std::make_shared<MachineLease>(
+      spec, sources,
+      [this, weak = std::weak_ptr(lease)] {
         if (const Shared woken = weak.lock()) scheduler_.wake({woken, &woken->task});
-      });
+      },
+      used_);
   return lease;
 }
 
@@ -49,6 +46,7 @@ std::shared_ptr<MachineLease> MachineLeases::lend(Lease& lease) {
   std::shared_ptr<MachineLease> lent(
       lease.machine.get(), [machine = lease.machine](MachineLease*) { machine->let_go(); });
   lease.lent = lent;
+  lent->announce();
   return lent;
 }
 
@@ -106,7 +104,7 @@ void MachineLeases::tell(Lease& lease, const LeaseJob& job, const LeaseReply& re
   const auto failure = lease.machine->failure();
   const std::string reason = failure ? failure->reason : reply.error.reason;
   const std::string before = std::exchange(lease.reported, reason);
-  if (before == reason || reason.empty()) return;
+  if (before == reason || reason.empty() || (failure && failure->passes)) return;
   if (failure) {
     log::event(log::Level::error, "machine_refused",
                "rules that need a machine number give no ids until there is one",

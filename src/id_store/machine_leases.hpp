@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -61,6 +62,9 @@ class MachineLeases {
   StoreMetrics& metrics_;
   Scheduler& scheduler_;
   const MachineDocuments::Claims claims_;
+  // The time up to which any lease has made ids, also one that is forgotten.
+  const std::shared_ptr<std::atomic<std::int64_t>> used_ =
+      std::make_shared<std::atomic<std::int64_t>>(0);
   Things<Lease, &Lease::machine> leases_;  // by LeaseSpec::key()
 };
 

@@ -19,8 +19,12 @@ Error stops() {
 
 }  // namespace
 
-MachineLease::MachineLease(LeaseSpec spec, const Sources& sources, std::function<void()> wake)
-    : sources_(sources), wake_(std::move(wake)), spec_(std::move(spec)) {
+MachineLease::MachineLease(LeaseSpec spec, const Sources& sources, std::function<void()> wake,
+                           std::shared_ptr<std::atomic<std::int64_t>> process_used)
+    : sources_(sources),
+      wake_(std::move(wake)),
+      process_used_(std::move(process_used)),
+      spec_(std::move(spec)) {
   if (!is_leased()) number_ = spec_.id;
 }
 
@@ -39,7 +43,10 @@ void MachineLease::share(const LeaseSpec& spec, Rules rules) {
 }
 
 void MachineLease::announce() {
-  handle([&](After& after) { after.wake = wanted_ = true; });
+  handle([&](After& after) {
+    ++users_;
+    after.wake = true;
+  });
 }
 
 // ---- for requests
@@ -56,13 +63,15 @@ Ticket MachineLease::ask(const SnowflakeLayout& layout, std::uint64_t n,
                          std::unique_ptr<Waiter> waiter) {
   std::uint64_t ticket = 0;
   handle([&](After& after) {
-    WaitList& waiting = positions_of(layout).waiting;
+    Positions& positions = positions_of(layout);
+    WaitList& waiting = positions.waiting;
     if (stopping_) return after.answer(std::move(waiter), stops());
     if (waiting.size() == WaitList::kMost) {
       return after.answer(std::move(waiter), Error{Errc::unavailable, "too many requests wait"});
     }
     ticket = ++last_ticket_;
     waiting.add(ticket, n, std::move(waiter));
+    positions.layout = layout;
     serve(after);
     if (!is_good()) next_try_ = {};
     after.wake = !waiting.empty();
@@ -91,6 +100,7 @@ std::optional<LeaseJob> MachineLease::begin() {
   std::optional<LeaseJob> job;
   handle([&](After& after) {
     if (working_) return;
+    is_at_ceiling_ = false;  // who needs more still waits, unless the ceiling has been raised since
     serve(after);
     working_ = job = next_job();
   });
@@ -110,8 +120,8 @@ void MachineLease::finish(const LeaseReply& reply) {
       next_try_ = job.spec == spec_ ? job.begun + job.spec.ttl / 3 : Time();
       lost_.clear();
       if (job.kind == LeaseJob::Kind::claim) {
-        floor_ = reply.floor;
-        for (auto& [layout, positions] : positions_) begin_behind_floor(layout, positions);
+        used_ = reply.floor;
+        for (auto& [layout, positions] : positions_) begin_behind_used(layout, positions);
       }
       return serve(after);
     }
@@ -132,12 +142,13 @@ void MachineLease::finish(const LeaseReply& reply) {
 std::optional<MachineLease::Time> MachineLease::due() const {
   const std::scoped_lock lock(mutex_);
   std::optional<Time> due;
-  if (is_leased() && !stopping_ && (number_ || wanted_)) due = next_try_;
+  if (is_leased() && !stopping_ && (number_ || users_ > 0)) due = next_try_;
   if (!is_good()) return due;
   for (const auto& [layout, positions] : positions_) {
     if (!positions.is_set || positions.waiting.empty()) continue;
     const auto last = positions.next + static_cast<std::int64_t>(positions.waiting.first()) - 1;
     const std::chrono::milliseconds at(layout.time_of(last >> layout.sequence_bits));
+    if (failure_ && at.count() > ceiling_) continue;
     const Time in = std::max<Time>(at - sources_.clock.wall(), std::chrono::microseconds(100));
     due = std::min(due.value_or(Time::max()), sources_.clock.monotonic() + in);
   }
@@ -153,7 +164,7 @@ void MachineLease::stop() {
 
 void MachineLease::let_go() {
   handle([&](After& after) {
-    wanted_ = false;
+    --users_;
     after.wake = true;
   });
 }
@@ -186,23 +197,15 @@ Error MachineLease::why_none() const {
   return error;
 }
 
-/// The time up to which ids have been made.
-std::int64_t MachineLease::last_used() const {
-  std::int64_t used = floor_;
-  for (const auto& [layout, positions] : positions_) {
-    used = std::max(used, layout.time_of((positions.next - 1) >> layout.sequence_bits));
-  }
-  return used;
-}
-
 MachineLease::Positions& MachineLease::positions_of(const SnowflakeLayout& layout) {
   const auto [found, is_new] = positions_.try_emplace(layout);
-  if (is_new) begin_behind_floor(layout, found->second);
+  if (is_new) begin_behind_used(layout, found->second);
   return found->second;
 }
 
-void MachineLease::begin_behind_floor(const SnowflakeLayout& layout, Positions& positions) const {
-  positions.clock = layout.unit_at(floor_);
+void MachineLease::begin_behind_used(const SnowflakeLayout& layout, Positions& positions) {
+  if (!has_made_ids_) others_used_ = *process_used_;
+  positions.clock = layout.unit_at(std::max(used_, others_used_));
   positions.next = (positions.clock + 1) * (layout.sequence_mask() + 1);
   positions.is_set = false;
 }
@@ -225,6 +228,8 @@ std::optional<Result<std::int64_t>> MachineLease::try_take(const SnowflakeLayout
     const bool has_failed = failure_ && sources_.clock.monotonic() - failed_at_ < kFailureLasts;
     return has_failed ? std::optional<Result<std::int64_t>>(why_none()) : std::nullopt;
   }
+  // The number of a layout with more bits: another one is about to be claimed.
+  if (*number_ >> layout.machine_bits != 0) return std::nullopt;
   const std::int64_t now = layout.unit_at(wall_of(sources_.clock));
   positions.clock = std::max(positions.clock, now);
   const std::int64_t start = start_of(layout, positions, now);
@@ -244,20 +249,28 @@ std::optional<Result<std::int64_t>> MachineLease::try_take(const SnowflakeLayout
     return std::nullopt;
   }
   positions.next = end;
+  has_made_ids_ = true;
+  used_ = std::max(used_, layout.time_of(last));
+  for (std::int64_t before = *process_used_;
+       before < used_ && !process_used_->compare_exchange_weak(before, used_);) {
+  }
   return layout.id(start, *number_);
 }
 
 void MachineLease::serve(After& after) {
-  for (auto& [layout, positions] : positions_) {
+  for (auto& [key, positions] : positions_) {
     WaitList& waiting = positions.waiting;
     while (!waiting.empty()) {
       const std::uint64_t n = waiting.first();
-      const auto taken = try_take(layout, positions, n);
+      const auto taken = try_take(positions.layout, positions, n);
       if (!taken) break;
-      if (*taken) {
+      if (!*taken) {
+        waiting.answer_first(taken->error(), after);
+      } else if (waiting.first_takes()) {
         waiting.answer_first(Grant(nullptr, {{**taken, n}}), after);
       } else {
-        waiting.answer_first(taken->error(), after);
+        positions.next -= static_cast<std::int64_t>(n);
+        waiting.answer_first(Grant(), after);
       }
     }
   }
@@ -275,13 +288,13 @@ std::optional<LeaseJob> MachineLease::next_job() {
   if (!is_leased()) return std::nullopt;
   const Time now = sources_.clock.monotonic();
   const std::int64_t wall = wall_of(sources_.clock);
-  LeaseJob job{Kind::claim,       spec_, number_.value_or(0), wall + spec_.ttl.count(),
-               wall + kMostAhead, now};
-  const bool is_wanted = wanted_ && !stopping_;
+  LeaseJob job{Kind::claim,         spec_,
+               number_.value_or(0), std::max(wall, others_used_) + spec_.ttl.count(),
+               wall + kMostAhead,   now};
+  const bool is_wanted = users_ > 0 && !stopping_;
   if (!number_) return is_wanted && now >= next_try_ ? std::optional(job) : std::nullopt;
-  const bool is_at_ceiling = std::exchange(is_at_ceiling_, false);
   // The clock went back, and time that was borrowed since has come to its end.
-  const bool is_stuck = is_at_ceiling && job.ceiling <= ceiling_;
+  const bool is_stuck = is_at_ceiling_ && job.ceiling <= ceiling_;
   if (is_stuck) {
     lost_ = "the lease on machine number " + std::to_string(*number_) +
             " is lost: its ids are ahead of this host's clock, up to " +
@@ -289,11 +302,11 @@ std::optional<LeaseJob> MachineLease::next_job() {
   }
   if (!is_wanted || is_stuck || !spec_.may_have(*number_)) {
     job.kind = Kind::release;
-    job.ceiling = last_used();
+    job.ceiling = used_;
     number_.reset();
     return job;
   }
-  if (!is_at_ceiling && now < next_try_) return std::nullopt;
+  if (now < next_try_ && (failure_ || !is_at_ceiling_)) return std::nullopt;
   job.kind = Kind::renew;
   return job;
 }

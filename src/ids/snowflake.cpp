@@ -69,12 +69,6 @@ class Snowflake final : public Source {
   [[nodiscard]] Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override {
     return lease_->ask(form_.layout, n, std::move(waiter));
   }
-  /// As long as a whole batch has to wait for its units of time, at most.
-  [[nodiscard]] std::chrono::nanoseconds patience() const override {
-    constexpr std::int64_t kLargestBatch = 100'000;
-    const std::int64_t units = (kLargestBatch >> form_.layout.sequence_bits) + 1;
-    return kPatience + std::chrono::milliseconds(units * form_.layout.unit);
-  }
   [[nodiscard]] std::string why_waiting() const override { return lease_->why_waiting(); }
   void accept(Grant grant, Values& out) override {
     for (const Range& ids : grant.take()) append_from(ids.first, ids.count, form_, out);

@@ -6,6 +6,7 @@ An independent decoder reads what is stored.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import pathlib
 import random
@@ -294,6 +295,96 @@ def test_a_fixed_number_belongs_to_one_proxy(server: Mongod) -> None:
     with proxies(server, rule(4, machine={"id": 9, "lease": "none"})) as alone:
         insert(alone)
     assert len(numbers(server)) == 3
+
+
+def make_machine(server: Mongod, number: int, ceiling: int) -> None:
+    server.client.idproxy.machines.insert_one(
+        {"_id": f"default/{number}", "owner": "", "expires": datetime.datetime(1970, 1, 1),
+         "ts_ceiling": bson.Int64(ceiling)})
+
+
+@pytest.mark.parametrize("fixed", [9, None])
+def test_a_claim_whose_answer_is_lost_is_repeated(server: Mongod, fixed: int | None) -> None:
+    make_machine(server, 9, 0)
+    found = {"_id": "default/9", "owner": {"$ne": ""}}
+    server.client.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data={
+        "failCommands": ["findAndModify"], "namespace": "idproxy.machines",
+        "writeConcernError": {"code": 64, "errmsg": "waiting for replication timed out"}})
+    try:
+        proxy = Proxy(configuration(server, [rule(4, machine={"id": fixed, "ttl": "60s"})]), await_ready=False)
+        eventually(lambda: server.client.idproxy.machines.find_one(found))
+    finally:
+        server.client.admin.command("configureFailPoint", "failCommand", mode="off")
+    try:
+        assert proxy.wait_event("machine_claimed", 20)["machine"] == 9
+        proxy.wait_event("ready")
+        proxy.address = proxy.find_events("listening")[0]["address"]
+        insert(proxy, 3)
+        held = list(server.client.idproxy.machines.find())
+        assert [each["_id"] for each in held] == ["default/9"]
+        assert held[0]["floor"] == 0
+        proxy.stop()
+    finally:
+        proxy.kill()
+
+
+def test_a_fixed_number_whose_ids_are_ahead_passes(server: Mongod) -> None:
+    make_machine(server, 9, int(time.time() * 1000) + 3_600_000)
+    with proxies(server, rule(4, machine={"id": 9}), await_ready=False) as proxy:
+        proxy.address = proxy.wait_event("listening")["address"]
+        ahead = "more than a second ahead of this host's clock"
+        why = eventually(lambda: next((each for each in [why_not(proxy)] if ahead in each), None))
+        assert why.startswith("6 ")
+
+
+def test_a_reload_that_fixes_the_number_passes(server: Mongod) -> None:
+    proxy = Proxy(configuration(server, [rule(1)]))
+    try:
+        insert(proxy)
+        assert proxy._own_config
+        text = proxy._own_config.read_text()
+        for changed, claims in ((text.replace('"ttl": "3s"', '"ttl": "60s", "id": 0'), 2),
+                                (text.replace('"ttl": "3s"', '"ttl": "60s"'), 3)):
+            assert changed != text
+            proxy._own_config.write_text(changed)
+            proxy.process.send_signal(signal.SIGHUP)
+            errors = set()
+            end = time.monotonic() + 10
+            while len(proxy.find_events("machine_claimed")) < claims:
+                assert time.monotonic() < end, errors
+                errors.add(why_not(proxy)[:2])
+            assert errors <= {"", "6 "}
+            assert eventually(lambda: not why_not(proxy))
+        proxy.stop()
+    finally:
+        proxy.kill()
+    numbers(server)
+
+
+def test_a_backfill_beside_a_number_that_nobody_leases(server: Mongod, tmp_path: pathlib.Path) -> None:
+    def backfill(machine: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+        file = tmp_path / "config.yaml"
+        file.write_text(json.dumps(configuration(server, [rule(4, machine=machine)])))
+        return subprocess.run([binary(), "backfill", "--ns", "snow.docs", "--field", "number", "--config", file],
+                              check=False, timeout=60, text=True, capture_output=True)
+    with proxies(server, rule(4, machine={"lease": "none", "id": 5})) as proxy:
+        insert(proxy)
+        server.client.snow.docs.insert_many([{} for _ in range(50)])
+        refused = backfill({"lease": "none", "id": 5})
+        assert refused.returncode == 64
+        assert "has `machine.lease: none`" in refused.stderr
+        done = backfill({"lease": "backfill", "id": 6})
+        assert done.returncode == 0, done.stderr
+        insert(proxy)
+    machines = [Layout(1704067200000, 1, 41, 4, 12).decode(each)[1] for each in numbers(server)]
+    assert sorted(machines) == [5, 5] + [6] * 50
+
+
+def test_checks_of_a_fixed_number_end(server: Mongod, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(json.dumps(configuration(server, [rule(4, machine={"id": 9})])))
+    subprocess.run([binary(), "check", "--connect", "--config", file], check=True, timeout=60)
+    assert not list(server.client.idproxy.machines.find())
 
 
 def test_a_lost_lease_is_named(server: Mongod) -> None:

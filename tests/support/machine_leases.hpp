@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -64,9 +65,15 @@ struct MachineStore {
 /// One process: a lease with the test as its task.
 class LeaseHolder {
  public:
-  LeaseHolder(MachineStore& store, const ids::LeaseSpec& spec, ids::Sources sources)
+  LeaseHolder(MachineStore& store, const ids::LeaseSpec& spec, ids::Sources sources,
+              std::shared_ptr<std::atomic<std::int64_t>> process_used =
+                  std::make_shared<std::atomic<std::int64_t>>(0))
       : store_(store),
-        lease(std::make_shared<ids::MachineLease>(spec, sources, [this] { ++woken; })) {}
+        lease(std::make_shared<ids::MachineLease>(
+            spec, sources, [this] { ++woken; }, std::move(process_used))) {
+    lease->announce();
+    woken = 0;
+  }
 
   /// Does what the store's task does; returns the number of jobs.
   int work() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <compare>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "idproxy/ids/error.hpp"
 #include "idproxy/ids/grant.hpp"
@@ -29,7 +31,13 @@ struct SnowflakeLayout {
   bool machine_last = false;
   /// In a unit that the clock begins, the sequence starts at random in its lower half, not at 0.
   bool random_start = false;
-  friend auto operator<=>(const SnowflakeLayout&, const SnowflakeLayout&) = default;
+  /// Of what an id consists of: how long time lasts and where a sequence starts makes no other ids.
+  friend std::weak_ordering operator<=>(const SnowflakeLayout& a, const SnowflakeLayout& b) {
+    const auto parts = [](const SnowflakeLayout& its) {
+      return std::tie(its.epoch, its.unit, its.machine_bits, its.sequence_bits, its.machine_last);
+    };
+    return parts(a) <=> parts(b);
+  }
 
   [[nodiscard]] std::int64_t unit_at(std::int64_t milliseconds) const {
     const std::int64_t since = milliseconds - epoch;
@@ -121,13 +129,15 @@ class MachineLease final : public Queue, public std::enable_shared_from_this<Mac
   static constexpr std::chrono::seconds kFailureLasts{1};
 
   /// `wake` makes the store call begin() soon; it must be callable from any thread and never block.
-  MachineLease(LeaseSpec spec, const Sources& sources, std::function<void()> wake);
+  /// `process_used`: the time up to which any lease of this process has made ids.
+  MachineLease(LeaseSpec spec, const Sources& sources, std::function<void()> wake,
+               std::shared_ptr<std::atomic<std::int64_t>> process_used);
 
   /// A rule of the same list shares it, and perhaps has fewer numbers or a shorter ttl; or the
   /// first one of a newer list, `anew`, says what holds from now on.
   enum class Rules { more, anew };
   void share(const LeaseSpec& spec, Rules rules);
-  /// Claims a number before the first request comes.
+  /// Another user: claims a number before the first request comes.
   void announce();
   [[nodiscard]] LeaseSpec spec() const {
     return locked(mutex_, [&] { return spec_; });
@@ -153,7 +163,7 @@ class MachineLease final : public Queue, public std::enable_shared_from_this<Mac
   [[nodiscard]] std::optional<Time> due() const;
   /// Refuses requests from now on, and has the number released.
   void stop();
-  /// The same as long as nobody calls announce().
+  /// A user goes. The last one has the number released, until somebody calls announce().
   void let_go();
   /// The number in use; nothing: there is none now.
   [[nodiscard]] std::optional<std::int32_t> number() const;
@@ -169,6 +179,7 @@ class MachineLease final : public Queue, public std::enable_shared_from_this<Mac
     std::int64_t next = 0;   // to use; that is set as the start of the first one that waits
     std::int64_t clock = 0;  // the highest unit that the clock has shown
     bool is_set = false;
+    SnowflakeLayout layout{};  // of the newest request that waits
     WaitList waiting{};
   };
 
@@ -182,9 +193,8 @@ class MachineLease final : public Queue, public std::enable_shared_from_this<Mac
   [[nodiscard]] bool is_leased() const { return !spec_.name.empty(); }
   [[nodiscard]] bool is_good() const;
   [[nodiscard]] Error why_none() const;
-  [[nodiscard]] std::int64_t last_used() const;
   Positions& positions_of(const SnowflakeLayout& layout);
-  void begin_behind_floor(const SnowflakeLayout& layout, Positions& positions) const;
+  void begin_behind_used(const SnowflakeLayout& layout, Positions& positions);
   [[nodiscard]] std::int64_t start_of(const SnowflakeLayout& layout, const Positions& positions,
                                       std::int64_t unit) const;
   [[nodiscard]] std::optional<Result<std::int64_t>> try_take(const SnowflakeLayout& layout,
@@ -195,13 +205,18 @@ class MachineLease final : public Queue, public std::enable_shared_from_this<Mac
 
   const Sources sources_;
   const std::function<void()> wake_;
+  const std::shared_ptr<std::atomic<std::int64_t>> process_used_;
 
   mutable std::mutex mutex_;  // guards all that follows
   LeaseSpec spec_;
   std::map<SnowflakeLayout, Positions> positions_;
   std::uint64_t last_ticket_ = 0;
   std::optional<std::int32_t> number_;
-  std::int64_t floor_ = 0;
+  // The times up to which ids of this number may have been made, and, before the first one of this
+  // lease, those of others of the process, which may have had the same number.
+  std::int64_t used_ = 0;
+  std::int64_t others_used_ = 0;
+  bool has_made_ids_ = false;
   std::int64_t ceiling_ = std::numeric_limits<std::int64_t>::max();
   Time good_until_ = Time::max();
   Time next_try_{};  // of a claim, or a renewal
@@ -210,7 +225,7 @@ class MachineLease final : public Queue, public std::enable_shared_from_this<Mac
   Time failed_at_{};
   std::string lost_;            // why the last number is gone, until there is another one
   bool is_at_ceiling_ = false;  // a request needs a time above it
-  bool wanted_ = true;
+  unsigned users_ = 0;
   bool stopping_ = false;
 };
 

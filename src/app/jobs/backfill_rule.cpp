@@ -28,6 +28,14 @@ std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule)
            " has a `reserve`, and a backfill reserves nothing: its values could be given "
            "out again";
   }
+  const auto& lease = rule.strategy->about().lease;
+  if (lease && lease->name.empty()) {
+    return subject +
+           " has `machine.lease: none`, and a backfill would make the ids that a running proxy "
+           "makes "
+           "with the same number: run it with a copy of the configuration in which `machine` has a "
+           "`lease` of its own, such as backfill, and an `id` that no proxy has";
+  }
   const ids::SequenceOptions& sequences = rule.strategy->about().sequences;
   const bool resets = sequences.reset != ids::Reset::none;
   const bool shows_date = sequences.text && !sequences.text->is_timeless();

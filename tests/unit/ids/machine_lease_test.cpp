@@ -261,5 +261,119 @@ TEST_F(MachineLeaseTest, AClientThatHasGoneWaitsNoLonger) {
   EXPECT_EQ(take(one), "1: 0.0");
 }
 
+TEST_F(MachineLeaseTest, ANumberThatDoesNotFitTheLayoutMakesNoIds) {
+  constexpr SnowflakeLayout kFour{.machine_bits = 4, .sequence_bits = 8};
+  LeaseSpec many = spec();
+  many.numbers = 1024;
+  for (int i = 0; i < 20; ++i) store_.numbers[i].expires = 1h;
+  auto one = holder(many);
+  one.work();
+  EXPECT_EQ(take(one), "0: 20.0");
+  many.numbers = 16;
+  one.lease->share(many, MachineLease::Rules::more);
+  EXPECT_FALSE(one.lease->take(kFour, 1));
+
+  // Known while a claim is on its way.
+  many.numbers = 1024;
+  auto other = holder(many);
+  const auto claim = other.lease->begin();
+  many.numbers = 16;
+  other.lease->share(many, MachineLease::Rules::more);
+  const auto waiting = other.ask(kFour, 1);
+  other.lease->finish({LeaseReply::Kind::held, 20, 0, claim->ceiling});
+  EXPECT_EQ(answer(waiting), "waits");
+  EXPECT_FALSE(other.lease->take(kFour, 1));
+  EXPECT_EQ(other.lease->begin()->kind, LeaseJob::Kind::release);
+}
+
+TEST_F(MachineLeaseTest, HowASequenceStartsMakesNoOtherIds) {
+  SnowflakeLayout random = kLayout;
+  random.random_start = true;
+  SnowflakeLayout longer = kLayout;
+  longer.time_bits = 43;
+  auto one = holder();
+  one.work();
+  EXPECT_EQ(take(one, 3), "0: 0.0");
+  EXPECT_EQ(text_of(**one.lease->take(random, 1)), "0: 0.3");
+  EXPECT_FALSE(one.lease->take(longer, 1));
+  EXPECT_EQ(take(one), "need");
+}
+
+TEST_F(MachineLeaseTest, IdsOfAnotherLayoutHaveLaterTimes) {
+  SnowflakeLayout fewer = kLayout;
+  fewer.machine_bits = 9;
+  auto one = holder();
+  one.work();
+  EXPECT_EQ(take(one), "0: 0.0");
+  EXPECT_FALSE(one.lease->take(fewer, 1));
+  pass(1ms);
+  EXPECT_TRUE(one.lease->take(fewer, 1));
+  EXPECT_EQ(take(one), "1: 0.0");
+}
+
+TEST_F(MachineLeaseTest, AStoreThatFailsIsNotAskedWithoutAPause) {
+  auto one = holder();
+  one.work();
+  clock_.set(std::chrono::milliseconds(kStart) + 1h);
+  const auto waiting = one.ask(kLayout, 1);
+  EXPECT_EQ(one.lease->begin()->kind, LeaseJob::Kind::renew);
+  one.lease->finish({LeaseReply::Kind::failed, 0, 0, 0, {Errc::unavailable, "down"}});
+  EXPECT_FALSE(one.lease->begin());
+  EXPECT_EQ(*one.lease->due() - clock_.monotonic(), 1s);
+  clock_.advance(1s);
+  EXPECT_EQ(one.work(), 1);
+  EXPECT_EQ(answer(waiting), "3600000: 0.0");
+}
+
+TEST_F(MachineLeaseTest, ARenewalThatCameInTimeIsEnough) {
+  auto one = holder();
+  one.work();
+  pass(10s);
+  clock_.set(std::chrono::milliseconds(kStart) + 1h);
+  const auto renewal = one.lease->begin();
+  EXPECT_EQ(take(one), "need");
+  one.lease->finish(store_.run(one.lease.get(), *renewal));
+  EXPECT_FALSE(one.lease->begin());
+  EXPECT_EQ(take(one), "3600000: 0.0");
+}
+
+TEST_F(MachineLeaseTest, ARequestThatOnlyWantsIdsUsesNone) {
+  auto one = holder();
+  const auto wanted = one.lease->ask(kLayout, 3, std::make_unique<Nobody>());
+  const auto waiting = one.ask(kLayout, 2);
+  one.work();
+  EXPECT_EQ(answer(waiting), "0: 0.0");
+  EXPECT_EQ(take(one, 2), "0: 0.2");
+}
+
+TEST_F(MachineLeaseTest, ANewUserKeepsWhatTheOldOneLetsGoOfLate) {
+  auto one = holder();
+  one.work();
+  one.lease->announce();
+  one.lease->let_go();
+  EXPECT_EQ(one.work(), 0);
+  EXPECT_EQ(one.lease->number(), 0);
+  one.lease->let_go();
+  EXPECT_EQ(one.work(), 1);
+  EXPECT_FALSE(one.lease->number());
+}
+
+TEST_F(MachineLeaseTest, IdsOfAnotherLeaseOfTheProcessHaveLaterTimes) {
+  const auto used = std::make_shared<std::atomic<std::int64_t>>(0);
+  LeaseHolder one(store_, spec(), {clock_, random_}, used);
+  one.work();
+  EXPECT_EQ(take(one), "0: 0.0");
+  clock_.advance(-1h);
+  test::MachineStore eu_store;
+  LeaseSpec eu = spec();
+  eu.name = "eu";
+  LeaseHolder other(eu_store, eu, {clock_, random_}, used);
+  const auto waiting = other.ask(kLayout, 1);
+  EXPECT_EQ(other.work(), 1);
+  EXPECT_EQ(answer(waiting), "1: 0.0");
+  EXPECT_EQ(take(other), "1: 0.1");
+  EXPECT_EQ(take(one), "0: 0.1");
+}
+
 }  // namespace machine_lease_test
 }  // namespace idproxy::ids

@@ -159,6 +159,13 @@ TEST_F(SnowflakeTest, FailsWithoutAStore) {
   EXPECT_EQ(draw.error().reason, "down");
 }
 
+TEST_F(SnowflakeTest, AnInsertWaitsAsLongAsForOtherIds) {
+  test::LeasingStore store;
+  const auto rule = make({{"sequence_bits", "1"}, {"unit", "1s"}});
+  rule->announce(store);
+  EXPECT_EQ(rule->bind("shop.orders", &store).source->patience(), std::chrono::seconds(2));
+}
+
 struct Faulty {
   const char* name;
   Table table;

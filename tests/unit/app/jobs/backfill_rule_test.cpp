@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "support/fake_clock.hpp"
 #include "support/rule_set.hpp"
+#include "support/scripted_random.hpp"
+#include "support/strategies.hpp"
 
 namespace idproxy::app::jobs {
 namespace backfill_rule_test {
@@ -54,6 +57,26 @@ TEST(BackfillRequestTest, RefusesARuleWithReservations) {
   EXPECT_EQ(rule_for(request("shop.orders", "n"), {rule}).error(),
             "the rule for n in shop.orders has a `reserve`, and a backfill reserves nothing: its "
             "values could be given out again");
+}
+
+TEST(BackfillRequestTest, RefusesANumberThatNobodyLeases) {
+  const test::FakeClock clock;
+  test::SeededRandom random;
+  const auto refuses = [&](const char* lease) {
+    rewrite::Rule rule = test::rule("shop.orders", "n");
+    rule.strategy = test::make_strategy(
+        "snowflake", {{"machine.lease", lease}, {"machine.id", "5"}, {"preset", "twitter"}},
+        {clock, random});
+    const auto found = rule_for(request("shop.orders", "n"), {rule});
+    return found ? std::string() : found.error();
+  };
+  EXPECT_EQ(
+      refuses("none"),
+      "the rule for n in shop.orders has `machine.lease: none`, and a backfill would make the "
+      "ids that a running proxy makes with the same number: run it with a copy of the "
+      "configuration in which `machine` has a `lease` of its own, such as backfill, and an "
+      "`id` that no proxy has");
+  EXPECT_EQ(refuses("backfill"), "");
 }
 
 TEST(BackfillRequestTest, NullIsAValueOnlyToRulesThatLeaveItAlone) {

@@ -338,7 +338,7 @@ CounterDocument::Attempt CounterDocument::heal(Run& run) {
     if (Attempt done = create(run, found->exists)) return done;
     return allocate(run);
   }
-  if (found->to_seal) return seal(run, *found);
+  if (found->lacks_seal) return seal(run, *found);
   if (!found->value.is_number()) return not_an_integer();
   const auto stands = numbers_.first_at(found->value.number);
   if (!stands) return at_max();

@@ -39,7 +39,7 @@ std::string name_of(const ids::CounterSpec& spec) {
   std::string name(1, "tdf"[static_cast<std::size_t>(place.key_is)]);
   for (const std::string* part :
        {&place.db, &place.collection, &place.key_field, &place.key, &place.value_field,
-        &place.filter, &spec.seal.keys, &spec.seal.space}) {
+        &place.filter, &spec.seal.fpe, &spec.seal.space}) {
     name += std::to_string(part->size()) + ":" + *part;
   }
   return name;

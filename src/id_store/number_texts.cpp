@@ -366,6 +366,12 @@ ids::Result<std::vector<FieldPlace>> FieldNumbers::places_to_scan() {
   return scanned;
 }
 
+bool FieldNumbers::are_guarded() const {
+  const std::vector<FieldPlace>& places = places_->all;
+  return can_be_guarded(fields_) &&
+         (fields_.front().repeats || (places.size() == 1 && places.front().is_unique));
+}
+
 ids::Result<void> FieldNumbers::find_readable_places() {
   if (const auto found = find_places(); !found) return found.error();
   if (scans_end_) return {};
@@ -422,8 +428,7 @@ ids::Result<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
   if (const auto found = find_readable_places(); !found) return found.error();
   Look look{.asked = count};
   const std::vector<FieldPlace>& places = places_->all;
-  look.is_guarded = can_be_guarded(fields_) &&
-                    (fields_.front().repeats || (places.size() == 1 && places.front().is_unique));
+  look.is_guarded = are_guarded();
   for (const FieldPlace& place : places) {
     if (place.access == FieldPlace::Access::nothing) continue;
     const auto done = is_hidden(*place.field)               ? look_at_hidden(place, look)

@@ -78,7 +78,7 @@ class Place:
     def config(self, **rule: Any) -> dict[str, Any]:
         its: dict[str, Any] = {"ns": self.ns, "field": "n", "strategy": "permuted", "tweak": TWEAK,
                                "unique_index": "create", **rule}
-        if its["strategy"] == "permuted" and "key_epochs" not in its:
+        if its["strategy"] == "permuted":
             its.setdefault("key", {"file": str(self.key)})
         else:
             its.pop("tweak" if its["strategy"] != "permuted" else "key", None)
@@ -204,34 +204,6 @@ def test_another_key_is_refused(place: Place, start_proxy):
     insert(start_proxy(place.config()), place.ns, 1)
     found = [number_of(value) for value in place.values()]
     assert len(found) == len(set(found)) and max(found) < 1000, found
-
-
-def test_keys_of_epochs(place: Place, start_proxy):
-    """Proxies with the first key alone go on until the second one begins, and no further."""
-    second = place.key.with_name("second")
-    second.write_text(OTHER_KEY)
-    second.chmod(0o600)
-    epochs = [{"from": 0, "key": {"file": str(place.key)}}, {"from": 10, "key": {"file": str(second)}}]
-    old = start_proxy(place.config(block={"size": 1}))
-    insert(old, place.ns, 3)
-    new = start_proxy(place.config(block={"size": 1}, key_epochs=epochs))
-    insert(new, place.ns, 3)
-    insert(old, place.ns, 2)
-    assert place.document()["fpe"] == "38608fbf02f78add"
-    insert(new, place.ns, 6)
-    assert place.document()["fpe"].startswith("38608fbf02f78add 10:")
-    assert "values would be given twice" in refused(old, place.ns)
-    insert(new, place.ns, 1)
-    keys = [KEY] * 10 + [OTHER_KEY] * 5
-    assert [number_of(value, key) for value, key in zip(place.values(), keys)] == list(range(15))
-    assert place.run("ids", "--decode", str(place.values()[12])).stdout == "number 12\n"
-    # Too late: these numbers have had the key before.
-    new.stop(), old.stop()
-    set_counter(place.server.client, place.ns, 20)
-    place.collection.database.client[STORE]["uniqueIdentifierCounter"].update_one(
-        {"_id": place.document()["_id"]}, {"$set": {"fpe": "38608fbf02f78add", "space": "10^12"}})
-    late = start_proxy(place.config(key_epochs=epochs))
-    eventually(lambda: "begin the next of `key_epochs` at 20" in insert(late, place.ns, 1).get("errmsg", ""))
 
 
 def test_next_report_and_transactions(place: Place, start_proxy):

@@ -165,6 +165,9 @@ TEST(Permuted, FailsIfKeysMakeNoSense) {
            form},
       {{{"key.env", kVariable}, {"key.file", "/dev/null"}},
        "key: must have `env` or `file`, not both"},
+      {{{"key_epochs", "[]"}},
+       "key_epochs: is refused: values of two keys can be the same, and none tells which key it "
+       "has. A counter keeps its key; for another one, give the rule another `field` and `name`"},
       {{{"ns", "shop.*"}},
        "tweak: is missing: its default has the collection's name, and `ns` has wildcards. Write "
        "any text, with which all these collections hide their numbers"},

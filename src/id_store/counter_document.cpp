@@ -35,10 +35,16 @@ constexpr std::chrono::milliseconds kQuick{500};
 // A server refuses to create a counter while it drops the database: the drop needs a majority.
 constexpr std::chrono::milliseconds kDropPause{40};
 
+bool has_no_negatives(std::span<const ids::CounterField> fields) {
+  return has_hidden(fields) || std::ranges::any_of(fields, [](const ids::CounterField& field) {
+           return field.format.alphabet.size() != 10;
+         });
+}
+
 /// True if `first` fits; config has checked that max does, and so do all numbers between.
 bool fits_into_fields(std::int64_t first, std::span<const ids::CounterField> fields) {
   using Int32 = std::numeric_limits<std::int32_t>;
-  if (first < 0 && has_hidden(fields)) return false;
+  if (first < 0 && has_no_negatives(fields)) return false;
   return (first >= Int32::min() && first <= Int32::max()) ||
          std::none_of(fields.begin(), fields.end(), [](const ids::CounterField& field) {
            return field.format.output == ids::NumberFormat::Output::int32;
@@ -59,7 +65,7 @@ std::string text_of(const ids::Range& range, std::int64_t step) {
   return text + " to " + std::to_string(last);
 }
 
-bool is_text(const std::optional<bson::Element>& element, std::string_view text) {
+bool says(const std::optional<bson::Element>& element, std::string_view text) {
   return element && element->type == bson::Type::string && element->text() == text;
 }
 
@@ -161,7 +167,7 @@ ids::Result<std::int64_t> CounterDocument::check_existing(Run& run, const Stored
   if (!value.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(value.number);
   if (!first || numbers_.is_beyond_max(*first)) return at_max();
-  if (!fits_into_fields(*first, run.fields)) return does_not_fit();
+  if (!fits_into_fields(*first, run.fields)) return does_not_fit(run.fields);
   if (run.job.kind != CounterJob::Kind::heal) return *first;
   const auto target = heal_target(run, *first);
   if (!target && !run.not_healed) return target.error();
@@ -211,7 +217,7 @@ CounterDocument::Attempt CounterDocument::use(Run& run, Bytes pre_image) {
 CounterDocument::Attempt CounterDocument::allocated(Run& run, std::int64_t first,
                                                     std::uint64_t count) {
   if (!fits_into_fields(first, run.fields)) {
-    return does_not_fit();
+    return does_not_fit(run.fields);
   }
   if (const auto marked = mark(run); !marked) {
     drop_block(marked.error().reason);
@@ -266,7 +272,7 @@ ids::Result<bool> CounterDocument::lacks_seal(Bytes document) const {
   const auto fpe = bson::find(document, "fpe");
   const auto space = bson::find(document, "space");
   if (!fpe) return true;
-  if (is_text(fpe, own.fpe) && is_text(space, own.space)) return false;
+  if (says(fpe, own.fpe) && says(space, own.space)) return false;
   return exhausted("the numbers of counter " + events_.counter() + " are hidden with fpe " +
                    seal_text(fpe) + " and space " + seal_text(space) + ", and the rule has fpe " +
                    in_quotes(own.fpe) + " and space " + in_quotes(own.space) +
@@ -396,9 +402,9 @@ ids::Error CounterDocument::not_an_integer() const {
   return exhausted("the value of counter " + events_.counter() + " is not an integer");
 }
 
-ids::Error CounterDocument::does_not_fit() const {
+ids::Error CounterDocument::does_not_fit(std::span<const ids::CounterField> fields) const {
   return exhausted("the value of counter " + events_.counter() +
-                   (spec_.seal.fpe.empty() ? " does not fit into int32" : " lies below 0"));
+                   (has_no_negatives(fields) ? " lies below 0" : " does not fit into int32"));
 }
 
 ids::Error at_max(const ids::CounterSpec& spec) {

@@ -214,7 +214,7 @@ class CounterDocument {
   }
   [[nodiscard]] mongo::Document bound(std::int64_t increment) const;
   [[nodiscard]] ids::Error not_an_integer() const;
-  [[nodiscard]] ids::Error does_not_fit() const;
+  [[nodiscard]] ids::Error does_not_fit(std::span<const ids::CounterField> fields) const;
   [[nodiscard]] ids::Result<bool> lacks_seal(Bytes document) const;
   [[nodiscard]] ids::Error at_max() const { return id_store::at_max(spec_); }
 

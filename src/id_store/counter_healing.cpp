@@ -73,6 +73,9 @@ void leave_out_far(const CounterRun& run, std::int64_t from, FieldNumbers::Look&
   std::erase_if(look.furthest, [&](std::int64_t number) {
     return is_jump_too_large(run.numbers, max_jump, from, number);
   });
+  const std::size_t outliers = count_outliers_of_latest(look.furthest);
+  look.furthest.erase(look.furthest.begin(),
+                      look.furthest.begin() + static_cast<std::ptrdiff_t>(outliers));
 }
 
 /// Call it if the jump is too large: removes outliers (outliers.hpp) from `look`. Returns a warning

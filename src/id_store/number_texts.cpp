@@ -131,6 +131,12 @@ std::string digits_in(std::string_view text) {
   return digits;
 }
 
+std::optional<std::int64_t> decimal_in(std::string_view digits) {
+  std::int64_t number = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return read.ec == std::errc() ? std::optional(number) : std::nullopt;
+}
+
 /// The number in a text that a collation may call equal to one of the format, by its digits; with
 /// numericOrdering, zeros in front of them do not count.
 std::optional<std::int64_t> number_in_equal(std::string_view text, const NumberFormat& format) {
@@ -138,16 +144,16 @@ std::optional<std::int64_t> number_in_equal(std::string_view text, const NumberF
   const std::size_t before = digits_in(format.prefix).size();
   const std::size_t behind = digits_in(format.suffix).size() + ids::width_of(format.check);
   if (digits.size() <= before + behind) return std::nullopt;
-  std::int64_t number = 0;
-  const char* begin = digits.data() + before;
-  const char* end = digits.data() + digits.size() - behind;
-  const auto [stop, error] = std::from_chars(begin, end, number);
-  if (error != std::errc()) return std::nullopt;
-  const std::string own = digits_in(ids::number_text(number, format));
-  const auto is_at_end = [&](std::string_view part) { return own.ends_with(part); };
-  const bool is_equal = own.starts_with(digits.substr(0, before)) && is_at_end({end, behind}) &&
-                        own.find(std::to_string(number), before) != std::string::npos;
-  return is_equal ? std::optional(number) : std::nullopt;
+  const std::string_view all = digits;
+  const std::string_view its = all.substr(before, all.size() - before - behind);
+  const auto number = format.permutation ? format.permutation->read(its) : decimal_in(its);
+  if (!number) return std::nullopt;
+  const std::string own = digits_in(ids::number_text(*number, format));
+  const std::string shown = format.permutation ? std::string(its) : std::to_string(*number);
+  const bool is_equal = own.starts_with(all.substr(0, before)) &&
+                        own.ends_with(all.substr(all.size() - behind)) &&
+                        own.find(shown, before) != std::string::npos;
+  return is_equal ? number : std::nullopt;
 }
 
 /// A number in a field.

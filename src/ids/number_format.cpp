@@ -66,7 +66,7 @@ std::optional<std::int64_t> read_in_digits(std::string_view digits, const Number
 /// The number, of at most 18 digits, that stands for another one.
 std::int64_t hidden(std::int64_t number, const NumberFormat& format) {
   const Digits digits(number, format);
-  return read_in_digits(digits.digits, {}).value_or(0);
+  return read_in_digits(digits.digits, {}).value_or(-1);
 }
 
 std::optional<std::int64_t> read_hidden(std::int64_t number,

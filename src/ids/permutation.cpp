@@ -1,5 +1,6 @@
 #include "idproxy/ids/permutation.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -44,6 +45,10 @@ Permutation::Permutation(Space space, std::string tweak, std::string key)
 Permutation::~Permutation() = default;
 
 void Permutation::write(std::int64_t number, std::uint8_t* text) const {
+  if (number < 0 || number > max_) {
+    std::fill_n(text, space_.length, static_cast<std::uint8_t>(' '));
+    return;
+  }
   const Ff1::Halves& ends = cipher_->ends();
   const auto whole = static_cast<Uint128>(number);
   Ff1::Halves hidden = cipher_->encrypt({whole / ends.low, whole % ends.low});
@@ -77,10 +82,11 @@ std::optional<std::int64_t> Permutation::read(std::string_view text) const {
 }
 
 Permutation::Seal Permutation::seal() const {
-  const std::string named = space_.is_named ? "" : " " + space_.alphabet;
+  const bool has_digits = space_.alphabet == alphabet_named("digits");
   return {fingerprint(key_, tweak_),
           std::to_string(space_.alphabet.size()) + "^" + std::to_string(space_.length) +
-              (space_.zeros == LeadingZeros::none ? " nz" : "") + named};
+              (space_.zeros == LeadingZeros::none ? " nz" : "") +
+              (has_digits ? "" : " " + space_.alphabet)};
 }
 
 }  // namespace idproxy::ids

@@ -11,6 +11,7 @@
 
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/secret_file.hpp"
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/permutation.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "ids/counter.hpp"
@@ -62,7 +63,6 @@ Permutation::Space read_hidden_space(const NumberFormat& format, Parameters& rul
   const std::int64_t digits = rule.integer("digits", 6, Ff1::kMostLength, 12);
   const bool has_zeros = rule.boolean("leading_zeros", true);
   Permutation::Space space{read_alphabet(rule, "digits", Ff1::kMostRadix)};
-  space.is_named = !alphabet_named(rule.text("alphabet", "digits")).empty();
   space.length = static_cast<std::size_t>(rule.integer("length", 1, Ff1::kMostLength, 12));
   if (rule.given("alphabet")) {
     check_alphabet_key(space, rule);
@@ -155,6 +155,12 @@ void check_fields_of(const CounterPlace& place, Parameters& store) {
        {std::pair("value_field", place.value_field), std::pair("key_field", place.key_field)}) {
     if (name != "fpe" && name != "space") continue;
     store.error(key, "must not be '" + name + "', which says how the counter's numbers are hidden");
+  }
+  if (place.filter.empty()) return;
+  for (const char* name : {"fpe", "space"}) {
+    if (!bson::find(as_bytes(place.filter), name)) continue;
+    store.error("filter", std::string("must not name '") + name +
+                              "', which says how the counter's numbers are hidden");
   }
 }
 

@@ -18,7 +18,6 @@ class Permutation {
   enum class LeadingZeros { allowed, none };
   struct Space {
     std::string alphabet;  ///< the digits, the one for 0 first; 2 to 64
-    bool is_named = true;  ///< it is one of those with a name
     std::size_t length = 0;
     LeadingZeros zeros = LeadingZeros::allowed;  ///< none: with ten digits only
     friend bool operator==(const Space&, const Space&) = default;
@@ -31,7 +30,8 @@ class Permutation {
   [[nodiscard]] const Space& space() const { return space_; }
   /// The last number.
   [[nodiscard]] std::int64_t max() const { return max_; }
-  /// Writes the text of a number, of space().length characters. `number`: 0 to max().
+  /// Writes the text of a number, of space().length characters. Of one that
+  /// is none of 0 to max(), writes blanks, which are no digits.
   void write(std::int64_t number, std::uint8_t* text) const;
   /// The number that has this text.
   [[nodiscard]] std::optional<std::int64_t> read(std::string_view text) const;
@@ -39,7 +39,7 @@ class Permutation {
   /// How a counter's document says that its numbers are hidden by this permutation.
   struct Seal {
     std::string fpe{};    ///< of key and tweak
-    std::string space{};  ///< "10^12", "10^12 nz", "62^8", "3^20 abc"
+    std::string space{};  ///< "10^12", "10^12 nz", "3^20 abc"
     friend bool operator==(const Seal&, const Seal&) = default;
   };
   [[nodiscard]] Seal seal() const;

@@ -100,7 +100,7 @@ TEST(Ff1, SucceedsBackFromEveryLength) {
 // ---- permutations
 
 Permutation of_digits(std::size_t length, Zeros zeros = Zeros::allowed, std::string tweak = "") {
-  return {{std::string(alphabet_named("digits")), true, length, zeros}, std::move(tweak), kKey3};
+  return {{std::string(alphabet_named("digits")), length, zeros}, std::move(tweak), kKey3};
 }
 
 std::string written(const Permutation& permutation, std::int64_t number) {
@@ -152,12 +152,20 @@ TEST(Permutation, SucceedsWithAllNumbersOfSixDigits) {
   EXPECT_EQ(without_zeros.read("099999"), std::nullopt);
 }
 
+TEST(Permutation, HasNoTextBeyondItsNumbers) {
+  const Permutation without_zeros = of_digits(6, Zeros::none);
+  for (const std::int64_t number : {std::int64_t{-1}, std::int64_t{900'000}, std::int64_t{999'999},
+                                    std::numeric_limits<std::int64_t>::max()}) {
+    EXPECT_EQ(written(without_zeros, number), "      ") << number;
+  }
+}
+
 TEST(Permutation, SucceedsWithTheLargestSpaces) {
   constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(of_digits(18).max(), 999'999'999'999'999'999);
   EXPECT_EQ(of_digits(19).max(), kMax);
   EXPECT_EQ(of_digits(36).max(), kMax);
-  const Permutation largest({std::string(alphabet_named("url64")), true, 36, Zeros::allowed}, "t",
+  const Permutation largest({std::string(alphabet_named("url64")), 36, Zeros::allowed}, "t",
                             kKey1);
   for (const std::int64_t number : {std::int64_t{0}, kMax - 1, kMax}) {
     EXPECT_EQ(largest.read(written(largest, number)), number);
@@ -185,9 +193,14 @@ TEST(Permutation, TellsItsKeysApart) {
   EXPECT_EQ(seal.fpe, "38608fbf02f78add");
   EXPECT_EQ(seal.space, "10^12");
   EXPECT_EQ(of_digits(7, Zeros::none).seal().space, "10^7 nz");
-  const Permutation own({"xyz", false, 20, Zeros::allowed}, "shop.orders._id", kKey3);
+  const Permutation own({"xyz", 20, Zeros::allowed}, "shop.orders._id", kKey3);
   EXPECT_EQ(own.seal().fpe, "38608fbf02f78add");
   EXPECT_EQ(own.seal().space, "3^20 xyz");
+  const auto space_of = [](std::string_view name) {
+    return Permutation({std::string(alphabet_named(name)), 8}, "t", kKey3).seal().space;
+  };
+  EXPECT_EQ(space_of("base32"), "32^8 " + std::string(alphabet_named("base32")));
+  EXPECT_NE(space_of("base32"), space_of("base32upper"));
 }
 
 }  // namespace permutation_test

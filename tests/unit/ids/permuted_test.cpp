@@ -127,6 +127,14 @@ TEST(Permuted, ReadsWhatEndsTheNumbers) {
   EXPECT_EQ(Rule({{"digits", "16"}}).warnings.size(), 1U);
 }
 
+TEST(Permuted, FieldsMayStandOnOneSideOfTheNumber) {
+  EXPECT_EQ(faults_of({{"output", "string"}, {"template", "{field:a}{counter}"}}), Texts());
+  EXPECT_EQ(faults_of({{"output", "string"}, {"template", "{counter}{field:a}"}}), Texts());
+  EXPECT_EQ(
+      faults_of({{"output", "string"}, {"template", "{field:a}{counter}{field:b}"}, {"scope", "b"}}),
+      Texts());
+}
+
 TEST(Permuted, FailsIfKeysMakeNoSense) {
   const std::string form =
       "must be 32, 48 or 64 hexadecimal digits, a key of AES, such as `openssl rand -hex 32` "
@@ -181,6 +189,16 @@ TEST(Permuted, FailsIfKeysMakeNoSense) {
         {"store.value_field", "fpe"},
         {"store.value_is", "next"}},
        "store.value_field: must not be 'fpe', which says how the counter's numbers are hidden"},
+      {{{"store.layout", "custom"},
+        {"store.collection", "c"},
+        {"store.key_field", "_id"},
+        {"store.value_field", "n"},
+        {"store.value_is", "next"},
+        {"store.filter.space", "x"}},
+       "store.filter: must not name 'space', which says how the counter's numbers are hidden"},
+      {{{"output", "string"}, {"template", "{field:a}-{counter}/{field:b}"}},
+       "template: has {field:…} on both sides of {counter}: two numbers could have the same value. "
+       "Leave those of one side out, or name them in `scope`"},
   };
   for (const auto& [table, fault] : cases) {
     const Texts faults = faults_of(table);

@@ -61,8 +61,9 @@ ids::Error no_hiding(mongo::Client& client, Fields fields, std::int64_t next) {
   if (can_be_guarded(fields)) {
     return exhausted(Reason{why, "; make it with ", unique_index(client, fields)});
   }
-  return exhausted(why + ", and a counter of several fields or collections can have none: give the "
-                         "rule another `field` and `name`");
+  return exhausted(why +
+                   ", and a counter of several fields or collections can have none: give the "
+                   "rule another `field` and `name`");
 }
 
 ids::Error too_far(mongo::Client& client, Fields fields) {

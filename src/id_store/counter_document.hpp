@@ -148,7 +148,7 @@ class CounterDocument {
   struct Found {
     bool exists = false;
     StoredValue value;
-    StoredValue last{};  ///< of a range: its last number
+    StoredValue last{};       ///< of a range: its last number
     bool lacks_seal = false;  ///< seal() must come before numbers are allocated
     [[nodiscard]] bool has_value() const {
       return exists && value.kind != StoredValue::Kind::missing;
@@ -208,9 +208,9 @@ class CounterDocument {
   template <class Update>
   [[nodiscard]] mongo::Reply change(mongo::Client& client, const mongo::Document& value,
                                     const Update& update) const {
-    return client.write(spec_.place.db, {{"findAndModify", spec_.place.collection},
-                                         {"query", query(value)},
-                                         {"update", update}});
+    return client.write(
+        spec_.place.db,
+        {{"findAndModify", spec_.place.collection}, {"query", query(value)}, {"update", update}});
   }
   [[nodiscard]] mongo::Document bound(std::int64_t increment) const;
   [[nodiscard]] ids::Error not_an_integer() const;

@@ -69,8 +69,7 @@ std::int64_t hidden(std::int64_t number, const NumberFormat& format) {
   return read_in_digits(digits.digits, {}).value_or(-1);
 }
 
-std::optional<std::int64_t> read_hidden(std::int64_t number,
-                                        const Permutation& permutation) {
+std::optional<std::int64_t> read_hidden(std::int64_t number, const Permutation& permutation) {
   if (number < 0) return {};
   std::string text = std::to_string(number);
   const std::size_t length = permutation.space().length;

@@ -83,10 +83,10 @@ std::optional<std::int64_t> Permutation::read(std::string_view text) const {
 
 Permutation::Seal Permutation::seal() const {
   const bool has_digits = space_.alphabet == alphabet_named("digits");
-  return {fingerprint(key_, tweak_),
-          std::to_string(space_.alphabet.size()) + "^" + std::to_string(space_.length) +
-              (space_.zeros == LeadingZeros::none ? " nz" : "") +
-              (has_digits ? "" : " " + space_.alphabet)};
+  return {fingerprint(key_, tweak_), std::to_string(space_.alphabet.size()) + "^" +
+                                         std::to_string(space_.length) +
+                                         (space_.zeros == LeadingZeros::none ? " nz" : "") +
+                                         (has_digits ? "" : " " + space_.alphabet)};
 }
 
 }  // namespace idproxy::ids

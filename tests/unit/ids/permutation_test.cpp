@@ -165,8 +165,7 @@ TEST(Permutation, SucceedsWithTheLargestSpaces) {
   EXPECT_EQ(of_digits(18).max(), 999'999'999'999'999'999);
   EXPECT_EQ(of_digits(19).max(), kMax);
   EXPECT_EQ(of_digits(36).max(), kMax);
-  const Permutation largest({std::string(alphabet_named("url64")), 36, Zeros::allowed}, "t",
-                            kKey1);
+  const Permutation largest({std::string(alphabet_named("url64")), 36, Zeros::allowed}, "t", kKey1);
   for (const std::int64_t number : {std::int64_t{0}, kMax - 1, kMax}) {
     EXPECT_EQ(largest.read(written(largest, number)), number);
   }

@@ -131,7 +131,8 @@ TEST(Permuted, FieldsMayStandOnOneSideOfTheNumber) {
   EXPECT_EQ(faults_of({{"output", "string"}, {"template", "{field:a}{counter}"}}), Texts());
   EXPECT_EQ(faults_of({{"output", "string"}, {"template", "{counter}{field:a}"}}), Texts());
   EXPECT_EQ(
-      faults_of({{"output", "string"}, {"template", "{field:a}{counter}{field:b}"}, {"scope", "b"}}),
+      faults_of(
+          {{"output", "string"}, {"template", "{field:a}{counter}{field:b}"}, {"scope", "b"}}),
       Texts());
 }
 

@@ -290,10 +290,10 @@ CounterDocument::Attempt CounterDocument::seal(Run& run, const Found& found) {
   return std::nullopt;
 }
 
-/// Values of the numbers before are there, and some look like hidden ones.
+/// The numbers before may be stored as they are, and look like hidden ones. Not those below 0.
 ids::Result<void> CounterDocument::may_seal(Run& run, const Found& found) const {
   const auto next = found.value.is_number() ? numbers_.first_at(found.value.number) : std::nullopt;
-  if (!next || *next <= spec_.start) return {};
+  if (!next || *next <= 0) return {};
   FieldNumbers stored(run.client, spec_, run.fields);
   if (const auto scanned = stored.places_to_scan(); !scanned) return scanned.error();
   if (stored.are_guarded()) return {};

@@ -68,7 +68,7 @@ TEST(Template, FailsIfItIsNone) {
     EXPECT_EQ(fault_of("{counter}-{" + std::string(token) + "}"),
               "has {" + std::string(token) +
                   "}, which is no token: there are {counter}, {counter:06}, {yyyy}, {yy}, {MM}, "
-                  "{dd}, {field:PATH} and {check}");
+                  "{dd}, {fy}, {fy4}, {field:PATH} and {check}");
   }
   for (const char* width : {"6", "0", "00", "035", "06x", "0-1", ""}) {
     EXPECT_EQ(fault_of("{counter:" + std::string(width) + "}"),

@@ -185,7 +185,7 @@ std::string source_of(const rewrite::Rule& rule, const TreeNode& node,
   const bool shares = counts && !rule.strategy->about().per_namespace;
   return canonical_text(node, kOfTheRuleAlone) + " " +
          (shares ? exceptions_text(rule.except) : "") + store_db +
-         (counts ? " " + rule.strategy->about().counter->seal.keys : "");
+         (counts ? " " + rule.strategy->about().counter->seal.fpe : "");
 }
 
 void read_collections(rewrite::Rule& rule, Parameters& reader, const std::string& store_db) {

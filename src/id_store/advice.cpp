@@ -54,6 +54,18 @@ ids::Error no_gap(mongo::Client& client, Fields fields) {
       cure);
 }
 
+ids::Error no_hiding(mongo::Client& client, Fields fields, std::int64_t next) {
+  const std::string why = "the counter has given out numbers up to " + std::to_string(next - 1) +
+                          " that were not hidden: hidden ones may have their values, which only a "
+                          "unique index on the field detects";
+  if (can_be_guarded(fields)) {
+    return exhausted(Reason{why, "; make it with ", unique_index(client, fields)});
+  }
+  return exhausted(why +
+                   ", and a counter of several fields or collections can have none: give the "
+                   "rule another `field` and `name`");
+}
+
 ids::Error too_far(mongo::Client& client, Fields fields) {
   return exhausted(Reason{"the largest stored number is more than heal.max_jump ahead: " +
                               unique_index_or(fields) + "raise heal.max_jump",

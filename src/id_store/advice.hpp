@@ -19,6 +19,8 @@ using Fields = std::span<const ids::CounterField>;
                                     Fields fields);
 /// The numbers after a free one may be taken, and only a unique index detects that in time.
 [[nodiscard]] ids::Error no_gap(mongo::Client& client, Fields fields);
+/// The counter has given out the numbers before `next` without hiding them.
+[[nodiscard]] ids::Error no_hiding(mongo::Client& client, Fields fields, std::int64_t next);
 /// The largest number is further away than heal.max_jump.
 [[nodiscard]] ids::Error too_far(mongo::Client& client, Fields fields);
 /// Other proxies may hold numbers of a lost counter, and these reach beyond max. `value`: where the

@@ -50,8 +50,8 @@ std::optional<Document> make_index_of(const ids::CounterPlace& place) {
 }
 
 Document seal_of(const ids::CounterSpec& spec) {
-  if (spec.seal.keys.empty()) return {};
-  return {{"fpe", spec.seal.keys}, {"space", spec.seal.space}};
+  if (spec.seal.fpe.empty()) return {};
+  return {{"fpe", spec.seal.fpe}, {"space", spec.seal.space}};
 }
 
 Document new_counter(const ids::CounterSpec& spec, std::int64_t value) {

@@ -7,10 +7,12 @@
 #include <thread>
 #include <utility>
 
+#include "id_store/advice.hpp"
 #include "id_store/counter_commands.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "id_store/server_text.hpp"
 #include "idproxy/base/printable.hpp"
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/counter_job.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/log/log.hpp"
@@ -33,10 +35,16 @@ constexpr std::chrono::milliseconds kQuick{500};
 // A server refuses to create a counter while it drops the database: the drop needs a majority.
 constexpr std::chrono::milliseconds kDropPause{40};
 
+bool has_no_negatives(std::span<const ids::CounterField> fields) {
+  return has_hidden(fields) || std::ranges::any_of(fields, [](const ids::CounterField& field) {
+           return field.format.alphabet.size() != 10;
+         });
+}
+
 /// True if `first` fits; config has checked that max does, and so do all numbers between.
 bool fits_into_fields(std::int64_t first, std::span<const ids::CounterField> fields) {
   using Int32 = std::numeric_limits<std::int32_t>;
-  if (first < 0 && has_hidden(fields)) return false;
+  if (first < 0 && has_no_negatives(fields)) return false;
   return (first >= Int32::min() && first <= Int32::max()) ||
          std::none_of(fields.begin(), fields.end(), [](const ids::CounterField& field) {
            return field.format.output == ids::NumberFormat::Output::int32;
@@ -55,6 +63,18 @@ std::string text_of(const ids::Range& range, std::int64_t step) {
   if (range.count == 1) return text;
   const std::int64_t last = range.first + step * static_cast<std::int64_t>(range.count - 1);
   return text + " to " + std::to_string(last);
+}
+
+bool says(const std::optional<bson::Element>& element, std::string_view text) {
+  return element && element->type == bson::Type::string && element->text() == text;
+}
+
+/// What somebody has written into the document, in a reason.
+std::string seal_text(const std::optional<bson::Element>& element) {
+  constexpr std::size_t kMost = 80;
+  if (!element) return "(none)";
+  if (element->type != bson::Type::string) return "(no string)";
+  return in_quotes(cut_off(element->text(), kMost));
 }
 
 bool is_beyond_javascript(std::int64_t number) {
@@ -124,6 +144,9 @@ ids::Result<CounterDocument::Checked> CounterDocument::check(Run& run, Demand de
   if (!found) return found.error();
   if (spec_.place.is_family()) return Checked{};
   if (found->has_value()) {
+    if (found->lacks_seal) {
+      if (const auto may = may_seal(run, *found); !may) return may.error();
+    }
     const auto first = check_existing(run, found->value);
     if (!first) return first.error();
     return Checked{*first};
@@ -144,7 +167,7 @@ ids::Result<std::int64_t> CounterDocument::check_existing(Run& run, const Stored
   if (!value.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(value.number);
   if (!first || numbers_.is_beyond_max(*first)) return at_max();
-  if (!fits_into_fields(*first, run.fields)) return does_not_fit();
+  if (!fits_into_fields(*first, run.fields)) return does_not_fit(run.fields);
   if (run.job.kind != CounterJob::Kind::heal) return *first;
   const auto target = heal_target(run, *first);
   if (!target && !run.not_healed) return target.error();
@@ -169,9 +192,8 @@ CounterDocument::Attempt CounterDocument::allocate(Run& run) {
   if (spec_.place.is_range()) return allocate_in_range(run, {});
   const std::string& field = spec_.place.value_field;
   const Reply reply =
-      converts_ ? change(run.client, bound(*increment), set_sum(field, to_long(field), *increment),
-                         *increment)
-                : change(run.client, bound(0), Document{"$inc", {field, *increment}}, *increment);
+      converts_ ? change(run.client, bound(*increment), set_sum(field, to_long(field), *increment))
+                : change(run.client, bound(0), Document{"$inc", {field, *increment}});
   if (reply.refused(mongo::kBadValue)) return allocate_what_fits(run, reply);
   if (!reply.ok()) return after_failure(run, reply, true);
   if (const auto pre_image = value_of(reply)) return use(run, *pre_image);
@@ -195,7 +217,7 @@ CounterDocument::Attempt CounterDocument::use(Run& run, Bytes pre_image) {
 CounterDocument::Attempt CounterDocument::allocated(Run& run, std::int64_t first,
                                                     std::uint64_t count) {
   if (!fits_into_fields(first, run.fields)) {
-    return does_not_fit();
+    return does_not_fit(run.fields);
   }
   if (const auto marked = mark(run); !marked) {
     drop_block(marked.error().reason);
@@ -213,7 +235,7 @@ void CounterDocument::drop_block(std::string_view reason) {
 CounterDocument::Attempt CounterDocument::explain_no_match(Run& run) {
   const auto found = read(run);
   if (!found) return found.error();
-  if (found->to_seal) return seal(run, *found);
+  if (found->lacks_seal) return seal(run, *found);
   if (!found->has_value()) return create(run, found->exists);
   if (!found->value.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(found->value.number);
@@ -240,47 +262,42 @@ CounterDocument::Attempt CounterDocument::allocate_what_fits(Run& run, const Rep
 
 // ---- seals
 //
-// The document of hidden numbers says with which keys they are hidden: other keys would give two
-// numbers one value. An allocation finds the document by that. Behind the keys of one epoch come
-// those of the next (Permutation::Seal), once a block reaches into it: until then proxies that do
-// not know of it go on, and from then on they find no document.
+// The document of hidden numbers says with which key they are hidden: another would give two
+// numbers one value. An allocation finds the document by that.
 
-ids::Result<std::optional<std::string>> CounterDocument::to_seal(Bytes document,
-                                                                 const StoredValue& value) const {
+/// True if the document does not say yet with which key its numbers are hidden.
+ids::Result<bool> CounterDocument::lacks_seal(Bytes document) const {
   const ids::Permutation::Seal& own = spec_.seal;
-  const std::optional<std::string> none;
-  const std::string fpe(mongo::text_in(document, "fpe"));
-  const std::string space(mongo::text_in(document, "space"));
-  if (own.keys.empty()) return none;
-  if (fpe.empty()) return std::optional(fpe);
-  if (fpe == own.keys && space == own.space) return none;
-  const auto earlier = std::ranges::find(own.earlier, fpe, &ids::Permutation::Seal::Earlier::keys);
-  const bool is_earlier = space == own.space && earlier != own.earlier.end();
-  const auto next = value.is_number() ? numbers_.first_at(value.number) : std::nullopt;
-  if (is_earlier && (!next || *next <= earlier->end)) return std::optional(fpe);
-  return exhausted(
-      "the numbers of counter " + events_.counter() + " are hidden with fpe " + in_quotes(fpe) +
-      " and space " + in_quotes(space) + ", and the rule has fpe " + in_quotes(own.keys) +
-      " and space " + in_quotes(own.space) +
-      ": values would be given twice. Go back to its keys, tweak, alphabet and length" +
-      (is_earlier ? ", or begin the next of `key_epochs` at " + std::to_string(*next) + " or later"
-                  : ", add a later key to `key_epochs`, or give the rule another `name`"));
+  if (own.fpe.empty()) return false;
+  const auto fpe = bson::find(document, "fpe");
+  const auto space = bson::find(document, "space");
+  if (!fpe) return true;
+  if (says(fpe, own.fpe) && says(space, own.space)) return false;
+  return exhausted("the numbers of counter " + events_.counter() + " are hidden with fpe " +
+                   seal_text(fpe) + " and space " + seal_text(space) + ", and the rule has fpe " +
+                   in_quotes(own.fpe) + " and space " + in_quotes(own.space) +
+                   ": values would be given twice. Go back to its key, tweak, alphabet and length, "
+                   "or give the rule another `name`");
 }
 
 CounterDocument::Attempt CounterDocument::seal(Run& run, const Found& found) {
-  const std::string& fpe = *found.to_seal;
-  const auto earlier =
-      std::ranges::find(spec_.seal.earlier, fpe, &ids::Permutation::Seal::Earlier::keys);
-  Document query{identity_,
-                 fpe.empty() ? Document{"fpe", {"$exists", false}} : Document{"fpe", fpe}};
-  if (earlier != spec_.seal.earlier.end()) {
-    query.add(spec_.place.value_field, Document{"$lte", *numbers_.value_before(earlier->end)});
-  }
-  const Reply reply = run.client.write(spec_.place.db, {{"findAndModify", spec_.place.collection},
-                                                        {"query", query},
-                                                        {"update", {"$set", seal_of(spec_)}}});
+  if (const auto may = may_seal(run, found); !may) return may.error();
+  const Reply reply =
+      run.client.write(spec_.place.db, {{"findAndModify", spec_.place.collection},
+                                        {"query", {identity_, {"fpe", {"$exists", false}}}},
+                                        {"update", {"$set", seal_of(spec_)}}});
   if (!reply.ok()) return after_failure(run, reply, false);
   return std::nullopt;
+}
+
+/// The numbers before may be stored as they are, and look like hidden ones. Not those below 0.
+ids::Result<void> CounterDocument::may_seal(Run& run, const Found& found) const {
+  const auto next = found.value.is_number() ? numbers_.first_at(found.value.number) : std::nullopt;
+  if (!next || *next <= 0) return {};
+  FieldNumbers stored(run.client, spec_, run.fields);
+  if (const auto scanned = stored.places_to_scan(); !scanned) return scanned.error();
+  if (stored.are_guarded()) return {};
+  return advice::no_hiding(run.client, run.fields, *next);
 }
 
 // ---- give back
@@ -332,9 +349,9 @@ ids::Result<CounterDocument::Found> CounterDocument::read(Run& run) const {
   const Bytes document = reply.document.bytes();
   Found found{!reply.document.empty(), stored_value(document, spec_.place.value_field)};
   if (found.exists) {
-    auto to_seal = this->to_seal(document, found.value);
-    if (!to_seal) return to_seal.error();
-    found.to_seal = *std::move(to_seal);
+    const auto lacks = lacks_seal(document);
+    if (!lacks) return lacks.error();
+    found.lacks_seal = *lacks;
   }
   if (spec_.place.is_range()) found.last = stored_value(document, spec_.place.max_field);
   return found;
@@ -366,17 +383,8 @@ CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& r
   return answer_to(run, reply);
 }
 
-Document CounterDocument::query(const Document& value,
-                                std::optional<std::int64_t> increment) const {
-  Document query{identity_, {spec_.place.value_field, value}};
-  const ids::Permutation::Seal& own = spec_.seal;
-  if (own.earlier.empty() || !increment) return query.append(seal_of(spec_));
-  Array any{Document{"fpe", own.keys}};
-  for (const auto& earlier : own.earlier) {
-    const Document before{"$lte", *numbers_.value_before(earlier.end) - *increment};
-    any.push(Document{{"fpe", earlier.keys}, {spec_.place.value_field, before}});
-  }
-  return query.add("space", own.space).add("$or", any);
+Document CounterDocument::query(const Document& value) const {
+  return {identity_, {spec_.place.value_field, value}, seal_of(spec_)};
 }
 
 /// Matches a value, int or double, that has a number left to give out and to which `increment` can
@@ -394,9 +402,9 @@ ids::Error CounterDocument::not_an_integer() const {
   return exhausted("the value of counter " + events_.counter() + " is not an integer");
 }
 
-ids::Error CounterDocument::does_not_fit() const {
+ids::Error CounterDocument::does_not_fit(std::span<const ids::CounterField> fields) const {
   return exhausted("the value of counter " + events_.counter() +
-                   (spec_.seal.keys.empty() ? " does not fit into int32" : " lies below 0"));
+                   (has_no_negatives(fields) ? " lies below 0" : " does not fit into int32"));
 }
 
 ids::Error at_max(const ids::CounterSpec& spec) {

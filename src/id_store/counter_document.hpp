@@ -148,9 +148,8 @@ class CounterDocument {
   struct Found {
     bool exists = false;
     StoredValue value;
-    StoredValue last{};  ///< of a range: its last number
-    /// The `fpe` that must become that of the rule before numbers are allocated; "": there is none.
-    std::optional<std::string> to_seal{};
+    StoredValue last{};       ///< of a range: its last number
+    bool lacks_seal = false;  ///< seal() must come before numbers are allocated
     [[nodiscard]] bool has_value() const {
       return exists && value.kind != StoredValue::Kind::missing;
     }
@@ -162,6 +161,7 @@ class CounterDocument {
   Attempt use(Run& run, Bytes pre_image);
   Attempt explain_no_match(Run& run);
   Attempt seal(Run& run, const Found& found);
+  [[nodiscard]] ids::Result<void> may_seal(Run& run, const Found& found) const;
   Attempt allocate_what_fits(Run& run, const mongo::Reply& reply);
   Attempt create(Run& run, bool exists);
   [[nodiscard]] mongo::Reply write_nothing(mongo::Client& client) const;
@@ -203,23 +203,19 @@ class CounterDocument {
 
   [[nodiscard]] ids::Error answer_to(Run& run, const mongo::Reply& reply) const;
 
-  [[nodiscard]] mongo::Document query(const mongo::Document& value,
-                                      std::optional<std::int64_t> increment = {}) const;
-  /// findAndModify, if the counter's value meets the condition. `increment`: by how much the update
-  /// raises it, if that is all.
+  [[nodiscard]] mongo::Document query(const mongo::Document& value) const;
+  /// findAndModify, if the counter's value meets the condition.
   template <class Update>
   [[nodiscard]] mongo::Reply change(mongo::Client& client, const mongo::Document& value,
-                                    const Update& update,
-                                    std::optional<std::int64_t> increment = {}) const {
-    return client.write(spec_.place.db, {{"findAndModify", spec_.place.collection},
-                                         {"query", query(value, increment)},
-                                         {"update", update}});
+                                    const Update& update) const {
+    return client.write(
+        spec_.place.db,
+        {{"findAndModify", spec_.place.collection}, {"query", query(value)}, {"update", update}});
   }
   [[nodiscard]] mongo::Document bound(std::int64_t increment) const;
   [[nodiscard]] ids::Error not_an_integer() const;
-  [[nodiscard]] ids::Error does_not_fit() const;
-  [[nodiscard]] ids::Result<std::optional<std::string>> to_seal(Bytes document,
-                                                                const StoredValue& value) const;
+  [[nodiscard]] ids::Error does_not_fit(std::span<const ids::CounterField> fields) const;
+  [[nodiscard]] ids::Result<bool> lacks_seal(Bytes document) const;
   [[nodiscard]] ids::Error at_max() const { return id_store::at_max(spec_); }
 
   const ids::CounterSpec spec_;

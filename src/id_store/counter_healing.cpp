@@ -73,6 +73,9 @@ void leave_out_far(const CounterRun& run, std::int64_t from, FieldNumbers::Look&
   std::erase_if(look.furthest, [&](std::int64_t number) {
     return is_jump_too_large(run.numbers, max_jump, from, number);
   });
+  const std::size_t outliers = count_outliers_of_latest(look.furthest);
+  look.furthest.erase(look.furthest.begin(),
+                      look.furthest.begin() + static_cast<std::ptrdiff_t>(outliers));
 }
 
 /// Call it if the jump is too large: removes outliers (outliers.hpp) from `look`. Returns a warning
@@ -338,7 +341,7 @@ CounterDocument::Attempt CounterDocument::heal(Run& run) {
     if (Attempt done = create(run, found->exists)) return done;
     return allocate(run);
   }
-  if (found->to_seal) return seal(run, *found);
+  if (found->lacks_seal) return seal(run, *found);
   if (!found->value.is_number()) return not_an_integer();
   const auto stands = numbers_.first_at(found->value.number);
   if (!stands) return at_max();

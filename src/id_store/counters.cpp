@@ -39,7 +39,7 @@ std::string name_of(const ids::CounterSpec& spec) {
   std::string name(1, "tdf"[static_cast<std::size_t>(place.key_is)]);
   for (const std::string* part :
        {&place.db, &place.collection, &place.key_field, &place.key, &place.value_field,
-        &place.filter, &spec.seal.keys, &spec.seal.space}) {
+        &place.filter, &spec.seal.fpe, &spec.seal.space}) {
     name += std::to_string(part->size()) + ":" + *part;
   }
   return name;
@@ -205,6 +205,8 @@ std::vector<NotReadyReport> Counters::not_ready() const {
   const bool starves = scheduler_.starves(Lane::counters) || scheduler_.starves(Lane::scans);
   return counters_.not_ready([&](const Counter& counter) -> std::optional<ids::Error> {
     if (counter.spec.place.is_range()) return std::nullopt;
+    // Of a rule that a reload has replaced, such as one with a wrong key.
+    if (counter.announced && counter.watch < newest_watch_) return std::nullopt;
     if (starves) return no_thread();
     const bool is_of_rule = counter.obstacle && counter.obstacle->by_server;
     const bool is_of_many = counter.spec.place.has_document_key() && !counter.announced;

@@ -131,6 +131,12 @@ std::string digits_in(std::string_view text) {
   return digits;
 }
 
+std::optional<std::int64_t> decimal_in(std::string_view digits) {
+  std::int64_t number = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return read.ec == std::errc() ? std::optional(number) : std::nullopt;
+}
+
 /// The number in a text that a collation may call equal to one of the format, by its digits; with
 /// numericOrdering, zeros in front of them do not count.
 std::optional<std::int64_t> number_in_equal(std::string_view text, const NumberFormat& format) {
@@ -138,16 +144,16 @@ std::optional<std::int64_t> number_in_equal(std::string_view text, const NumberF
   const std::size_t before = digits_in(format.prefix).size();
   const std::size_t behind = digits_in(format.suffix).size() + ids::width_of(format.check);
   if (digits.size() <= before + behind) return std::nullopt;
-  std::int64_t number = 0;
-  const char* begin = digits.data() + before;
-  const char* end = digits.data() + digits.size() - behind;
-  const auto [stop, error] = std::from_chars(begin, end, number);
-  if (error != std::errc()) return std::nullopt;
-  const std::string own = digits_in(ids::number_text(number, format));
-  const auto is_at_end = [&](std::string_view part) { return own.ends_with(part); };
-  const bool is_equal = own.starts_with(digits.substr(0, before)) && is_at_end({end, behind}) &&
-                        own.find(std::to_string(number), before) != std::string::npos;
-  return is_equal ? std::optional(number) : std::nullopt;
+  const std::string_view all = digits;
+  const std::string_view its = all.substr(before, all.size() - before - behind);
+  const auto number = format.permutation ? format.permutation->read(its) : decimal_in(its);
+  if (!number) return std::nullopt;
+  const std::string own = digits_in(ids::number_text(*number, format));
+  const std::string shown = format.permutation ? std::string(its) : std::to_string(*number);
+  const bool is_equal = own.starts_with(all.substr(0, before)) &&
+                        own.ends_with(all.substr(all.size() - behind)) &&
+                        own.find(shown, before) != std::string::npos;
+  return is_equal ? number : std::nullopt;
 }
 
 /// A number in a field.
@@ -366,6 +372,12 @@ ids::Result<std::vector<FieldPlace>> FieldNumbers::places_to_scan() {
   return scanned;
 }
 
+bool FieldNumbers::are_guarded() const {
+  const std::vector<FieldPlace>& places = places_->all;
+  return can_be_guarded(fields_) &&
+         (fields_.front().repeats || (places.size() == 1 && places.front().is_unique));
+}
+
 ids::Result<void> FieldNumbers::find_readable_places() {
   if (const auto found = find_places(); !found) return found.error();
   if (scans_end_) return {};
@@ -422,8 +434,7 @@ ids::Result<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
   if (const auto found = find_readable_places(); !found) return found.error();
   Look look{.asked = count};
   const std::vector<FieldPlace>& places = places_->all;
-  look.is_guarded = can_be_guarded(fields_) &&
-                    (fields_.front().repeats || (places.size() == 1 && places.front().is_unique));
+  look.is_guarded = are_guarded();
   for (const FieldPlace& place : places) {
     if (place.access == FieldPlace::Access::nothing) continue;
     const auto done = is_hidden(*place.field)               ? look_at_hidden(place, look)

@@ -93,6 +93,8 @@ class FieldNumbers {
   [[nodiscard]] ids::Result<std::vector<FieldPlace>> places_to_scan();
   /// FieldPlaces::indexes, after places_to_scan().
   [[nodiscard]] const std::string& indexes() const { return places_->indexes; }
+  /// Look::is_guarded, after places_to_scan().
+  [[nodiscard]] bool are_guarded() const;
   /// The job's reply if a place may not be scanned. `why`: in brackets behind "without an index",
   /// with a blank before it, or empty.
   /// False if the server refuses to read the whole collection (its parameter notablescan).

@@ -1,5 +1,7 @@
 #include "id_store/outliers.hpp"
 
+#include <algorithm>
+
 namespace idproxy::id_store {
 namespace {
 
@@ -31,6 +33,17 @@ std::size_t count_outliers(const Numbers& numbers, std::uint64_t max_jump, std::
     outliers = beyond;
   }
   return outliers;
+}
+
+std::size_t count_outliers_of_latest(std::span<const std::int64_t> furthest) {
+  if (furthest.empty()) return 0;
+  const std::int64_t median = furthest[furthest.size() / 2];
+  const std::int64_t lower = furthest[furthest.size() * 3 / 4];
+  const std::uint64_t near = 100 * (Numbers::distance(median, lower) + furthest.size());
+  const auto is_outlier = [&](std::int64_t number) {
+    return number > median && Numbers::distance(number, median) > near;
+  };
+  return static_cast<std::size_t>(std::ranges::count_if(furthest, is_outlier));
 }
 
 }  // namespace idproxy::id_store

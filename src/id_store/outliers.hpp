@@ -36,6 +36,12 @@ enum class MayMeet { no, yes };
                                          std::int64_t from, std::span<const std::int64_t> furthest,
                                          MayMeet may_meet);
 
+/// How many of the hidden numbers `furthest` (descending) of the latest documents are not the
+/// counter's: a value of somebody else looks like any number, and the counter's lie close together.
+/// So these are further ahead of the median than 100 times the distance of the lower quartile and
+/// the count. If too many are left out, the search for free numbers only begins earlier.
+[[nodiscard]] std::size_t count_outliers_of_latest(std::span<const std::int64_t> furthest);
+
 /// True if `number` is further ahead of `from` than `max_jump`.
 [[nodiscard]] bool is_jump_too_large(const Numbers& numbers, std::uint64_t max_jump,
                                      std::int64_t from, std::int64_t number);

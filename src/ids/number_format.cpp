@@ -48,46 +48,33 @@ struct Digits {
   std::string_view digits;
 };
 
-/// What a text stands for. Nothing: no number.
-struct Read {
-  std::optional<std::int64_t> number{};
-  bool is_one = true;  ///< false: one of several
-  [[nodiscard]] std::optional<std::int64_t> only() const { return is_one ? number : std::nullopt; }
-};
-
-Read read_hidden(std::string_view text, const Permutation& permutation) {
-  const auto numbers = permutation.numbers(text);
-  if (numbers.empty()) return {};
-  return {numbers.front(), numbers.size() == 1};
-}
-
 /// Not all that it reads is written so.
-Read read_in_digits(std::string_view digits, const NumberFormat& format) {
-  if (format.permutation) return read_hidden(digits, *format.permutation);
+std::optional<std::int64_t> read_in_digits(std::string_view digits, const NumberFormat& format) {
+  if (format.permutation) return format.permutation->read(digits);
   if (writes_decimals(format)) {
     std::int64_t number = 0;
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    return read.ec == std::errc{} ? Read{number} : Read{};
+    return read.ec == std::errc{} ? std::optional(number) : std::nullopt;
   }
   const bool negative = digits.starts_with('-');
   const auto bits = decode(digits.substr(negative ? 1 : 0), format.alphabet, kNumberBits);
   if (!bits) return {};
   const auto number = static_cast<std::int64_t>(*bits);
-  return {negative ? -number : number};
+  return negative ? -number : number;
 }
 
 /// The number, of at most 18 digits, that stands for another one.
 std::int64_t hidden(std::int64_t number, const NumberFormat& format) {
   const Digits digits(number, format);
-  return read_in_digits(digits.digits, {}).number.value_or(0);
+  return read_in_digits(digits.digits, {}).value_or(-1);
 }
 
-Read read_hidden(std::int64_t number, const Permutation& permutation) {
+std::optional<std::int64_t> read_hidden(std::int64_t number, const Permutation& permutation) {
   if (number < 0) return {};
   std::string text = std::to_string(number);
   const std::size_t length = permutation.space().length;
   text.insert(0, length - std::min(length, text.size()), '0');
-  return read_hidden(text, permutation);
+  return permutation.read(text);
 }
 
 std::uint8_t* put(std::string_view text, std::uint8_t* at) {
@@ -117,35 +104,17 @@ void append_text(std::int64_t number, const NumberFormat& format, Values& out) {
   if (format.check != Check::none) insert_check(text, size, format);
 }
 
-Read parse(std::string_view text, const NumberFormat& format) {
+std::optional<std::int64_t> parse(std::string_view text, const NumberFormat& format) {
   const std::size_t check = width_of(format.check);
   const std::size_t around = format.prefix.size() + format.suffix.size() + check;
   if (text.size() <= around) return {};
   const bool check_in_front = format.check_in == NumberFormat::Part::prefix;
   const std::size_t begin = format.prefix.size() + (check_in_front ? check : 0);
   // Check digits that stand right behind the number are not part of it.
-  const Read read = read_in_digits(text.substr(begin, text.size() - around), format);
+  const auto read = read_in_digits(text.substr(begin, text.size() - around), format);
   // Writing the number again checks all the rest.
-  if (!read.number || number_text(*read.number, format) != text) return {};
+  if (!read || number_text(*read, format) != text) return {};
   return read;
-}
-
-Read read_value(bson::Type type, Bytes value, const NumberFormat& format) {
-  switch (format.output) {
-    case NumberFormat::Output::int64: {
-      if (type != bson::Type::int64) break;
-      const std::int64_t number = load_i64(value.data());
-      return format.permutation ? read_hidden(number, *format.permutation) : Read{number};
-    }
-    case NumberFormat::Output::int32:
-      if (type == bson::Type::int32) return {load_i32(value.data())};
-      break;
-    case NumberFormat::Output::string:
-      if (type == bson::Type::string)
-        return parse(as_text(value.subspan(4, value.size() - 5)), format);
-      break;
-  }
-  return {};
 }
 
 /// Removes the check digits from a text that has room for them.
@@ -219,7 +188,21 @@ std::string number_text(std::int64_t number, const NumberFormat& format) {
 }
 
 std::optional<std::int64_t> read_number(bson::Type type, Bytes value, const NumberFormat& format) {
-  return read_value(type, value, format).only();
+  switch (format.output) {
+    case NumberFormat::Output::int64: {
+      if (type != bson::Type::int64) break;
+      const std::int64_t number = load_i64(value.data());
+      return format.permutation ? read_hidden(number, *format.permutation) : std::optional(number);
+    }
+    case NumberFormat::Output::int32:
+      if (type == bson::Type::int32) return load_i32(value.data());
+      break;
+    case NumberFormat::Output::string:
+      if (type == bson::Type::string)
+        return parse(as_text(value.subspan(4, value.size() - 5)), format);
+      break;
+  }
+  return {};
 }
 
 FittedNumber fit_number(bson::Type type, Bytes value, const NumberFormat& format) {
@@ -227,8 +210,7 @@ FittedNumber fit_number(bson::Type type, Bytes value, const NumberFormat& format
   const bool is_narrow = format.output == NumberFormat::Output::int32;
   const bson::Type output = is_narrow ? bson::Type::int32 : bson::Type::int64;
   if (type != (is_text ? bson::Type::string : output)) return {Fit::wrong_type};
-  if (const Read read = read_value(type, value, format); read.number)
-    return {Fit::fits, read.only()};
+  if (const auto number = read_number(type, value, format)) return {Fit::fits, number};
   if (!is_text) return {Fit::wrong_form};
   std::string text(as_text(value.subspan(4, value.size() - 5)));
   const std::size_t around = format.prefix.size() + format.suffix.size() + width_of(format.check);
@@ -236,8 +218,8 @@ FittedNumber fit_number(bson::Type type, Bytes value, const NumberFormat& format
   remove_check(text, format);
   NumberFormat without = format;
   without.check = Check::none;
-  const Read read = parse(text, without);
-  return {read.number ? Fit::wrong_check : Fit::wrong_form, read.only()};
+  const auto number = parse(text, without);
+  return {number ? Fit::wrong_check : Fit::wrong_form, number};
 }
 
 }  // namespace idproxy::ids

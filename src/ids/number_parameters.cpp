@@ -160,10 +160,16 @@ void read_scope(Parameters& rule, SequenceOptions& options) {
 
 /// The fields of `scope` are the same in a sequence, and its index tells the sequences apart; but
 /// that of _id has no other field.
-void check_ambiguity(Parameters& rule, const SequenceOptions& options) {
+void check_ambiguity(Parameters& rule, const SequenceOptions& options, bool is_hidden) {
   const bool is_id = rule.text("field", "") == "_id";
   const std::span<const std::string> scope = options.scope;
   if (!options.text || !options.text->is_ambiguous(is_id ? scope.first(0) : scope)) return;
+  if (is_hidden) {
+    return rule.error("template",
+                      "has {field:…} on both sides of {counter}: two numbers could have the same "
+                      "value. Leave those of one side out" +
+                          std::string(is_id ? "" : ", or name them in `scope`"));
+  }
   rule.error("template",
              std::string("has {field:…} next to {counter}, without text other than digits in "
                          "between: a1 and 2, a and 12 would be the same value. Write text in "
@@ -301,7 +307,7 @@ SequenceOptions read_sequences(Parameters& rule, NumberFormat& format) {
   read_check_of(rule, options, format);
   read_scope(rule, options);
   check_id(rule, options);
-  check_ambiguity(rule, options);
+  check_ambiguity(rule, options, static_cast<bool>(format.permutation));
   write_plainly(options, format);
   return options;
 }
@@ -326,8 +332,7 @@ std::int64_t read_width(Parameters& rule, const NumberFormat& format,
                         const SequenceOptions& options, const Course& course) {
   constexpr std::uint32_t kDigits = 18;  // all numbers of so many digits fit int64
   const bool fails = rule.choice("on_width", {"widen", "error"}) == 1;
-  const std::uint32_t pad = rule.given("template") ? format.pad : 0;
-  const std::uint32_t width = options.text ? options.text->width() : pad;
+  const std::uint32_t width = options.text ? options.text->width() : format.pad;
   if (rule.given("on_width") && width == 0) {
     rule.error("on_width", "needs a template with a width, such as {counter:06}");
   }

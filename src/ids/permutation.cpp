@@ -28,14 +28,14 @@ Uint128 tenth_of(const Ff1::Halves& ends) {
 
 }  // namespace
 
-Permutation::Permutation(Space space, std::string tweak, std::vector<Epoch> epochs)
-    : space_(std::move(space)), tweak_(std::move(tweak)), epochs_(std::move(epochs)) {
-  for (const Epoch& each : epochs_) {
-    ciphers_.push_back(std::make_unique<const Ff1>(
-        each.key, tweak_, static_cast<std::uint32_t>(space_.alphabet.size()),
-        static_cast<std::uint32_t>(space_.length)));
-  }
-  const Ff1::Halves& ends = ciphers_.front()->ends();
+Permutation::Permutation(Space space, std::string tweak, std::string key)
+    : space_(std::move(space)),
+      tweak_(std::move(tweak)),
+      key_(std::move(key)),
+      cipher_(std::make_unique<const Ff1>(key_, tweak_,
+                                          static_cast<std::uint32_t>(space_.alphabet.size()),
+                                          static_cast<std::uint32_t>(space_.length))) {
+  const Ff1::Halves& ends = cipher_->ends();
   const bool has_zeros = space_.zeros == LeadingZeros::allowed;
   const Uint128 high = has_zeros ? ends.high : ends.high - tenth_of(ends);
   const bool is_large = high > kLastNumber / ends.low;
@@ -45,13 +45,15 @@ Permutation::Permutation(Space space, std::string tweak, std::vector<Epoch> epoc
 Permutation::~Permutation() = default;
 
 void Permutation::write(std::int64_t number, std::uint8_t* text) const {
-  const auto behind = std::ranges::upper_bound(epochs_, number, {}, &Epoch::from);
-  const Ff1& cipher = *ciphers_[static_cast<std::size_t>(behind - epochs_.begin() - 1)];
-  const Ff1::Halves& ends = cipher.ends();
+  if (number < 0 || number > max_) {
+    std::fill_n(text, space_.length, static_cast<std::uint8_t>(' '));
+    return;
+  }
+  const Ff1::Halves& ends = cipher_->ends();
   const auto whole = static_cast<Uint128>(number);
-  Ff1::Halves hidden = cipher.encrypt({whole / ends.low, whole % ends.low});
+  Ff1::Halves hidden = cipher_->encrypt({whole / ends.low, whole % ends.low});
   if (space_.zeros == LeadingZeros::none) {
-    while (hidden.high >= ends.high - tenth_of(ends)) hidden = cipher.encrypt(hidden);
+    while (hidden.high >= ends.high - tenth_of(ends)) hidden = cipher_->encrypt(hidden);
     hidden.high += tenth_of(ends);
   }
   const std::size_t first = space_.length / 2;
@@ -59,46 +61,32 @@ void Permutation::write(std::int64_t number, std::uint8_t* text) const {
   encode(hidden.low, space_.alphabet, {text + first, space_.length - first});
 }
 
-std::vector<std::int64_t> Permutation::numbers(std::string_view text) const {
+std::optional<std::int64_t> Permutation::read(std::string_view text) const {
   constexpr unsigned kMostBits = 128;
-  if (text.size() != space_.length) return {};
+  if (text.size() != space_.length) return std::nullopt;
   const auto high = decode(text.substr(0, space_.length / 2), space_.alphabet, kMostBits);
   const auto low = decode(text.substr(space_.length / 2), space_.alphabet, kMostBits);
-  if (!high || !low) return {};
-  std::vector<std::int64_t> found;
-  for (std::size_t i = 0; i < epochs_.size(); ++i) {
-    const Ff1& cipher = *ciphers_[i];
-    const Ff1::Halves& ends = cipher.ends();
-    Ff1::Halves plain{*high, *low};
-    if (space_.zeros == LeadingZeros::none) {
-      if (plain.high < tenth_of(ends)) return {};
-      plain.high -= tenth_of(ends);
-    }
-    do {
-      plain = cipher.decrypt(plain);
-    } while (space_.zeros == LeadingZeros::none && plain.high >= ends.high - tenth_of(ends));
-    if (plain.high > (kLastNumber - plain.low) / ends.low) continue;
-    const auto number = static_cast<std::int64_t>(plain.high * ends.low + plain.low);
-    const bool is_last = i + 1 == epochs_.size();
-    if (number > max_ || number < epochs_[i].from) continue;
-    if (is_last || number < epochs_[i + 1].from) found.push_back(number);
+  if (!high || !low) return std::nullopt;
+  const Ff1::Halves& ends = cipher_->ends();
+  Ff1::Halves plain{*high, *low};
+  if (space_.zeros == LeadingZeros::none) {
+    if (plain.high < tenth_of(ends)) return std::nullopt;
+    plain.high -= tenth_of(ends);
   }
-  return found;
+  do {
+    plain = cipher_->decrypt(plain);
+  } while (space_.zeros == LeadingZeros::none && plain.high >= ends.high - tenth_of(ends));
+  if (plain.high > (kLastNumber - plain.low) / ends.low) return std::nullopt;
+  const auto number = static_cast<std::int64_t>(plain.high * ends.low + plain.low);
+  return number > max_ ? std::nullopt : std::optional(number);
 }
 
 Permutation::Seal Permutation::seal() const {
-  Seal seal;
-  for (const Epoch& each : epochs_) {
-    if (!seal.keys.empty()) {
-      seal.earlier.insert(seal.earlier.begin(), {seal.keys, each.from});
-      seal.keys += " " + std::to_string(each.from) + ":";
-    }
-    seal.keys += fingerprint(each.key, tweak_);
-  }
-  seal.space = std::to_string(space_.alphabet.size()) + "^" + std::to_string(space_.length);
-  if (space_.zeros == LeadingZeros::none) seal.space += " nz";
-  if (!space_.is_named) seal.space += " " + space_.alphabet;
-  return seal;
+  const bool has_digits = space_.alphabet == alphabet_named("digits");
+  return {fingerprint(key_, tweak_), std::to_string(space_.alphabet.size()) + "^" +
+                                         std::to_string(space_.length) +
+                                         (space_.zeros == LeadingZeros::none ? " nz" : "") +
+                                         (has_digits ? "" : " " + space_.alphabet)};
 }
 
 }  // namespace idproxy::ids

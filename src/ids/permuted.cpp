@@ -11,6 +11,7 @@
 
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/secret_file.hpp"
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/permutation.hpp"
 #include "idproxy/ids/rule_source.hpp"
 #include "ids/counter.hpp"
@@ -62,7 +63,6 @@ Permutation::Space read_hidden_space(const NumberFormat& format, Parameters& rul
   const std::int64_t digits = rule.integer("digits", 6, Ff1::kMostLength, 12);
   const bool has_zeros = rule.boolean("leading_zeros", true);
   Permutation::Space space{read_alphabet(rule, "digits", Ff1::kMostRadix)};
-  space.is_named = !alphabet_named(rule.text("alphabet", "digits")).empty();
   space.length = static_cast<std::size_t>(rule.integer("length", 1, Ff1::kMostLength, 12));
   if (rule.given("alphabet")) {
     check_alphabet_key(space, rule);
@@ -120,22 +120,12 @@ std::string read_key(Parameters& parent) {
   return {};
 }
 
-std::vector<Permutation::Epoch> read_keys(Parameters& rule) {
-  const auto epochs = rule.list("key_epochs");
-  if (!epochs || epochs->empty()) return {{0, read_key(rule)}};
-  if (rule.given("key")) rule.error("key", "has no place beside `key_epochs`, which has each key");
-  static_cast<void>(rule.section("key").optional_text("env"));
-  static_cast<void>(rule.section("key").optional_text("file"));
-  std::vector<Permutation::Epoch> keys;
-  for (Parameters* each : *epochs) {
-    const std::int64_t from = each->integer("from", 0, Int64::max(), 0);
-    if (keys.empty() ? from != 0 : from <= keys.back().from) {
-      each->error("from", keys.empty() ? "must be 0 in the first epoch"
-                                       : "must be above that of the epoch before");
-    }
-    keys.push_back({from, read_key(*each)});
-  }
-  return keys;
+void refuse_epochs(Parameters& rule) {
+  if (!rule.given("key_epochs")) return;
+  rule.gone("key_epochs");
+  rule.error("key_epochs",
+             "is refused: values of two keys can be the same, and none tells which key it has. A "
+             "counter keeps its key; for another one, give the rule another `field` and `name`");
 }
 
 std::string read_tweak(const CounterField& field, Parameters& rule) {
@@ -166,26 +156,33 @@ void check_fields_of(const CounterPlace& place, Parameters& store) {
     if (name != "fpe" && name != "space") continue;
     store.error(key, "must not be '" + name + "', which says how the counter's numbers are hidden");
   }
+  if (place.filter.empty()) return;
+  for (const char* name : {"fpe", "space"}) {
+    if (!bson::find(as_bytes(place.filter), name)) continue;
+    store.error("filter", std::string("must not name '") + name +
+                              "', which says how the counter's numbers are hidden");
+  }
 }
 
 }  // namespace
 
-/// Keys: output, format, digits, leading_zeros, alphabet, length, key, key_epochs, tweak, start,
-/// max, and those of read_sequences() and read_counter().
+/// Keys: output, format, digits, leading_zeros, alphabet, length, key, tweak, start, max,
+/// and those of read_sequences() and read_counter().
 std::unique_ptr<RuleSource> make_permuted(Parameters& rule, Sources sources,
                                           std::string_view store_db) {
   const std::size_t errors = rule.errors();
   RuleSource::About about;
   about.field = {rule.text("ns", ""), rule.text("field", ""), read_hidden_format(rule)};
   Permutation::Space space = read_hidden_space(about.field.format, rule);
-  auto keys = read_keys(rule);
+  std::string key = read_key(rule);
+  refuse_epochs(rule);
   std::string tweak = read_tweak(about.field, rule);
   CounterSpec& spec = about.counter.emplace();
   NumberFormat& format = about.field.format;
   if (rule.errors() == errors) {
     format.alphabet = space.alphabet;
     format.permutation = SharedPermutation(
-        std::make_shared<Permutation>(std::move(space), std::move(tweak), std::move(keys)));
+        std::make_shared<Permutation>(std::move(space), std::move(tweak), std::move(key)));
     spec.seal = format.permutation->seal();
   }
   about.sequences = read_sequences(rule, format);

@@ -173,10 +173,21 @@ std::string Template::fault() const {
 }
 
 bool Template::is_ambiguous(std::span<const std::string> fixed) const {
-  if (counter_.permutation) return false;  // its texts have one length
   const auto counter = pieces_.begin() + static_cast<std::ptrdiff_t>(at(Kind::counter));
   const std::vector<Piece> before(std::make_reverse_iterator(counter), pieces_.rend());
+  if (counter_.permutation) {
+    // Of one length: found from the side on which nothing varies.
+    return varies(before, fixed) && varies({counter + 1, pieces_.end()}, fixed);
+  }
   return touches_field(before, fixed) || touches_field({counter + 1, pieces_.end()}, fixed);
+}
+
+/// True if a field other than `fixed` is among them.
+bool Template::varies(std::span<const Piece> pieces, std::span<const std::string> fixed) const {
+  return std::ranges::any_of(pieces, [&](const Piece& piece) {
+    return piece.kind == Kind::field &&
+           std::ranges::find(fixed, fields_[piece.field]) == fixed.end();
+  });
 }
 
 /// `pieces`: from the counter on. True if nothing separates it from a field other than `fixed`.

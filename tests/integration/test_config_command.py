@@ -360,8 +360,6 @@ def rules_with_each_key(key_file: pathlib.Path) -> list[tuple[str, Any, dict[str
         for key, part in keys(its).items():
             if strategy == "gapless" and key.startswith("reserve."):
                 continue  # gapless refuses it
-            if key == "key_epochs":
-                continue  # shown by the keys of its items
             number = len(rules)
             rule: dict[str, Any] = {"ns": f"shop.c{number}", "field": "number", "strategy": strategy}
             if strategy == "gapless" and key != "template" and (NEEDS.get(key) == TEXT or key in ("output", "encoding")):

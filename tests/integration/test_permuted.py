@@ -19,6 +19,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
+from support.admin import LISTEN, Admin
 from support.counters import STORE, Load, counter, delete_counter, insert, numbers, set_counter, stored
 from support.killed import insert_until_killed
 from support.mongod import Mongod
@@ -78,7 +79,7 @@ class Place:
     def config(self, **rule: Any) -> dict[str, Any]:
         its: dict[str, Any] = {"ns": self.ns, "field": "n", "strategy": "permuted", "tweak": TWEAK,
                                "unique_index": "create", **rule}
-        if its["strategy"] == "permuted" and "key_epochs" not in its:
+        if its["strategy"] == "permuted":
             its.setdefault("key", {"file": str(self.key)})
         else:
             its.pop("tweak" if its["strategy"] != "permuted" else "key", None)
@@ -206,34 +207,6 @@ def test_another_key_is_refused(place: Place, start_proxy):
     assert len(found) == len(set(found)) and max(found) < 1000, found
 
 
-def test_keys_of_epochs(place: Place, start_proxy):
-    """Proxies with the first key alone go on until the second one begins, and no further."""
-    second = place.key.with_name("second")
-    second.write_text(OTHER_KEY)
-    second.chmod(0o600)
-    epochs = [{"from": 0, "key": {"file": str(place.key)}}, {"from": 10, "key": {"file": str(second)}}]
-    old = start_proxy(place.config(block={"size": 1}))
-    insert(old, place.ns, 3)
-    new = start_proxy(place.config(block={"size": 1}, key_epochs=epochs))
-    insert(new, place.ns, 3)
-    insert(old, place.ns, 2)
-    assert place.document()["fpe"] == "38608fbf02f78add"
-    insert(new, place.ns, 6)
-    assert place.document()["fpe"].startswith("38608fbf02f78add 10:")
-    assert "values would be given twice" in refused(old, place.ns)
-    insert(new, place.ns, 1)
-    keys = [KEY] * 10 + [OTHER_KEY] * 5
-    assert [number_of(value, key) for value, key in zip(place.values(), keys)] == list(range(15))
-    assert place.run("ids", "--decode", str(place.values()[12])).stdout == "number 12\n"
-    # Too late: these numbers have had the key before.
-    new.stop(), old.stop()
-    set_counter(place.server.client, place.ns, 20)
-    place.collection.database.client[STORE]["uniqueIdentifierCounter"].update_one(
-        {"_id": place.document()["_id"]}, {"$set": {"fpe": "38608fbf02f78add", "space": "10^12"}})
-    late = start_proxy(place.config(key_epochs=epochs))
-    eventually(lambda: "begin the next of `key_epochs` at 20" in insert(late, place.ns, 1).get("errmsg", ""))
-
-
 def test_next_report_and_transactions(place: Place, start_proxy):
     proxy = start_proxy(place.config(report=True, block={"size": 10}))
     with proxy.client(replicaSet="rs0", directConnection=False) as client:
@@ -317,6 +290,59 @@ def test_a_counter_becomes_hidden(place: Place, start_proxy):
     assert [number_of(value) for value in place.values()[10:]] == list(range(11, 21))
 
 
+def test_a_used_counter_is_hidden_only_with_an_index(place: Place, start_proxy):
+    """A later hidden number may have the value of an earlier one."""
+    proxy = start_proxy(place.config(strategy="counter", unique_index="warn"))
+    insert(proxy, place.ns, 10)
+    proxy.stop()
+    hidden = start_proxy(place.config(unique_index="warn"))
+    eventually(lambda: "numbers up to" in insert(hidden, place.ns, 1).get("errmsg", ""))
+    reason = refused(hidden, place.ns)
+    assert "that were not hidden" in reason and "fpe" not in place.document(), reason
+    assert "createIndex" in reason, reason
+    place.collection.create_index("n", unique=True, partialFilterExpression={"n": {"$exists": True}})
+    eventually(lambda: insert(hidden, place.ns, 1)["ok"] == 1)
+    assert [number_of(value) for value in place.values()[10:]] == [11]
+
+
+@pytest.mark.parametrize("fpe, said", [(None, "(no string)"), ("", '""'), (7, "(no string)"), ("x" * 5000, "x…")])
+def test_a_seal_that_is_none_is_refused(place: Place, start_proxy, fpe, said):
+    """With its reason, and the document stays as it is."""
+    documents = place.server.client[STORE]["uniqueIdentifierCounter"]
+    proxy = start_proxy(place.config(block={"size": 1}))
+    insert(proxy, place.ns, 1)
+    proxy.stop()
+    documents.update_one({"_id": place.document()["_id"]}, {"$set": {"fpe": fpe}})
+    again = start_proxy(place.config(block={"size": 1}))
+    eventually(lambda: "hidden with fpe" in insert(again, place.ns, 1).get("errmsg", ""))
+    reason = refused(again, place.ns)
+    assert said in reason and len(reason) < 1000, reason
+    assert place.document()["fpe"] == fpe
+
+
+def test_ready_once_the_key_is_right(place: Place, start_proxy):
+    place.write(OTHER_KEY)
+    proxy = start_proxy({**place.config(), "admin": LISTEN})
+    insert(proxy, place.ns, 1)
+    place.write(KEY)
+    proxy.process.send_signal(signal.SIGHUP)
+    eventually(lambda: "hidden with fpe" in insert(proxy, place.ns, 1).get("errmsg", ""))
+    place.write(OTHER_KEY)
+    proxy.process.send_signal(signal.SIGHUP)
+    eventually(lambda: insert(proxy, place.ns, 1)["ok"] == 1)
+    eventually(lambda: "permuted): ready" in Admin(proxy).get("/readyz").text)
+
+
+def test_encoded_numbers_are_not_negative(place: Place, start_proxy):
+    rule = {"strategy": "counter", "encoding": "base58", "block": {"size": 1}}
+    proxy = start_proxy(place.config(**rule))
+    insert(proxy, place.ns, 1)
+    proxy.stop()
+    set_counter(place.server.client, place.ns, -5)
+    again = start_proxy(place.config(**rule))
+    eventually(lambda: "lies below 0" in insert(again, place.ns, 1).get("errmsg", ""))
+
+
 def test_files_that_are_no_keys(place: Place):
     def finding(mode: int, key: str) -> str:
         place.write(key, mode)
@@ -356,6 +382,7 @@ def test_encoded_numbers(place: Place, start_proxy, strategy, encoding):
     proxy.stop()
     expected = ["R" + in_digits(n, encoding, 4) for n in range(3840, 3940)]
     assert place.values() == expected == sorted(expected)
+    assert "their order in an index" not in place.run("check").stdout
     place.server.client[STORE]["uniqueIdentifierCounter"].delete_many({})
     insert(start_proxy(place.config(**rule)), place.ns, 1)
     assert place.values()[-1] == "R" + in_digits(3940, encoding, 4)

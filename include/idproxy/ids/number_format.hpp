@@ -34,8 +34,7 @@ void append_number(std::int64_t number, const NumberFormat& format, Values& out)
 [[nodiscard]] std::string number_text(std::int64_t number, const NumberFormat& format);
 
 /// The number in a value that append_number() wrote; nothing for a value of another type or a text
-/// that it would not have written, or if it would have written the value for two numbers, as a
-/// permutation with several epochs can. `value` is in the form of bson::Element::value.
+/// that it would not have written. `value` is in the form of bson::Element::value.
 [[nodiscard]] std::optional<std::int64_t> read_number(bson::Type type, Bytes value,
                                                       const NumberFormat& format);
 
@@ -48,8 +47,7 @@ enum class Fit {
 };
 
 /// As read_number(), with the reason if the value does not fit. The number is there, too, if only
-/// the check digits are wrong; it is not if a value fits that stands for two. Not for a format with
-/// a pattern.
+/// the check digits are wrong. Not for a format with a pattern.
 struct FittedNumber {
   Fit fit = Fit::fits;
   std::optional<std::int64_t> number{};

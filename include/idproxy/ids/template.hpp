@@ -60,6 +60,7 @@ class Template {
   [[nodiscard]] bool is_timeless() const;
   /// True if documents that agree in the `fixed` fields can get one text for two numbers: nothing
   /// but its digits separates the counter from another field, so that a1 and 2 looks like a and 12.
+  /// Hidden numbers, which have one length, can if fields stand on both sides.
   [[nodiscard]] bool is_ambiguous(std::span<const std::string> fixed) const;
 
   /// Has the counter written in the digits of `format`, or by its permutation.
@@ -97,6 +98,8 @@ class Template {
   [[nodiscard]] bool has(Kind kind) const;
   [[nodiscard]] std::size_t at(Kind kind) const;
   [[nodiscard]] std::string fault() const;
+  [[nodiscard]] bool varies(std::span<const Piece> pieces,
+                            std::span<const std::string> fixed) const;
   [[nodiscard]] bool touches_field(std::span<const Piece> pieces,
                                    std::span<const std::string> fixed) const;
   [[nodiscard]] bool only_digits(std::string_view text) const {

@@ -46,6 +46,7 @@ struct VerifySequence {
   std::int64_t last = 0;
   std::uint64_t numbers = 0;
   std::uint64_t missing = 0;  ///< between the first and the last one
+  bool is_counted = true;     ///< false: hidden numbers with too many gaps to count either
 };
 
 /// What documents have in the field of a rule.

@@ -253,8 +253,9 @@ void VerifyJudge::close(const VerifiedSequence& sequence, VerifyRuns& runs, Read
   if (read == Read::all && about_.counter && !about_.ranges) note_position(sequence, runs);
   ++findings_.sequences;
   if (findings_.first_sequences.size() == VerifyFindings::kMostSequences) return;
-  findings_.first_sequences.push_back(
-      {sequence_name(sequence), runs.first(), runs.last(), runs.numbers(), runs.missing()});
+  findings_.first_sequences.push_back({sequence_name(sequence), runs.first(), runs.last(),
+                                       runs.numbers(), runs.missing(),
+                                       !about_.field.format.permutation || !runs.has_closed()});
 }
 
 /// Reads on behind the last number: what is there up to `end` was stored meanwhile.
@@ -327,7 +328,9 @@ void VerifyJudge::note_beyond(const VerifiedSequence& sequence, std::int64_t far
                                    sequence_name(sequence)});
   std::int64_t behind = 0;
   std::string& remedy = findings_.kinds[VerifyKind::beyond_counter].remedy;
-  const bool is_first = remedy.empty() && !__builtin_add_overflow(farthest, step_, &behind);
+  // Somebody else's value looks like any hidden number: behind it lie far too many.
+  const bool is_first = remedy.empty() && !about_.field.format.permutation &&
+                        !__builtin_add_overflow(farthest, step_, &behind);
   if (is_first) remedy = answers_.remedy(sequence, behind);
 }
 

@@ -88,6 +88,11 @@ void add_found(ReportLines& lines, VerifyKind kind, const VerifyFound& found,
   if (!found.remedy.empty()) lines.add_text("    what helps: " + found.remedy);
 }
 
+std::string counts_text(const VerifySequence& sequence) {
+  if (!sequence.is_counted) return "too many gaps to say how many are missing";
+  return with_commas(sequence.numbers) + " numbers, " + with_commas(sequence.missing) + " missing";
+}
+
 void add_sequences(ReportLines& lines, const VerifyFindings& findings) {
   if (findings.sequences == 0) return;
   lines.add("sequences", findings.sequences);
@@ -96,8 +101,7 @@ void add_sequences(ReportLines& lines, const VerifyFindings& findings) {
     const VerifySequence& each = findings.first_sequences[i];
     lines.add_text("    " + (each.name.empty() ? "" : each.name + ": ") +
                    std::to_string(each.first) + " to " + std::to_string(each.last) + ", " +
-                   with_commas(each.numbers) + " numbers, " + with_commas(each.missing) +
-                   " missing");
+                   counts_text(each));
   }
   if (findings.sequences > shown) {
     lines.add_text("    " + and_more(findings.sequences - shown));
@@ -152,6 +156,7 @@ json::object sequence_json(const VerifySequence& sequence) {
                       {"last", sequence.last},
                       {"numbers", sequence.numbers},
                       {"missing", sequence.missing}};
+  if (!sequence.is_counted) object["numbers"] = object["missing"] = nullptr;
   if (!sequence.name.empty()) object["sequence"] = parsed(sequence.name);
   return object;
 }

@@ -28,6 +28,8 @@ class VerifyRuns {
   // Only if it is not.
   [[nodiscard]] std::int64_t first() const { return runs_.begin()->first; }
   [[nodiscard]] std::int64_t last() const { return runs_.rbegin()->second; }
+  /// True if gaps were counted as final: right only if numbers came in ascending order.
+  [[nodiscard]] bool has_closed() const { return closed_count_ > 0; }
   /// Different numbers.
   [[nodiscard]] std::uint64_t numbers() const { return numbers_; }
   /// Numbers between the first and the last one that are not there.

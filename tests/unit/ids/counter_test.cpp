@@ -269,6 +269,8 @@ TEST(CounterKeys, SucceedWithOtherDigits) {
   EXPECT_EQ(about(down).counter->max, 0);
   const Table error{{"encoding", "base36"}, {"template", "{counter:02}"}, {"on_width", "error"}};
   EXPECT_EQ(about(error).counter->max, 1295);
+  const Table padded{{"encoding", "base36"}, {"format.pad", "2"}, {"on_width", "error"}};
+  EXPECT_EQ(about(padded).counter->max, 1295);
   EXPECT_EQ(
       faults_of({{"encoding", "base36"}, {"output", "int64"}}),
       Texts{"output: must be string beside `encoding`, which makes the value a text: leave it "

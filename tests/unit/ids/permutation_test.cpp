@@ -19,7 +19,6 @@ namespace idproxy::ids {
 namespace permutation_test {
 
 using Zeros = Permutation::LeadingZeros;
-using Numbers = std::vector<std::int64_t>;
 
 std::string bytes(std::string_view hex) {
   std::string result;
@@ -101,8 +100,7 @@ TEST(Ff1, SucceedsBackFromEveryLength) {
 // ---- permutations
 
 Permutation of_digits(std::size_t length, Zeros zeros = Zeros::allowed, std::string tweak = "") {
-  return {
-      {std::string(alphabet_named("digits")), true, length, zeros}, std::move(tweak), {{0, kKey3}}};
+  return {{std::string(alphabet_named("digits")), length, zeros}, std::move(tweak), kKey3};
 }
 
 std::string written(const Permutation& permutation, std::int64_t number) {
@@ -115,7 +113,7 @@ std::vector<std::string> first(const Permutation& permutation, std::int64_t coun
   std::vector<std::string> texts;
   for (std::int64_t i = 0; i < count; ++i) {
     texts.push_back(written(permutation, i));
-    EXPECT_EQ(permutation.numbers(texts.back()), Numbers{i});
+    EXPECT_EQ(permutation.read(texts.back()), i);
   }
   return texts;
 }
@@ -151,7 +149,15 @@ TEST(Permutation, SucceedsWithAllNumbersOfSixDigits) {
   const Permutation without_zeros = of_digits(6, Zeros::none);
   EXPECT_EQ(without_zeros.max(), 899'999);
   expect_all_distinct(without_zeros);
-  EXPECT_EQ(without_zeros.numbers("099999"), Numbers());
+  EXPECT_EQ(without_zeros.read("099999"), std::nullopt);
+}
+
+TEST(Permutation, HasNoTextBeyondItsNumbers) {
+  const Permutation without_zeros = of_digits(6, Zeros::none);
+  for (const std::int64_t number : {std::int64_t{-1}, std::int64_t{900'000}, std::int64_t{999'999},
+                                    std::numeric_limits<std::int64_t>::max()}) {
+    EXPECT_EQ(written(without_zeros, number), "      ") << number;
+  }
 }
 
 TEST(Permutation, SucceedsWithTheLargestSpaces) {
@@ -159,15 +165,14 @@ TEST(Permutation, SucceedsWithTheLargestSpaces) {
   EXPECT_EQ(of_digits(18).max(), 999'999'999'999'999'999);
   EXPECT_EQ(of_digits(19).max(), kMax);
   EXPECT_EQ(of_digits(36).max(), kMax);
-  const Permutation largest({std::string(alphabet_named("url64")), true, 36, Zeros::allowed}, "t",
-                            {{0, kKey1}});
+  const Permutation largest({std::string(alphabet_named("url64")), 36, Zeros::allowed}, "t", kKey1);
   for (const std::int64_t number : {std::int64_t{0}, kMax - 1, kMax}) {
-    EXPECT_EQ(largest.numbers(written(largest, number)), Numbers{number});
+    EXPECT_EQ(largest.read(written(largest, number)), number);
   }
   // Hardly any text of so large a space is that of a number.
-  EXPECT_EQ(largest.numbers(std::string(36, 'u')), Numbers());
-  EXPECT_EQ(largest.numbers(std::string(35, 'u')), Numbers());
-  EXPECT_EQ(largest.numbers(std::string(36, '!')), Numbers());
+  EXPECT_EQ(largest.read(std::string(36, 'u')), std::nullopt);
+  EXPECT_EQ(largest.read(std::string(35, 'u')), std::nullopt);
+  EXPECT_EQ(largest.read(std::string(36, '!')), std::nullopt);
 }
 
 TEST(Permutation, SucceedsInManyThreads) {
@@ -182,42 +187,19 @@ TEST(Permutation, SucceedsInManyThreads) {
   for (std::thread& each : threads) each.join();
 }
 
-// ---- epochs and seals
-
-TEST(Permutation, HasAKeyForEachEpoch) {
-  const Permutation::Space space{std::string(alphabet_named("digits")), true, 6, Zeros::allowed};
-  const Permutation before(space, "t", {{0, kKey3}});
-  const Permutation behind(space, "t", {{0, kKey1}});
-  const Permutation both(space, "t", {{0, kKey3}, {1000, kKey1}});
-  EXPECT_EQ(written(both, 999), written(before, 999));
-  EXPECT_EQ(written(both, 1000), written(behind, 1000));
-  EXPECT_EQ(both.numbers(written(both, 1000)).back(), 1000);
-  std::size_t twice = 0;
-  for (std::int64_t i = 0; i < 2000; ++i) {
-    const Numbers found = both.numbers(written(both, i));
-    EXPECT_NE(std::find(found.begin(), found.end(), i), found.end());
-    if (found.size() > 1) ++twice;
-  }
-  EXPECT_LT(twice, 2000U);
-  EXPECT_TRUE(both == both && !(both == before));
-}
-
 TEST(Permutation, TellsItsKeysApart) {
   const auto seal = of_digits(12, Zeros::allowed, "shop.orders._id").seal();
-  EXPECT_EQ(seal.keys, "38608fbf02f78add");
+  EXPECT_EQ(seal.fpe, "38608fbf02f78add");
   EXPECT_EQ(seal.space, "10^12");
-  EXPECT_TRUE(seal.earlier.empty());
   EXPECT_EQ(of_digits(7, Zeros::none).seal().space, "10^7 nz");
-  const Permutation own({"xyz", false, 20, Zeros::allowed}, "shop.orders._id",
-                        {{0, kKey3}, {500, kKey1}, {900, kKey2}});
+  const Permutation own({"xyz", 20, Zeros::allowed}, "shop.orders._id", kKey3);
+  EXPECT_EQ(own.seal().fpe, "38608fbf02f78add");
   EXPECT_EQ(own.seal().space, "3^20 xyz");
-  const auto earlier = own.seal().earlier;
-  ASSERT_EQ(earlier.size(), 2U);
-  EXPECT_EQ(earlier[1].keys, "38608fbf02f78add");
-  EXPECT_EQ(earlier[1].end, 500);
-  EXPECT_EQ(earlier[0].end, 900);
-  EXPECT_TRUE(earlier[0].keys.starts_with("38608fbf02f78add 500:"));
-  EXPECT_TRUE(own.seal().keys.starts_with(earlier[0].keys + " 900:"));
+  const auto space_of = [](std::string_view name) {
+    return Permutation({std::string(alphabet_named(name)), 8}, "t", kKey3).seal().space;
+  };
+  EXPECT_EQ(space_of("base32"), "32^8 " + std::string(alphabet_named("base32")));
+  EXPECT_NE(space_of("base32"), space_of("base32upper"));
 }
 
 }  // namespace permutation_test

@@ -127,6 +127,15 @@ TEST(Permuted, ReadsWhatEndsTheNumbers) {
   EXPECT_EQ(Rule({{"digits", "16"}}).warnings.size(), 1U);
 }
 
+TEST(Permuted, FieldsMayStandOnOneSideOfTheNumber) {
+  for (const char* text :
+       {"{field:a}{counter}", "{counter}{field:a}", "{field:a}{counter}{field:b}"}) {
+    EXPECT_EQ(
+        faults_of({{"output", "string"}, {"template", text}, {"scope", "b"}, {"heal.mode", "off"}}),
+        Texts());
+  }
+}
+
 TEST(Permuted, FailsIfKeysMakeNoSense) {
   const std::string form =
       "must be 32, 48 or 64 hexadecimal digits, a key of AES, such as `openssl rand -hex 32` "
@@ -165,6 +174,9 @@ TEST(Permuted, FailsIfKeysMakeNoSense) {
            form},
       {{{"key.env", kVariable}, {"key.file", "/dev/null"}},
        "key: must have `env` or `file`, not both"},
+      {{{"key_epochs", "[]"}},
+       "key_epochs: is refused: values of two keys can be the same, and none tells which key it "
+       "has. A counter keeps its key; for another one, give the rule another `field` and `name`"},
       {{{"ns", "shop.*"}},
        "tweak: is missing: its default has the collection's name, and `ns` has wildcards. Write "
        "any text, with which all these collections hide their numbers"},
@@ -178,6 +190,16 @@ TEST(Permuted, FailsIfKeysMakeNoSense) {
         {"store.value_field", "fpe"},
         {"store.value_is", "next"}},
        "store.value_field: must not be 'fpe', which says how the counter's numbers are hidden"},
+      {{{"store.layout", "custom"},
+        {"store.collection", "c"},
+        {"store.key_field", "_id"},
+        {"store.value_field", "n"},
+        {"store.value_is", "next"},
+        {"store.filter.space", "x"}},
+       "store.filter: must not name 'space', which says how the counter's numbers are hidden"},
+      {{{"output", "string"}, {"template", "{field:a}-{counter}/{field:b}"}},
+       "template: has {field:…} on both sides of {counter}: two numbers could have the same value. "
+       "Leave those of one side out, or name them in `scope`"},
   };
   for (const auto& [table, fault] : cases) {
     const Texts faults = faults_of(table);

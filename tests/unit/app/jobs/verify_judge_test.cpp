@@ -161,6 +161,14 @@ TEST(VerifyJudge, FindsACounterThatIsBehindOnItsWayDown) {
   EXPECT_EQ(counter.judge->findings().kinds.at(Kind::beyond_counter).remedy, "set 3");
 }
 
+TEST(VerifyJudge, HasNoRemedyForAHiddenNumberBeyondTheCounter) {
+  ::setenv("IDPROXY_VERIFY_KEY", "2b7e151628aed2a6abf7158809cf4f3c", 1);
+  Case hidden("permuted", {{"key.env", "IDPROXY_VERIFY_KEY"}, {"tweak", "t"}});
+  hidden.answers.next = 11;
+  EXPECT_EQ(hidden.add_all(n(123'456'789'012)).counts(), (Counts{{Kind::beyond_counter, 1}}));
+  EXPECT_EQ(hidden.judge->findings().kinds.at(Kind::beyond_counter).remedy, "");
+}
+
 TEST(VerifyJudge, FindsRangesThatAreBehind) {
   Case ranges("counter-ranges", {});
   ranges.answers.ranges_now = {{"r0", 0, 9, 5}, {"r1", 10, 19, 14}, {"r2", 20, 29, {}}};

@@ -68,6 +68,14 @@ TEST(VerifyRuns, CountTheLowestGapsAsFinalIfThereAreTooMany) {
   EXPECT_EQ(runs.last(), 998);
 }
 
+TEST(VerifyRuns, SayThatGapsWereClosed) {
+  VerifyRuns runs(1, 2);
+  for (const std::int64_t number : {5, 1}) runs.add(number);
+  EXPECT_FALSE(runs.has_closed());
+  runs.add(3);
+  EXPECT_TRUE(runs.has_closed());
+}
+
 TEST(VerifyRuns, AreWhatASetOfTheNumbersSays) {
   std::mt19937_64 random(33);
   for (int round = 0; round < 200; ++round) {

@@ -80,7 +80,7 @@ ids::Result<Number> SequenceDocument::most_stored(mongo::Client& client, ids::Ga
   }
   const auto without_index = stored.places_to_scan();
   if (!without_index) return without_index.error();
-  const ids::Error unguarded{ids::Errc::unguarded, "no unique index guards " + spec_.field.field +
+  ids::Error unguarded{ids::Errc::unguarded, "no unique index guards " + spec_.field.field +
                                                        " in " + spec_.field.ns};
   if (!without_index->empty()) return unguarded;
   auto look = stored.look(1);

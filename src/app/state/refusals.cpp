@@ -93,6 +93,7 @@ Refusals::Refused Refusals::refused_of(const Key& key, const Entry& entry, Time 
 
 std::vector<Refusals::Refused> Refusals::current(Time now) const {
   std::vector<Refused> found;
+  found.reserve(entries_.size());
   for (const auto& [key, entry] : entries_) found.push_back(refused_of(key, entry, now));
   return found;
 }

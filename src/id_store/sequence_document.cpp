@@ -80,8 +80,8 @@ ids::Result<Number> SequenceDocument::most_stored(mongo::Client& client, ids::Ga
   }
   const auto without_index = stored.places_to_scan();
   if (!without_index) return without_index.error();
-  ids::Error unguarded{ids::Errc::unguarded, "no unique index guards " + spec_.field.field +
-                                                       " in " + spec_.field.ns};
+  ids::Error unguarded{ids::Errc::unguarded,
+                       "no unique index guards " + spec_.field.field + " in " + spec_.field.ns};
   if (!without_index->empty()) return unguarded;
   auto look = stored.look(1);
   index_has_gone_ = stored.index_has_gone();

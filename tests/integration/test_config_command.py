@@ -334,6 +334,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "format.pad": TEXT, "format.prefix": TEXT, "format.suffix": TEXT, "check": TEXT,
     "template": TEXT, "on_width": {**TEXT, "template": "{counter:06}"},
     "timezone": {**TEXT, "template": "{yyyy}-{counter}", "reset": "yearly"},
+    "reset.yearly": {**TEXT, "template": "{fy}-{counter}"},
     "reset": {**TEXT, "template": "{yyyy}{MM}{dd}-{counter}"},
     "reserve.db": {"reserve.collection": "taken"}, "reserve.layout": {"reserve.collection": "taken"},
     "reserve.orphan_after": {"reserve.collection": "taken"},
@@ -348,6 +349,7 @@ VALUES: dict[str, Any] = {
     "timezone": "Europe/Berlin", "template": "A{counter}", "retry.backoff_max": "7s", "reserve.orphan_after": "11m",
     "on_store_down.wait": "7ms", "ranges.width": 1000, "unique_index": "create",
     "assign": "missing-or-null", "start": 2, "max": 1000, "store.value_is": "last", "reset": "daily",
+    "reset.yearly": "04-01",
     "upserts": "forward", "except": ["*.fs.*"], "alphabet": "abc", "epoch": "2020-02-29T00:00:00.5Z", "time_bits": 40,
     "machine_bits": 9, "sequence_bits": 11, "unit": "2ms", "machine.lease": "eu",
 }

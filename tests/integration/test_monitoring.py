@@ -19,7 +19,7 @@ from support.admin import LISTEN, Admin
 from support.process import eventually, free_port
 from support.proxy import configuration
 
-from test_documented import (CONFIGURATION, EVENTS, METRICS, ROOT, leads_somewhere, metrics_described,
+from test_documented import (EVENTS, METRICS, ROOT, leads_somewhere, metrics_described, pages_with_keys,
                              names_in, rows_of)
 
 ALERTS = ROOT / "prometheus" / "alerts.yml"
@@ -142,7 +142,7 @@ def test_texts_name_labels_that_an_alert_has():
 
 
 def test_texts_name_keys_and_events_that_there_are():
-    known = EVENTS.read_text() + CONFIGURATION.read_text()
+    known = EVENTS.read_text() + pages_with_keys()
     texts = [text for each in alerts() for text in texts_of(each)]
     texts += [panel["description"] for panel in with_queries()]
     for text in texts:

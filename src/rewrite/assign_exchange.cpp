@@ -51,33 +51,6 @@ Assign missing_as(const Rule& rule) {
   return is_of_inserts ? Assign::missing_or_null : rule.assign;
 }
 
-/// A condition for such fields.
-void append_missing(Buffer& out, const Rule& rule) {
-  if (rule.assign == Assign::missing) return bson::append_bool(out, "$exists", false);
-  bson::append_inside(out, Type::array, "$in", [&] {
-    bson::append_head(out, Type::null, "0");
-    if (missing_as(rule) != Assign::missing_or_zero) return;
-    bson::append_int32(out, "1", 0);
-    // Not "": some collations take other texts for equal to an empty one.
-    constexpr std::string_view kEmptyText("^\\z\0\0", 5);
-    bson::append_head(out, Type::regex, "2");
-    out.append(as_bytes(kEmptyText));
-    bson::append_head(out, Type::object_id, "3");
-    std::ranges::fill_n(out.extend(12), 12, std::uint8_t{0});
-    std::size_t place = 4;
-    for (const std::uint8_t subtype : {std::uint8_t{3}, std::uint8_t{4}}) {
-      bson::append_head(out, Type::binary, std::to_string(place++));
-      std::uint8_t* const at = out.extend(4 + 1 + 16);
-      store_i32(at, 16);
-      at[4] = subtype;
-      std::ranges::fill_n(at + 5, 16, std::uint8_t{0});
-    }
-  });
-  // A condition on an array is one on its elements.
-  bson::append_inside(out, Type::document, "$not",
-                      [&] { bson::append_string(out, "$type", "array"); });
-}
-
 /// The first document of a cursor; nothing if there is none.
 std::optional<Bytes> first_of(Bytes reply) {
   const auto cursor = bson::find(reply, "cursor", Type::document);
@@ -486,7 +459,7 @@ void AssignExchange::append_query(Buffer& out) const {
   append_value(out, std::to_string(place++), *bson::find(request_.message.body(), "filter"));
   append([&] {
     bson::append_inside(out, Type::document, request_.field,
-                        [&] { append_missing(out, *request_.assignment->rule); });
+                        [&] { append_missing(request_.assignment->rule->assign, out); });
   });
   if (!assigned_.values.empty()) append([&] { append_filter(conditions(), out); });
 }

@@ -1,6 +1,9 @@
 #include "idproxy/rewrite/zero_value.hpp"
 
 #include <algorithm>
+#include <string>
+
+#include "idproxy/bson/builder.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -9,7 +12,41 @@ bool all_zero(Bytes bytes) {
   return std::ranges::all_of(bytes, [](std::uint8_t byte) { return byte == 0; });
 }
 
+/// All that is_zero() says of, as elements of an array.
+void append_zeros(Buffer& out) {
+  using bson::Type;
+  constexpr std::size_t kUuidSize = 16;
+  // Not "": some collations take other texts for equal to an empty one. With no options.
+  constexpr std::string_view kEmptyText("^\\z\0\0", 5);
+  bson::append_head(out, Type::null, "0");
+  bson::append_int32(out, "1", 0);  // matches numbers of each type
+  bson::append_head(out, Type::regex, "2");
+  out.append(as_bytes(kEmptyText));
+  bson::append_head(out, Type::object_id, "3");
+  std::ranges::fill_n(out.extend(12), 12, std::uint8_t{0});
+  std::size_t place = 4;
+  for (const std::uint8_t subtype : {std::uint8_t{4}, std::uint8_t{3}}) {
+    bson::append_head(out, Type::binary, std::to_string(place++));
+    std::uint8_t* const at = out.extend(4 + 1 + kUuidSize);
+    store_i32(at, kUuidSize);
+    at[4] = subtype;
+    std::ranges::fill_n(at + 4 + 1, kUuidSize, std::uint8_t{0});
+  }
+}
+
 }  // namespace
+
+void append_missing(Assign assign, Buffer& out) {
+  if (assign == Assign::missing) return bson::append_bool(out, "$exists", false);
+  if (assign == Assign::missing_or_zero) {
+    bson::append_inside(out, bson::Type::array, "$in", [&] { append_zeros(out); });
+  } else {
+    bson::append_head(out, bson::Type::null, "$eq");
+  }
+  // An array with a null is a value.
+  bson::append_inside(out, bson::Type::document, "$not",
+                      [&] { bson::append_string(out, "$type", "array"); });
+}
 
 bool is_zero_id(const bson::Element& value) {
   constexpr std::size_t kHead = 4 + 1;  // of binary data: length and subtype

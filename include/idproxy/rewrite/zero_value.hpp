@@ -37,6 +37,10 @@ namespace idproxy::rewrite {
 
 /// True if the rule assigns a value in place of this one, no matter who made it.
 [[nodiscard]] bool replaces(Assign assign, const bson::Element& value);
+/// Appends the condition of a filter, {field: {…}}, for values that the rule calls missing in a
+/// stored document: of these, with Assign::driver and Assign::always only null, since a value that
+/// is there stays.
+void append_missing(Assign assign, Buffer& out);
 /// True if the rule leaves this value, but would replace it with Assign::missing_or_zero.
 [[nodiscard]] bool leaves_zero(Assign assign, const bson::Element& value);
 

@@ -7,6 +7,7 @@
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
+#include "idproxy/rewrite/zero_value.hpp"
 
 namespace idproxy::app::jobs {
 namespace {
@@ -20,25 +21,6 @@ using Failure = UpdateOutcome::Failure;
 Document of_id(std::string_view key, const BackfillId& id) {
   const auto element = bson::find(as_bytes(id), "_id");
   return element ? Document().add(key, element->type, element->value) : Document();
-}
-
-/// A UUID of zeros as binary of this subtype.
-std::array<std::uint8_t, 21> zero_uuid(std::uint8_t subtype) {
-  return {16, 0, 0, 0, subtype};
-}
-
-/// {$in: […]} of all that rewrite::is_zero() says of. 0 matches numbers of each type. Not "", but a
-/// regular expression: some collations take other texts for equal to an empty one.
-Document among_zeros() {
-  using bson::Type;
-  constexpr std::string_view kEmptyText("^\\z\0\0", 5);  // and no options
-  return Document().add("$in", Array()
-                                   .push(Type::null, Bytes())
-                                   .push(0)
-                                   .push(Type::regex, as_bytes(kEmptyText))
-                                   .push(Type::object_id, std::array<std::uint8_t, 12>{})
-                                   .push(Type::binary, zero_uuid(4))
-                                   .push(Type::binary, zero_uuid(3)));
 }
 
 bool has_parents(const BackfillTarget& target) {
@@ -134,14 +116,11 @@ Document only_those(const Document& when) {
 }
 
 Document without_value(const BackfillTarget& target) {
-  if (target.assign == rewrite::Assign::missing) {
-    return only_those(target.when).add(target.field, Document().add("$exists", false));
-  }
-  const Document no_array = Document().add("$type", "array");  // an array with a null is a value
-  Document none = target.assign == rewrite::Assign::missing_or_zero
-                      ? among_zeros()
-                      : Document().add("$eq", bson::Type::null, {});
-  return only_those(target.when).add(target.field, none.add("$not", no_array));
+  Buffer condition;
+  bson::Scope document(condition);
+  rewrite::append_missing(target.assign, condition);
+  document.close();
+  return only_those(target.when).add(target.field, Document(condition.view()));
 }
 
 Document without_value_and_open(const BackfillTarget& target) {

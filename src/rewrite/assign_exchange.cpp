@@ -53,9 +53,8 @@ Assign missing_as(const Rule& rule) {
 
 /// The first document of a cursor; nothing if there is none.
 std::optional<Bytes> first_of(Bytes reply) {
-  const auto cursor = bson::find(reply, "cursor", Type::document);
-  const auto batch = cursor ? bson::find(cursor->value, "firstBatch", Type::array) : std::nullopt;
-  const auto first = batch ? bson::Elements(batch->value).next() : std::nullopt;
+  const auto batch = first_batch(reply);
+  const auto first = batch ? bson::Elements(*batch).next() : std::nullopt;
   return first && first->type == Type::document ? std::optional(first->value) : std::nullopt;
 }
 
@@ -86,12 +85,11 @@ std::string_view collation_of(Bytes index) {
 
 /// True if one of these indexes allows one document at most that the filter finds.
 bool is_unique(Bytes reply, Bytes filter) {
-  const auto cursor = bson::find(reply, "cursor", Type::document);
-  const auto batch = cursor ? bson::find(cursor->value, "firstBatch", Type::array) : std::nullopt;
+  const auto batch = first_batch(reply);
   if (!batch) return false;
   std::string_view own;
   std::vector<Bytes> unique;
-  bson::Elements indexes(batch->value);
+  bson::Elements indexes(*batch);
   while (const auto index = indexes.next()) {
     if (index->type != Type::document) continue;
     const auto name = bson::find(index->value, "name", Type::string);

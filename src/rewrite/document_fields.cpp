@@ -31,4 +31,11 @@ std::optional<ids::FieldValue> field_at(Bytes document, std::string_view path) {
   }
 }
 
+std::optional<Bytes> first_batch(Bytes reply) {
+  const auto cursor = bson::find(reply, "cursor", bson::Type::document);
+  if (!cursor) return std::nullopt;
+  const auto batch = bson::find(cursor->value, "firstBatch", bson::Type::array);
+  return batch ? std::optional(batch->value) : std::nullopt;
+}
+
 }  // namespace idproxy::rewrite

@@ -202,11 +202,9 @@ void StoredLook::emit(const AboutInsert& about, const Plan& plan, wire::PatchedM
 }
 
 bool StoredLook::read(const wire::OpMsgView& reply) {
-  const auto cursor = bson::find(reply.body(), "cursor", bson::Type::document);
-  if (!cursor) return false;
-  const auto batch = bson::find(cursor->value, "firstBatch", bson::Type::array);
+  const auto batch = first_batch(reply.body());
   if (!batch) return false;
-  bson::Elements documents(batch->value);
+  bson::Elements documents(*batch);
   while (const auto each = documents.next()) {
     if (each->type != bson::Type::document) return false;
     const auto id = bson::find(each->value, "_id");

@@ -20,6 +20,10 @@ namespace idproxy::rewrite {
 /// malformed.
 [[nodiscard]] std::optional<ids::FieldValue> field_at(Bytes document, std::string_view path);
 
+/// The array of documents in a reply with a cursor, as find and listIndexes give it; nothing if
+/// there is none.
+[[nodiscard]] std::optional<Bytes> first_batch(Bytes reply);
+
 /// The fields that a reader knows, each of which may occur once.
 class FieldsOnce {
  public:

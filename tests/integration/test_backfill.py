@@ -33,6 +33,7 @@ from support.secrets import PASSWORD
 from support.secured import STORE_ACTIONS
 from support.threads import at_once
 from support.typed import create_index
+from support.values import PERMUTED
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DB = "backfill"
@@ -530,7 +531,7 @@ class TestMissingIndex:
         assert "n_idproxy" in there.collection.index_information()
 
     STRATEGIES = {"counter": {}, "uuid": {"encoding": "base32", "prefix": "user_"}, "ulid": {}, "gapless": {},
-                  "random-digits": {"digits": 9}, "nanoid": {"size": 6}}
+                  "random-digits": {"digits": 9}, "nanoid": {"size": 6}, "permuted": PERMUTED, "snowflake": {}}
 
     def test_a_dry_run_agrees_with_connect(self, replica_set, tmp_path, coll):
         """For each strategy and demand, without an index and with one."""
@@ -543,7 +544,7 @@ class TestMissingIndex:
 
     def judge(self, replica_set: Mongod, directory: pathlib.Path, database: str, strategy: str, index: bool) -> None:
         config = configuration(replica_set, [
-            rule(f"{database}.{demand}", strategy=strategy, unique_index=demand, **self.STRATEGIES[strategy])
+            rule(f"{database}.{demand}", unique_index=demand, **{"strategy": strategy, **self.STRATEGIES[strategy]})
             for demand in ("warn", "require", "create")])
         file = directory / "check.yaml"
         file.write_text(json.dumps({"admin": {"listen": None}, **config}))

@@ -35,6 +35,7 @@ from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.thief import ALWAYS, Robbed, Thief, fresh, session
 from support.upserts import is_generated
+from support.values import DEFAULTS, Variant
 
 pytestmark = pytest.mark.needs("retried_stmt_ids", "collection_uuid")
 
@@ -54,6 +55,10 @@ RULES = [
     {"ns": "counted.*", "field": "made", "strategy": "counter"},
     {"ns": "behind.*", "field": "made", "strategy": "counter", "heal": {"mode": "off"}},
     {"ns": "seq.*", "field": "made", "strategy": "gapless", "unique_index": "create"},
+    {"ns": "when.*", "field": "made", "strategy": "counter", "when": {"status": "published"}},
+    {"ns": "strictly.*", "field": "made", "strategy": "gapless", "unique_index": "create",
+     "when": {"status": "published"}},
+    *({"ns": f"made-{v.name}.*", "field": "made", **v.rule} for v in DEFAULTS),
 ]
 COUNTS = ["nErrors", "nInserted", "nMatched", "nModified", "nUpserted", "nDeleted"]
 TRANSIENT = "TransientTransactionError"
@@ -156,6 +161,44 @@ class TestValues:
         assert all(is_generated(d["_id"]) for d in id)
         assert all(is_generated(d["a"]) and is_generated(d["b"]) for d in two)
         assert all(is_generated(d["reg"]["number"]) for d in dotted)
+
+    @pytest.mark.parametrize("variant", DEFAULTS, ids=lambda each: each.name)
+    def test_every_strategy(self, place, coll, variant: Variant, ordered):
+        """In inserts, upserts and replacements."""
+        ns = f"made-{variant.name}.{coll}"
+        ops = [{"insert": 0, "document": {"k": k}} for k in range(9)]
+        ops += [{"update": 0, "filter": {"k": k}, "updateMods": change, "upsert": True,
+                 "multi": k == 9 and not place.numbered} for k, change in ((9, {"$set": {"x": 1}}), (10, {"$set": {"x": 1}}), (11, {"k": 11}))]
+        assert counts(place.write(ops, ns, ordered=ordered)) == {"nInserted": 9, "nUpserted": 3}
+        found = [{e.name: e for e in elements(raw)}[b"made"] for raw in place.stored_raw(ns)]
+        assert len({each.value for each in found}) == len(found) == 12
+        for each in found:
+            variant.check(each)
+
+    @pytest.mark.parametrize("form", FORMS)
+    @pytest.mark.parametrize("db", ["when", "strictly"])
+    def test_conditions(self, place, coll, db, form, ordered):
+        """Only inserts and upserts of documents that certainly fulfil them get a number."""
+        ns, published = f"{db}.{coll}", {"status": "published"}
+        ops = [{"insert": 0, "document": {"k": 0, **published}}, {"insert": 0, "document": {"k": 1}},
+               {"insert": 1, "document": {"k": 9}}, {"insert": 0, "document": {"k": 2, **published}},
+               *({"update": 0, "filter": {"k": k, **where}, "updateMods": {"$set": change}, "upsert": True}
+                 for k, where, change in ((3, published, {"x": 1}), (4, {}, published),
+                                          (5, {}, {"status": "draft"}), (1, {}, published)))]
+        eventually(lambda: place.write(ops[:1], ns, form=form)["ok"], 20)
+        place.collection(ns).delete_many({})
+        reply = place.write(ops, ns, f"plain.{coll}", form=form, ordered=ordered)
+        assert counts(reply) == {"nInserted": 4, "nMatched": 1, "nModified": 1, "nUpserted": 3}, reply
+        found = {each["k"]: each.get("made") for each in place.stored(ns)}
+        first = found[0]
+        assert found == {0: first, 1: None, 2: first + 1, 3: first + 2, 4: first + 3, 5: None}
+        for k, where, change in ((6, {}, [{"$set": published}]), (7, published, {"$set": {"status": "draft"}})):
+            reply = place.write([{"update": 0, "filter": {"k": k, **where}, "updateMods": change, "upsert": True}],
+                                ns, form=form)
+            if db == "when":
+                assert counts(reply) == {"nUpserted": 1} and "made" not in place.stored(ns)[-1]
+            else:
+                assert reply["code"] == 96 and "depends_on_document" in reply["errmsg"]
 
     def test_what_the_client_sends_is_kept(self, place, coll):
         reply = place.write([{"insert": 0, "document": {"_id": 1, "k": 0}},

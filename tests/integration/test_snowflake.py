@@ -13,7 +13,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import bson
@@ -21,12 +21,14 @@ import pymongo
 import pytest
 from pymongo.errors import OperationFailure
 
+from support.backfill import failing
+from support.doctor import Doctor, doctor, quiet
 from support.full import FULL
 from support.mongod import Mongod
-from support.process import eventually
+from support.own_clock import OwnClock
+from support.process import eventually, free_port
 from support.proxy import Proxy, binary, configuration
 
-SET_CLOCK = pathlib.Path(__file__).resolve().parents[1] / "support" / "set_clock.c"
 TTL = 3
 HELD = "are held by other proxies"
 
@@ -225,16 +227,12 @@ def test_killed_proxies_repeat_nothing(server: Mongod) -> None:
 
 @pytest.mark.parametrize("step", [3600, -3600])
 def test_a_clock_that_is_set_by_an_hour(server: Mongod, tmp_path: pathlib.Path, step: int) -> None:
-    library = tmp_path / "set_clock.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, SET_CLOCK], check=True)
-    clock = tmp_path / "clock"
-    clock.write_text("0")
-    environment = {"LD_PRELOAD": str(library), "SET_CLOCK_FILE": str(clock)}
-    with proxies(server, rule(1), environment=environment) as proxy:
+    clock = OwnClock(tmp_path)
+    with proxies(server, rule(1), environment=clock.environment) as proxy:
         insert(proxy, 100)
-        clock.write_text(str(step))
+        clock.set_ahead(step)
         insert(proxy, 3000)
-        clock.write_text("0")
+        clock.set_ahead(0)
         for _ in range(20):
             insert(proxy, 3000)
         with proxies(server, rule(1)) as other:
@@ -454,3 +452,41 @@ def test_commands(server: Mongod, tmp_path: pathlib.Path) -> None:
     server.client.snow.docs.insert_many([{} for _ in range(50)])
     run("backfill", "--ns", "snow.docs", "--field", "number")
     assert len(numbers(server)) == 51
+
+
+@pytest.fixture
+def examined(server: Mongod, doctor: Doctor) -> Callable[..., pathlib.Path]:
+    """A configuration with an admin port, for doctor and a proxy."""
+    server.client.snow.docs.create_index("number", unique=True, sparse=True)
+    return lambda *rules: doctor.write(
+        quiet(server, list(rules), admin={"listen": f"127.0.0.1:{free_port()}"}, log={"format": "json"})).path
+
+
+@pytest.mark.parametrize("machine, said", [
+    ({}, "all 1 machine numbers of the lease 'default' are held by other proxies"),
+    ({"id": 0}, "machine number 0 of the lease 'default' is held by another proxy")])
+def test_doctor_says_that_a_number_is_held(server: Mongod, doctor: Doctor, examined, machine, said: str) -> None:
+    its = rule(0, machine=machine)
+    with proxies(server, its) as holder:
+        insert(holder)
+        surplus = Proxy(examined(its), await_ready=False)
+        try:
+            surplus.wait_event("machine_refused")
+            found = doctor.examine().one("proxy-error", "error", "the running proxy", "mongo-idproxy status")
+            assert f"rule 0 (snow.docs, number) is not ready: {said}" in found["text"]
+        finally:
+            surplus.kill()
+
+
+def test_doctor_says_why_the_lease_is_lost(server: Mongod, doctor: Doctor, examined) -> None:
+    proxy = Proxy(examined(rule(1)))
+    try:
+        insert(proxy)
+        with failing(server, ["findAndModify"], "alwaysOn", namespace="idproxy.machines", errorCode=8000):
+            assert "the lease on machine number 0 is lost" in eventually(lambda: why_not(proxy), 30)
+            found = doctor.examine().one("rule-not-ready", "error", "snow.docs, number", "check --connect")
+            assert "the id store answered with error 8000" in found["text"]
+        eventually(lambda: not why_not(proxy), 30)
+        proxy.stop()
+    finally:
+        proxy.kill()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import pathlib
 import re
 import subprocess
+import zoneinfo
 from typing import Any
 
 import pytest
 from stdnum import damm, luhn, verhoeff
 from stdnum.iso7064 import mod_11_10, mod_97_10
 
+from support.backfill import Backfill
 from support.counters import STORE, insert, numbers, stored
 from support.mongod import Mongod
+from support.own_clock import OwnClock
 from support.process import eventually
-from support.proxy import binary
+from support.proxy import binary, configuration
 
+PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "templates.md").read_text()
 _TEXT = {"strategy": "counter", "field": "n", "output": "string", "block": {"size": 10}}
 _DAY_FAR_EAST = "Pacific/Kiritimati"  # 14 hours ahead of UTC
 
@@ -142,6 +147,55 @@ class TestTemplates:
             assert client.yearly[coll].find_one()["n"] == f"INV-{today().year}-000003"
 
 
+@pytest.mark.parametrize("strategy", ["counter", "gapless"])
+def test_a_fiscal_year_begins_at_midnight_of_the_zone(server, start_proxy, coll, tmp_path, strategy):
+    """The page's example; also for documents from before, for the auditor, and after a lost counter."""
+    section = PAGE.split("\n## Fiscal years\n")[1].split("\n## ")[0]
+    (text,) = re.findall(r"(?s)```yaml\n  - (.*?)```", section)
+    rule: dict[str, Any] = {key: value.strip('"') for key, value in
+                            re.findall(r"(?m)^ *(\w+): ([^#\n]*\S)", text)}
+    (first_day,) = re.fullmatch(r'\{yearly: "(\d\d-\d\d)"\}', rule["reset"]).groups()
+    ns = f"{strategy}-bills.{coll}"
+    zone = zoneinfo.ZoneInfo(rule["timezone"])
+    config = configuration(server, [
+        {**rule, "ns": ns, "strategy": strategy, "reset": {"yearly": first_day}}])
+    moments = [(datetime.datetime.strptime(at, "%d %B %Y at %H:%M:%S").replace(tzinfo=zone), values.split(", "))
+               for at, values in re.findall(r"(?m)^\| (\d.*?) \| (.*?) \|$", section)]
+    clock = OwnClock(tmp_path)
+
+    def set_to(at: datetime.datetime) -> None:
+        clock.set_ahead(int((at - datetime.datetime.now(zone)).total_seconds()) + 1)
+
+    set_to(moments[0][0] - datetime.timedelta(days=730))
+    proxy = start_proxy(config, environment=clock.environment)
+    eventually(lambda: insert(proxy, ns, 1).get("ok"))
+    direct = server.client[f"{strategy}-bills"][coll]
+    direct.delete_many({})
+    ids = itertools.count()
+    for at, values in moments:
+        set_to(at)
+        for _ in values:
+            assert insert(proxy, ns, [{"_id": next(ids)}])["n"] == 1
+    proxy.stop()
+    for at, _ in moments:
+        direct.insert_many([{"_id": next(ids), "at": at + datetime.timedelta(seconds=s)} for s in (0, 29)])
+    done = Backfill(tmp_path, config, ns, "number", "--period-from", "at").end()
+    assert done.code == 0 and done.number("given") == 4, done
+    found = [each["number"] for each in direct.find().sort("_id")]
+    assert found[:4] == [value for _, values in moments for value in values]
+    assert [each.split("/")[0] for each in found[4:]] == [each[:-5] for each in found[0:4]]
+    if strategy == "gapless":
+        assert [each[-4:] for each in found[4:]] == ["0003", "0004"] * 2
+    verified = subprocess.run(
+        [binary(), "verify", "--config", tmp_path / "backfill.yaml", "--ns", ns, "--field", "number", "--json"],
+        capture_output=True, text=True, timeout=60)
+    assert verified.returncode == 0 and json.loads(verified.stdout)["sequences"]["count"] == 2, verified
+    server.client[STORE].drop_collection("uniqueIdentifierCounter")
+    again = start_proxy(config, environment=clock.environment)
+    eventually(lambda: insert(again, ns, 1).get("ok"))
+    assert numbers(server.client, ns, "number")[-1] == max(found)[:-4] + f"{int(max(found)[-4:]) + 1:04}"
+
+
 class TestHealing:
     def test_behind_texts_of_its_own_year(self, server, proxy, coll):
         ns, year = f"yearly.{coll}", today().year
@@ -194,7 +248,20 @@ class TestIndex:
     ({"template": "{counter}", "timezone": "Mars/Base"}, "timezone",
      "must be a time zone that this host knows"),
     ({"template": "{counter}", "output": "int64"}, "template", "needs output: string"),
-], ids=["token", "ambiguous", "ambiguous_id", "own_field", "timezone", "output"])
+    *(({"template": "{fy}-{counter}", "reset": {"yearly": day}}, "reset.yearly",
+       "must be the first day of the year as MM-DD, such as \"04-01\"; not 02-29")
+      for day in ("02-29", "13-01", "04-31", "00-10", "4-1", "04-1", "04/01", "+4-01", "04-01 ", "april", "1")),
+    ({"template": "{fy}-{counter}", "reset": {"yearly": ["04-01"]}}, "reset.yearly", "must be "),
+    ({"template": "{fy}-{counter}", "reset": {}}, "reset.yearly", "is missing"),
+    ({"template": "{fy}-{counter}", "reset": {"yearly": "04-01", "monthly": "01"}}, "reset",
+     "unknown key 'monthly'"),
+    ({"template": "{yyyy}-{counter}", "reset": "fiscal"}, "reset", "must be one of "),
+    *(({"template": f"{token}-{{counter}}", **({"reset": reset} if reset else {})}, "template",
+       "has {fy} or {fy4}, the fiscal year: `reset` must say when it begins")
+      for token in ("{fy}", "{fy4}") for reset in (None, "yearly", "daily")),
+    *(({"template": f"{{fy}}{token}-{{counter}}", "reset": {"yearly": "04-01"}}, "template",
+       "has {fy} or {fy4}, the fiscal year, beside a date of the calendar") for token in ("{yyyy}", "{dd}")),
+], ids=str)
 def test_configuration_errors(tmp_path: pathlib.Path, rule, place, text):
     path = tmp_path / "config.yaml"
     path.write_text(json.dumps({"rules": [{"ns": "a.b", **_TEXT, **rule}]}))
@@ -208,8 +275,7 @@ def test_configuration_errors(tmp_path: pathlib.Path, rule, place, text):
 
 def test_how_likely_a_guess_hits():
     """The page's table: documents / 10^digits."""
-    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "templates.md").read_text()
-    head, _, *rows = re.findall(r"(?m)^\|.*$", page.split("## How likely a guess hits\n")[1])
+    head, _, *rows = re.findall(r"(?m)^\|.*$", PAGE.split("## How likely a guess hits\n")[1])
     documents = [int(re.sub(r"\D", "", cell)) for cell in head.split("|")[2:-1]]
     for digits, *cells in ([cell.strip() for cell in row.split("|")[1:-1]] for row in rows):
         one_in = [10 ** int(digits) // count for count in documents]

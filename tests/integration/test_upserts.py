@@ -14,14 +14,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from pymongo import ReturnDocument
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
+from pymongo import ReturnDocument, UpdateMany, UpdateOne
 from pymongo.errors import OperationFailure
 
 from support import scrape
+from support.elements import elements
 from support.mongod import Mongod
 from support.proxy import Proxy, configuration
 from support.servers import has
 from support.upserts import DIRECT, FIELDS, PROXIED, at, bare, is_generated, without_value
+from support.values import DEFAULTS, Variant
 
 _DIGITS = {"strategy": "random-digits", "digits": 12, "leading_zeros": False}
 RULES = [
@@ -33,6 +37,7 @@ RULES = [
     {"ns": "two.*", "field": "number", "report": True, **_DIGITS},
     {"ns": "two.*", "field": "_id", **_DIGITS},
     {"ns": "counted.*", "field": "number", "strategy": "counter"},
+    *({"ns": f"made-{v.name}.*", "field": "made", **v.rule} for v in DEFAULTS),
 ]
 RULE_OF = {kind: place for place, kind in enumerate(FIELDS)}
 
@@ -266,6 +271,30 @@ def test_many_statements_in_one_command(clients: tuple[Any, Any], name: str):
     assert [each["_id"] for each in reply["upserted"]] == [found[k]["_id"] for k in sorted(found)]
     assert reply["idproxy"]["assigned"] == [
         {"index": k, "field": "number", "value": found[k]["number"]} for k in sorted(found)]
+
+
+@pytest.mark.parametrize("variant", DEFAULTS, ids=lambda each: each.name)
+def test_every_strategy(clients: tuple[Any, Any], name: str, variant: Variant):
+    """In each command that can insert; what is there keeps its value."""
+    through, direct = (client[f"made-{variant.name}"][name] for client in clients)
+    direct.create_index("made", unique=True, sparse=True)
+    for x in range(2):
+        change = {"$set": {"x": x}}
+        through.update_one({"k": 0}, change, upsert=True)
+        through.update_many({"k": 1}, change, upsert=True)
+        through.find_one_and_update({"k": 2}, change, upsert=True)
+        through.replace_one({"k": 3}, {"k": 3, "x": x}, upsert=True)
+        through.find_one_and_replace({"k": 4}, {"k": 4, "x": x}, upsert=True)
+        through.update_one({"k": 5}, [change], upsert=True)
+        through.bulk_write([kind({"k": k}, change, upsert=True)
+                            for k, kind in enumerate([UpdateOne, UpdateMany] * 10, 6)])
+        raw = direct.with_options(CodecOptions(document_class=RawBSONDocument)).find().sort("k")
+        found = [{e.name: e for e in elements(d.raw)}[b"made"] for d in raw]
+        assert len({each.value for each in found}) == len(found) == 26
+        for each in found:
+            variant.check(each)
+        assert x == 0 or found == first
+        first = found
 
 
 @pytest.mark.smoke

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import string
 import struct
@@ -14,6 +15,10 @@ from typing import Any
 from .elements import Element
 
 Check = Callable[[Element], None]
+
+# Of permuted rules: proxies have the environment of the tests.
+os.environ["IDPROXY_TEST_KEY"] = "2b7e151628aed2a6abf7158809cf4f3c"
+PERMUTED = {"strategy": "permuted", "key": {"env": "IDPROXY_TEST_KEY"}, "tweak": "test"}
 
 # How far a time inside an id may be from the clock of the test.
 _CLOCK_TOLERANCE_SECONDS = 120
@@ -200,6 +205,8 @@ VARIANTS = [
       for number, (size, alphabet, prefix) in enumerate([
           (8, "base36", ""), (64, "base62", "~" * 64), (12, "digits", "K-"),
           (20, "".join(map(chr, range(0x20, 0x7F))), ""), (40, "01", "")])),
+    Variant("permuted-base58", {**PERMUTED, "alphabet": "base58", "length": 8}, nanoid(8, ALPHABETS["base58"])),
+    Variant("permuted-full", {**PERMUTED, "digits": 9, "leading_zeros": False}, digits_of(9, "int64", False)),
     *(Variant(f"digits{digits}-{output}{'' if zeros else '-full'}",
               {"strategy": "random-digits", "digits": digits, "output": output,
                "leading_zeros": zeros},
@@ -209,10 +216,12 @@ VARIANTS = [
           (18, "int64", True), (18, "int64", False), (12, "string", True), (12, "string", False),
           (34, "string", True), (34, "string", False)]),
 ]
+# One of each strategy, as far as they make something other than plain numbers.
 DEFAULTS = [
     Variant("uuid", {"strategy": "uuid"}, uuid_of(7, "standard"), ascending=True),
     Variant("ulid", {"strategy": "ulid"}, ulid("string"), ascending=True),
     Variant("snowflake", {"strategy": "snowflake"}, snowflake("int64")),
     Variant("nanoid", {"strategy": "nanoid"}, nanoid(21, ALPHABETS["url64"])),
     Variant("random-digits", {"strategy": "random-digits"}, digits_of(12, "int64", True)),
+    Variant("permuted", {**PERMUTED, "digits": 12}, digits_of(12, "int64", True)),
 ]

@@ -340,6 +340,62 @@ TEST(Upsert, AsksTheRuleLast) {
   EXPECT_EQ(verdict(unsafe, "number", Upserts::forward), forwards(Reason::empty_update));
 }
 
+/// Of a rule with `when`: only if the document that is inserted is certain to fulfil it.
+TEST(Upsert, AsksTheConditions) {
+  const std::string ann = string_field("t", "ann");
+  const std::string set_x = u(doc_field("$set", int_field("x", 1)));
+  const auto set = [](const std::string& elements) { return u(doc_field("$set", elements)); };
+  const auto depends = forwards(Reason::depends_on_document);
+  const Condition is_ann{"t", std::nullopt, {string_field("", "ann"), string_field("", "bob")}};
+  const Condition no_x{"x", false, {}};
+  const Condition there{"t", true, {}};
+  const struct {
+    const char* name;
+    std::string filter, update;
+    std::vector<Condition> when;
+    UpsertVerdict expected;
+  } rows[] = {
+      {"the filter fixes it", ann, set_x, {is_ann}, kAssigns},
+      {"the other value", string_field("t", "bob"), set_x, {is_ann}, kAssigns},
+      {"$set", kK, set(ann), {is_ann}, kAssigns},
+      {"$setOnInsert", kK, u(doc_field("$setOnInsert", ann)), {is_ann}, kAssigns},
+      {"another value", string_field("t", "eve"), set_x, {is_ann}, kNeedsNone},
+      {"none", kK, set_x, {is_ann}, kNeedsNone},
+      {"an array", kK, set(array_of("t", {string_field("", "ann")})), {is_ann}, kNeedsNone},
+      {"$exists", ann, set_x, {there}, kAssigns},
+      {"$exists of none", kK, set_x, {there}, kNeedsNone},
+      {"both hold", ann, u(doc_field("$set", kK)), {is_ann, no_x}, kAssigns},
+      {"one does not", ann, set_x, {is_ann, no_x}, kNeedsNone},
+      {"one does not, the other is open",
+       doc_field("t", string_field("$gt", "a")),
+       set_x,
+       {is_ann, no_x},
+       depends},
+      {"$gt", doc_field("t", string_field("$gt", "a")), set_x, {is_ann}, depends},
+      {"another one in both", string_field("t", "bob"), set(ann), {is_ann}, depends},
+      {"$inc", kK, u(doc_field("$inc", int_field("t", 1))), {is_ann}, depends},
+      {"a pipeline", kK, array_of("u", {item(doc_field("$set", ann))}), {is_ann}, depends},
+      {"a pipeline that names the field",
+       kK,
+       array_of("u", {item(doc_field("$set", int_field("number", 1)))}),
+       {is_ann},
+       forwards(Reason::update_names_field)},
+      {"its own value",
+       kK,
+       set(ann + int_field("number", 1)),
+       {is_ann},
+       forwards(Reason::update_names_field)},
+  };
+  for (const auto& row : rows) {
+    Rule the_rule = rule("shop.*", "number");
+    the_rule.when = row.when;
+    const auto rules = rule_set_of(std::move(the_rule));
+    const Statement statement(doc_field("q", row.filter) + row.update + kUpsert);
+    EXPECT_EQ(judge(*statement.read, rules->plan("shop", "orders").front()), row.expected)
+        << row.name;
+  }
+}
+
 TEST(Upsert, LeavesLargeStatementsAlone) {
   const auto sets = [](std::size_t size) {
     return Row{"", kK, u(doc_field("$set", string_field("x", std::string(size, 'x')))), {}, {}, {}};

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pathlib
 import random
+import signal
 import subprocess
 import threading
 import uuid
@@ -13,7 +15,7 @@ from typing import Any
 import bson
 import pymongo
 import pytest
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
@@ -21,6 +23,7 @@ from support.backfill import Backfill
 from support.counters import STORE
 from support.guarded import Guarded
 from support.mongod import Mongod
+from support.process import eventually
 from support.proxy import Proxy, binary, configuration
 from support.secrets import PASSWORD
 from support.threads import Threads, at_once
@@ -383,6 +386,42 @@ def test_upserts_of_a_rule_with_conditions(replica_set, when_proxy, coll):
         assert assign(client, f"plain.{coll}", {"_id": through.find_one({"k": 3})["_id"]}, "n")["value"] == 4
     stored = {each["k"]: each.get("n") for each in replica_set.client.plain[coll].find()}
     assert stored == {0: 1, 1: 2, 2: 3, 3: 4, 4: None, 5: None}
+
+
+def test_an_index_of_the_applications_own_leaves_drafts_out(replica_set, when_proxy, coll):
+    """As the page says: a plain one takes the second draft for a duplicate."""
+    stored = replica_set.client.plain[coll]
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "recipes-drafts.md").read_text()
+    assert "must be `sparse` or partial" in page and "the second one fails with error 11000" in page
+    with when_proxy.client() as client:
+        stored.create_index("n", unique=True, name="plain")
+        client.plain[coll].insert_one({"_id": 1})
+        with pytest.raises(DuplicateKeyError):
+            client.plain[coll].insert_one({"_id": 2})
+        stored.drop_index("plain")
+        for i, options in enumerate(({"sparse": True}, {"partialFilterExpression": {"n": {"$exists": True}}})):
+            stored.create_index("n", unique=True, name="own", **options)
+            client.plain[coll].insert_many([{"_id": f"{i}a"}, {"_id": f"{i}b"}, {"_id": f"{i}c", "status": "published"}])
+            stored.drop_index("own")
+    assert [each.get("n") for each in stored.find({"status": "published"})] == [1, 2]
+
+
+def test_a_reload_changes_the_conditions(replica_set, start_proxy, coll):
+    rule = {"ns": f"plain.{coll}", "field": "n", "strategy": "counter", "when": {"status": "published"}}
+    proxy = start_proxy(configuration(replica_set, [rule]))
+    text = proxy._own_config.read_text()
+    with proxy.client() as client:
+        client.plain[coll].insert_many([{"_id": 0, "status": "published"}, {"_id": 1, "status": "sent"}])
+    for i, (status, given) in enumerate((("sent", {"sent"}), (None, {"sent", "published", "draft"}), ("published", {"published"}))):
+        when = {**rule, "when": status and {"status": status}}
+        proxy._own_config.write_text(json.dumps({**json.loads(text), "rules": [when]}))
+        proxy.process.send_signal(signal.SIGHUP)
+        eventually(lambda: len(proxy.find_events("reloaded")) == i + 1)
+        with proxy.client() as client:
+            client.plain[coll].insert_many([{"_id": f"{i}{each}", "status": each} for each in ("draft", "sent", "published")])
+        found = replica_set.client.plain[coll].find({"_id": {"$regex": f"^{i}"}, "n": {"$exists": True}})
+        assert {each["status"] for each in found} == given
+    assert sorted(replica_set.client.plain[coll].distinct("n")) == list(range(1, 7))
 
 
 def test_backfill_and_verify_leave_drafts_alone(replica_set, coll, tmp_path):

@@ -234,6 +234,13 @@ def test_every_key_of_a_rule_is_described():
         assert (of_every_rule | set(own)) - {"reset"} == set(keys(its)), strategy
 
 
+def test_the_keys_that_leave_a_rule_its_values_are_named():
+    """Whatever else of a rule a reload changes, it begins anew."""
+    (table,) = re.findall(r"kOfTheRuleAlone\{(.*?)\}", (ROOT / "src/config/rules.cpp").read_text(), re.S)
+    (sentence,) = re.findall(r"continues its values if only (.*?) changes\.", (ROOT / "docs/operations.md").read_text(), re.S)
+    assert re.findall(r'"(\w+)"', table) == re.findall(r"`(\w+)`", sentence)
+
+
 def test_the_schema_has_the_descriptions():
     for whole in (schema(), *of_rules().values()):
         for key, its in keys(whole).items():

@@ -212,7 +212,10 @@ def test_socket_activation(service, coll):
 def test_secrets_by_credentials(service, coll, tmp_path):
     """Which only root may read."""
     authority = Authority(tmp_path, "authority")
-    secrets = {"store-uri": service.mongod.uri,
+    hidden = (ROOT / "docs/permuted.md").read_text()
+    (key,) = re.findall(rf"(?m)^LoadCredential=([\w.]+):/etc/mongo-idproxy/\1$", hidden)
+    (hiding,) = re.findall(r'(?m)^    (key: \{file: "\$\{CREDENTIALS_DIRECTORY\}/.*)$', hidden)
+    secrets = {"store-uri": service.mongod.uri, key: "2b7e151628aed2a6abf7158809cf4f3c",
                "server.pem": authority.issue("CN=proxy").file.read_text()}
     for name, text in secrets.items():
         file = service.systemd.root / CONFIG / name
@@ -223,7 +226,8 @@ def test_secrets_by_credentials(service, coll, tmp_path):
         *(f"LoadCredential={name}:/{CONFIG}/{name}" for name in secrets),
         listen=f"port: {service.port}, "
                f"tls: {{mode: require, certificate_key_file: '{directory}/server.pem'}}",
-        more=f"id_store: {{uri_file: '{directory}/store-uri'}}", rules=rule(coll, 9))
+        more=f"id_store: {{uri_file: '{directory}/store-uri'}}",
+        rules=f"[{{ns: shop.{coll}, field: n, strategy: permuted, unique_index: create, {hiding}}}]")
     context = ssl.create_default_context(cafile=str(authority.file))
     with socket.create_connection(("127.0.0.1", service.port), 10) as plain, \
             context.wrap_socket(plain, server_hostname="localhost") as connection:

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import threading
+import time
 import uuid
 from typing import Any
 
@@ -21,8 +22,10 @@ from pymongo.write_concern import WriteConcern
 
 from support.backfill import Backfill
 from support.counters import STORE
+from support.full import FULL
 from support.guarded import Guarded
 from support.mongod import Mongod
+from support.pair import Pair
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
 from support.secrets import PASSWORD
@@ -230,8 +233,9 @@ class TestTransactions:
         assert sorted(collection.distinct("n")) == [1, 2, 3, 4, 5]
         assert {d["_id"] for d in collection.find({"state": "published"})} == {0, 3, 6, 9}
 
-    def test_writers_on_the_same_documents(self, replica_set, start_proxy, collection, record):
-        """Eight, through two proxies, half of which abort: a number for each that is published."""
+    @pytest.mark.parametrize("documents", ["the same", "different"])
+    def test_eight_writers(self, replica_set, start_proxy, collection, record, documents):
+        """Through two proxies, half of which abort: a number for each that is published."""
         proxies = [start_proxy(configuration(replica_set, RULES)) for _ in range(2)]
         name = collection.name
         given: list[tuple[int, int]] = []
@@ -239,7 +243,8 @@ class TestTransactions:
         def write(i: int) -> None:
             rng = random.Random(i)
             with proxies[i % 2].client() as client, client.start_session() as session:
-                for k in rng.sample(range(40), 40):
+                own = range(40) if documents == "the same" else range(i, 40, 8)
+                for k in rng.sample(own, len(own)):
                     try:
                         with session.start_transaction():
                             value = self.publish(client, session, name, k)
@@ -254,7 +259,46 @@ class TestTransactions:
         assert sorted(found.values()) == list(range(1, len(found) + 1))
         assert all(found[k] == value for k, value in given)
         assert {d["_id"] for d in collection.find({"state": "published"})} == set(found)
-        record("documents that eight writers have published", len(found))
+        record(f"documents that eight writers on {documents} have published", len(found))
+
+    @pytest.mark.timeout(1800 if FULL else 180)
+    def test_proxies_that_are_killed(self, replica_set, collection, request, record):
+        """Between the update and `assign`, before the commit, or behind it: applications try again until they are
+        told a number, and then no published document is without one, none has two, and none is missing."""
+        lifetime = replica_set.client.admin.command("setParameter", 1, transactionLifetimeLimitSeconds=2)["was"]
+        request.addfinalizer(lambda: replica_set.client.admin.command(
+            "setParameter", 1, transactionLifetimeLimitSeconds=lifetime))
+        pair = Pair(configuration(replica_set, RULES))
+        request.addfinalizer(pair.kill)
+        name, told = collection.name, {}
+        if FULL:
+            collection.insert_many([{"_id": i} for i in range(40, 400)])
+        documents = collection.count_documents({})
+
+        def write(i: int) -> None:
+            for k in random.Random(i).sample(range(documents), documents):
+                while k not in told:
+                    with contextlib.suppress(PyMongoError), pymongo.MongoClient(
+                            f"mongodb://{pair.address(i)}/?directConnection=true", serverSelectionTimeoutMS=2000
+                            ) as client, client.start_session() as session:
+                        with session.start_transaction():
+                            value = self.publish(client, session, name, k)
+                            time.sleep(random.random() / 50)
+                        told[k] = value
+
+        kills, dice = 0, random.Random(51)
+        with Threads(*(lambda i=i: write(i) for i in range(4)), timeout=1000 if FULL else 120):
+            while len(told) < documents:
+                seen, end = len(told), time.monotonic() + dice.random() * 2
+                while time.monotonic() < end and len(told) < min(seen + 4, documents):
+                    time.sleep(0.005)
+                time.sleep(dice.random() / 50)
+                pair.kill_one(kills)
+                kills += 1
+        found = {d["_id"]: d["n"] for d in collection.find({"state": "published"})}
+        assert found == told and sorted(told.values()) == list(range(1, documents + 1))
+        record("proxies killed while documents were published", kills)
+        assert kills > documents / 8
 
 
 def test_writers_without_transactions(replica_set, start_proxy, coll):

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <span>
 #include <utility>
 
@@ -133,6 +134,29 @@ void refuse_strategy(const std::string& name, Parameters& rule) {
   rule.accept_all();  // the keys of an unknown strategy are unknown, too
 }
 
+/// How other strategies write their values, and what to do here instead.
+void refuse_writing(std::string_view strategy, Parameters& reader) {
+  const auto refuse = [&](std::initializer_list<const char*> keys, const char* reason) {
+    for (const char* key : keys) {
+      if (!reader.given(key) || reader.specs().contains(key)) continue;
+      static_cast<void>(reader.text(key, ""));  // or it would be unknown, too
+      reader.error(key, std::string("is for other strategies: ") + reason);
+    }
+  };
+  if (strategy == "ulid") {
+    refuse({"encoding", "alphabet"},
+           "a ulid is in base32upper; with output: uuid or binary it is 16 bytes");
+  } else if (strategy == "random-digits") {
+    refuse({"encoding", "alphabet", "prefix"},
+           "the values are decimal digits; nanoid has an `alphabet` and a `prefix`");
+  } else if (strategy == "counter-ranges") {
+    refuse({"encoding", "alphabet", "prefix"},
+           "the values are plain numbers; counter has an `encoding` and `format.prefix`");
+  }
+  refuse({"encoding"}, "`alphabet` says which characters the values have");
+  refuse({"alphabet"}, "`encoding` says which characters the values have");
+}
+
 void read_strategy(rewrite::Rule& rule, Parameters& reader, const std::string& store_db,
                    ids::Sources sources) {
   if (rule.strategy_name.empty()) return reader.accept_all();
@@ -140,6 +164,7 @@ void read_strategy(rewrite::Rule& rule, Parameters& reader, const std::string& s
     if (kind.name != rule.strategy_name) continue;
     const std::size_t errors = reader.errors();
     rule.strategy = kind.make(reader, sources, store_db);
+    refuse_writing(kind.name, reader);
     if (reader.errors() != errors) rule.strategy.reset();
     check_counter(rule, reader);
     return demand_index(rule, reader);

@@ -1,6 +1,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -200,6 +201,21 @@ SnowflakeLayout read_snowflake_layout(Parameters& rule, const Clock& clock) {
   return layout;
 }
 
+constexpr std::int64_t kMostTens = std::numeric_limits<std::int64_t>::max() / 10;
+
+/// Decimal texts are in the order of the ids until these have one digit more.
+void note_order(Parameters& rule, const SnowflakeLayout& layout, const Clock& clock) {
+  const std::int64_t now = layout.unit_at(static_cast<std::int64_t>(milliseconds_of(clock)));
+  std::int64_t unit = 0;  // in which the ids reach the next power of ten
+  for (std::int64_t power = 1; unit <= now && power <= kMostTens;) {
+    unit = (power *= 10) >> (layout.machine_bits + layout.sequence_bits);
+  }
+  if (unit <= now || unit > layout.last_unit()) return;
+  rule.note("output", "texts have no zeros in front: they sort as their ids only until " +
+                          time_text(std::chrono::milliseconds(layout.time_of(unit))) +
+                          ", when they get longer; with `encoding` all have one length");
+}
+
 LeaseSpec read_lease(Parameters& machine, const SnowflakeLayout& layout) {
   LeaseSpec lease;
   lease.numbers = std::int32_t{1} << layout.machine_bits;
@@ -241,6 +257,7 @@ std::unique_ptr<RuleSource> make_snowflake(Parameters& rule, Sources sources,
   about.field.ns = rule.text("ns", "");
   about.field.field = rule.text("field", "");
   form.is_text = read_text_output(rule, "int64", kSnowflakeBits, form.text);
+  if (form.is_text && form.text.alphabet.empty()) note_order(rule, form.layout, sources.clock);
   return std::make_unique<SnowflakeRule>(std::move(about), std::move(form), sources);
 }
 

@@ -190,6 +190,8 @@ void draw_of(benchmark::State& state, const char* name, const FakeParameters::Ta
 BENCHMARK_CAPTURE(draw_of, uuid_7, "uuid", {{"version", "7"}});
 BENCHMARK_CAPTURE(draw_of, uuid_4, "uuid", {{"version", "4"}});
 BENCHMARK_CAPTURE(draw_of, objectid, "objectid", {});
+BENCHMARK_CAPTURE(draw_of, ulid, "ulid", {});
+BENCHMARK_CAPTURE(draw_of, nanoid, "nanoid", {});
 BENCHMARK_CAPTURE(draw_of, random_digits, "random-digits", {{"digits", "12"}});
 
 /// With so long a sequence that no draw waits for the clock.

@@ -189,9 +189,11 @@ STEPS = {
             "keeps",
     "all": "all of these, and the state that sending again may need",
 }
-# In draw_of... of core_steps.cpp, as people know them.
+# Steps of core_steps.cpp that are no Insert's, as people know them.
 DRAWS = {"uuid_7": "`uuid` version 7", "uuid_4": "`uuid` version 4", "objectid": "`objectid`",
-         "random_digits": "`random-digits`", "snowflake": "`snowflake`", "counter threads:1": "`counter`, from memory",
+         "ulid": "`ulid`", "nanoid": "`nanoid`", "random_digits": "`random-digits`",
+         "snowflake": "`snowflake`", "hide": "`permuted`, of a counter's number",
+         "counter threads:1": "`counter`, from memory",
          "counter threads:2": "`counter`, from memory, two threads at once"}
 SIZES = ("200", "512", "2048")
 

@@ -684,20 +684,25 @@ class TestTheStoresUser:
             assert "createIndex" in str(failure.value)
         assert proxy.wait_event("missing_privilege", 40, privilege="createIndex")["db"] == coll
 
-    def test_nothing_to_write_counters_with(self, guarded, start_secured, coll):
+    @pytest.mark.parametrize("strategy, event", [("counter", "counter_refused"), ("snowflake", "machine_refused")])
+    def test_nothing_to_write_counters_with(self, guarded, start_secured, coll, strategy, event):
+        """Nor leases of machine numbers."""
         guarded.client[coll].counted.create_index("number", unique=True)
         guarded.add_user(f"{coll}-reader", [], of(coll, STORE_ACTIONS))
-        proxy = start_secured(f"{coll}-reader", rules_of(coll)[:2])
+        counted, warned = rules_of(coll)[:2]
+        proxy = start_secured(f"{coll}-reader", [{**counted, "strategy": strategy}, warned])
         with proxy.client(retryWrites=False) as client:
 
-            def refused() -> int:
+            def refused() -> OperationFailure | None:
                 """Why, if it was not that the store has no answer yet."""
                 with pytest.raises(OperationFailure) as failure:
                     client[coll].counted.insert_one({})
-                return failure.value.code != HOST_UNREACHABLE and failure.value.code
-            assert eventually(refused, 20) == 96
+                return None if failure.value.code == HOST_UNREACHABLE else failure.value
+            why = eventually(refused, 20)
+            assert why.code == 96
+            assert f'grantRolesToUser("{coll}-reader", [{{role: "readWrite", db: "idproxy"}}])' in str(why)
             eventually(lambda: insert(client, coll, "warned"), 40)
-        assert proxy.find_events("counter_refused")
+        assert proxy.find_events(event)
 
     def test_by_a_certificate(self, certificates, guarded, start_proxy, coll):
         """The proxy itself may log in by X.509, as a user of its own."""

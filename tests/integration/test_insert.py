@@ -102,7 +102,7 @@ def check_ids(server: Mongod, db: str, coll: str, sent: list[bytes], variant: Va
         values.append(first.value)
     assert len(set(values)) == len(values)
     if variant.ascending:
-        assert values == sorted(values)
+        assert values == sorted(values) and found == stored(server, db, coll, sort="_id")
 
 
 def check_fields(server: Mongod, db: str, coll: str, sent: list[bytes], variant: Variant) -> None:

@@ -13,12 +13,14 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from pymongo.server_api import ServerApi
 
 from support import wire
+from support.elements import elements
 from support.guarded import Guarded
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
 from support.servers import has
 from support.thief import Robbed
+from support.values import DEFAULTS, Variant
 from support.wire import WireClient
 
 BAD_VALUE = 2
@@ -33,7 +35,8 @@ RULES = [{"ns": "*.numbered*", "field": "number", "strategy": "counter", "start"
          {"ns": "*.numbered*", "field": "key", "strategy": "uuid", "version": 7},
          {"ns": "*.numbered*", "field": "label.text", "strategy": "counter", "output": "string",
           "format": {"prefix": "R-" + 200 * "x"}},
-         {"ns": "*.numbered*", "field": "_id", "strategy": "objectid"}]
+         {"ns": "*.numbered*", "field": "_id", "strategy": "objectid"},
+         *({"ns": f"next.{v.name}-*", "field": "made", **v.rule} for v in DEFAULTS)]
 
 
 def ask(client: pymongo.MongoClient, ns: str, field: str = "number",
@@ -83,6 +86,18 @@ def test_values_of_each_strategy(proxy: Proxy, server: Mongod, ns: str) -> None:
         assert isinstance(made, bson.ObjectId)
     db, _, name = ns.partition(".")
     assert name not in server.client[db].list_collection_names(), "asking stores nothing"
+
+
+@pytest.mark.parametrize("variant", DEFAULTS, ids=lambda each: each.name)
+def test_values_as_an_insert_gets_them(proxy: Proxy, coll: str, variant: Variant) -> None:
+    with proxy.raw_client() as client:
+        client.send(wire.command(message(f"next.{variant.name}-{coll}", "made", count=3)))
+        ids, *_ = elements(client.receive().body_bytes)
+        assert ids.name == b"ids"
+        values = elements(ids.value)
+        assert len({each.value for each in values}) == 3
+        for each in values:
+            variant.check(each)
 
 
 def test_an_insert_goes_on_behind_them(proxy: Proxy, server: Mongod, ns: str) -> None:

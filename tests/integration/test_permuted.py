@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import pathlib
+import random
 import re
 import signal
 import string
 import subprocess
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,9 +22,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
 from support.admin import LISTEN, Admin
+from support.backfill import Backfill
 from support.counters import STORE, Load, counter, delete_counter, insert, numbers, set_counter, stored
+from support.doctor import Doctor, doctor, quiet
 from support.killed import insert_until_killed
 from support.mongod import Mongod
+from support.own_clock import OwnClock
 from support.pair import Pair
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
@@ -207,6 +212,27 @@ def test_another_key_is_refused(place: Place, start_proxy):
     assert len(found) == len(set(found)) and max(found) < 1000, found
 
 
+def test_documents_from_before_get_theirs(place: Place, start_proxy):
+    """In the order asked for, which nobody sees who has no key; killed, and beside a proxy."""
+    config = place.config(block={"size": 10})
+    before = 2500
+    place.collection.insert_many([{"k": k} for k in random.Random(1).sample(range(before), before)])
+    proxy = start_proxy(config)
+    assert insert(proxy, place.ns, [{"new": 1}] * 5)["n"] == 5
+    running = Backfill(place.file.parent, config, place.ns, "n", "--sort", "k", "--rate", "2000")
+    running.await_given(place.collection, "n", before // 10)
+    running.kill()
+    done = place.run("backfill", "--sort", "k")
+    assert done.returncode == 0, done
+    assert insert(proxy, place.ns, [{"new": 2}] * 5)["n"] == 5
+    values = [each["n"] for each in place.collection.find({"k": {"$exists": True}}).sort("k")]
+    of_each = [number_of(value) for value in values]
+    assert of_each == sorted(set(of_each)) and len(of_each) == before
+    assert 0.4 < sum(a < b for a, b in zip(values, values[1:])) / before < 0.6
+    assert len({*values, *(each["n"] for each in place.collection.find({"new": {"$gt": 0}}))}) == before + 10
+    assert place.run("verify").returncode == 0
+
+
 def test_next_report_and_transactions(place: Place, start_proxy):
     proxy = start_proxy(place.config(report=True, block={"size": 10}))
     with proxy.client(replicaSet="rs0", directConnection=False) as client:
@@ -257,6 +283,36 @@ def test_a_counter_that_went_back_is_healed(place: Place, start_proxy):
         assert reply["n"] == 10 and "writeErrors" not in reply, reply
     values = place.values()
     assert len(set(values)) == len(values) == 500
+
+
+@pytest.mark.parametrize("change", [{"$set": {"COUNT": 5}}, None])
+def test_a_counter_that_goes_back_in_use_is_healed(place: Place, start_proxy, change):
+    """Or whose document is removed: the proxy looks at the counters that it uses."""
+    proxy = start_proxy(place.config(block={"size": 10}))
+    insert(proxy, place.ns, 300)
+    documents, its = place.server.client[STORE]["uniqueIdentifierCounter"], {"_id": place.document()["_id"]}
+    documents.update_one(its, change) if change else documents.delete_one(its)
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        reply = insert(proxy, place.ns, 10)
+        assert reply["n"] == 10 and "writeErrors" not in reply, reply
+    values = place.values()
+    assert len(set(values)) == len(values)
+    assert place.document()["COUNT"] > len(values) and place.document()["fpe"] == "38608fbf02f78add"
+
+
+def test_each_period_begins_anew(place: Place, start_proxy, tmp_path):
+    clock = OwnClock(tmp_path)
+    proxy = start_proxy(place.config(output="string", template="{yyyy}-{counter}", reset="yearly"),
+                        environment=clock.environment)
+    insert(proxy, place.ns, 3)
+    clock.set_ahead(366 * 24 * 3600)
+    insert(proxy, place.ns, 3)
+    years, hidden = zip(*(value.split("-") for value in place.values()))
+    assert len(set(years)) == 2 and hidden[:3] == hidden[3:]
+    assert [number_of(each) for each in hidden[:3]] == [0, 1, 2]
+    assert len(place.server.client[STORE]["uniqueIdentifierCounter"].distinct(
+        "_id.p", {"_id.c": f"{place.ns}.n"})) == 2
 
 
 def test_without_an_index_nothing_is_made_over_what_is_stored(place: Place, start_proxy):
@@ -362,6 +418,15 @@ def test_files_that_are_no_keys(place: Place):
     assert "No such file or directory" in place.run("check").stdout
 
 
+def test_doctor_says_that_the_key_is_another(place: Place, start_proxy, doctor: Doctor):
+    """Before a proxy starts with it."""
+    insert(start_proxy(place.config()), place.ns, 3)
+    place.write(OTHER_KEY)
+    done = doctor.write(quiet(place.server, place.config()["rules"])).examine()
+    found = done.one("rule-not-ready", "error", f"{place.ns}, n", "check --connect")
+    assert 'hidden with fpe "38608fbf02f78add"' in found["text"] and "Go back to its key" in found["text"]
+
+
 # ---- numbers in other digits
 
 def in_digits(number: int, encoding: str, width: int = 1) -> str:
@@ -455,9 +520,12 @@ def test_letters_need_an_index_without_a_collation(place: Place, start_proxy):
     ({"encoding": "base36", "prefix": "A"}, "prefix: is for other strategies"),
     ({"encoding": "base36", "start": -1}, "start: must be an integer 0 to"),
     ({"encoding": "base36", "template": "{field:a}b{counter}"}, "template: has {field:…} next to {counter}"),
+    ({"strategy": "permuted", "encoding": "base36"},
+     "encoding: is for other strategies: `alphabet` says which characters the values have"),
+    ({"strategy": "ulid", "encoding": "base36"}, "encoding: is for other strategies: a ulid is in base32upper"),
 ])
 def test_what_encoding_cannot_be_combined_with(place: Place, rule, finding):
-    place.config(strategy="counter", **rule)
+    place.config(**{"strategy": "counter", **rule})
     done = place.run("check")
     assert done.returncode == 78, done
     assert f"{place.file}:1:" in done.stdout + done.stderr and finding in done.stdout + done.stderr, done

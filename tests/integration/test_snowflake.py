@@ -10,6 +10,7 @@ import datetime
 import json
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import time
@@ -21,6 +22,7 @@ import pymongo
 import pytest
 from pymongo.errors import OperationFailure
 
+from support.admin import Admin, Metrics
 from support.backfill import failing
 from support.doctor import Doctor, doctor, quiet
 from support.full import FULL
@@ -424,6 +426,34 @@ def test_reloads_change_lease_and_ttl(server: Mongod) -> None:
     assert len(numbers(server)) == 3
 
 
+@pytest.fixture
+def examined(server: Mongod, doctor: Doctor) -> Callable[..., pathlib.Path]:
+    """A configuration with an admin port, for doctor and a proxy."""
+    server.client.snow.docs.create_index("number", unique=True, sparse=True)
+    return lambda *rules: doctor.write(
+        quiet(server, list(rules), admin={"listen": f"127.0.0.1:{free_port()}"}, log={"format": "json"})).path
+
+
+def test_the_pages_show_the_number(server: Mongod, doctor: Doctor, examined) -> None:
+    """It is not 0, which what is not filled in may look like."""
+    with proxies(server, rule(1)) as holder:
+        insert(holder)
+        proxy = Proxy(examined(rule(1)))
+        try:
+            insert(proxy)
+            pages = Admin(proxy)
+            assert json.loads(pages.get("/status.json?rules=all").text)["rules"][0]["machine"] == 1
+            assert Metrics(pages.get("/metrics").text)("idproxy_rule_machine_number", strategy="snowflake") == 1
+            shown = subprocess.run([binary(), "status", "--rules", "--config", doctor.path], check=True,
+                                   text=True, stdout=subprocess.PIPE, timeout=60).stdout
+            assert re.search(r"MACHINE.*\n.*snow\.docs.* 1\b", shown), shown
+            cells = re.sub(r"<[^>]*>", "|", pages.get("/").text)
+            assert re.search(r"\|snowflake\|\|ready(\|\|[^|]*){9}\|\|1\|", cells), cells
+            proxy.stop()
+        finally:
+            proxy.kill()
+
+
 def test_commands(server: Mongod, tmp_path: pathlib.Path) -> None:
     """Decoded, reported, handed out, shown, checked."""
     config = configuration(server, [rule(report=True)])
@@ -452,14 +482,6 @@ def test_commands(server: Mongod, tmp_path: pathlib.Path) -> None:
     server.client.snow.docs.insert_many([{} for _ in range(50)])
     run("backfill", "--ns", "snow.docs", "--field", "number")
     assert len(numbers(server)) == 51
-
-
-@pytest.fixture
-def examined(server: Mongod, doctor: Doctor) -> Callable[..., pathlib.Path]:
-    """A configuration with an admin port, for doctor and a proxy."""
-    server.client.snow.docs.create_index("number", unique=True, sparse=True)
-    return lambda *rules: doctor.write(
-        quiet(server, list(rules), admin={"listen": f"127.0.0.1:{free_port()}"}, log={"format": "json"})).path
 
 
 @pytest.mark.parametrize("machine, said", [

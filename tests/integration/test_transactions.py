@@ -23,6 +23,7 @@ from support import wire
 from support.elements import elements
 from support.process import eventually
 from support.thief import ALWAYS, Robbed, fresh, insert_message, session
+from support.values import DEFAULTS, Variant
 
 _DIGITS = {"strategy": "random-digits"}
 # Aborts in a row are bounded for each rule, and these rules serve many tests.
@@ -36,6 +37,7 @@ RULES = [
     {"ns": "tx-two.*", "field": "b", **_UNBOUNDED},
     {"ns": "tx-few.*", "field": "made", "digits": 2, "max_fill": 0.99, **_UNBOUNDED},
     {"ns": "tx-surface.*", "field": "made", "in_transaction": "surface", **_DIGITS},
+    *({"ns": f"tx-{v.name}.*", "field": "made", **v.rule} for v in DEFAULTS),
     {"ns": "tx-none.*", "field": "made", "retry": {"attempts": 0}, **_DIGITS},
 ]
 
@@ -103,6 +105,21 @@ class TestWithTransaction:
         assert callback.calls == 3 and len(results) == 1
         assert results[0].inserted_ids == [0, 1, 2, 3, 4]
         assert [d["k"] for d in robbed.stored(ns)] == [0, 1, 2, 3, 4]
+
+    @pytest.mark.parametrize("variant", DEFAULTS, ids=lambda each: each.name)
+    def test_every_strategy(self, robbed, client, coll, variant: Variant):
+        """In inserts and upserts."""
+        ns = fresh(robbed, f"tx-{variant.name}", coll, "made")
+        robbed.thief.steal(ns, "made", 1)
+        target = client[f"tx-{variant.name}"][coll]
+        callback = in_transaction(
+            client, lambda s: target.insert_many([{"k": 0}, {"k": 1}], session=s),
+            lambda s: target.update_one({"k": 2}, {"$set": {"x": 1}}, upsert=True, session=s))
+        assert callback.calls == 2
+        found = [{e.name: e for e in elements(each)}[b"made"] for each in robbed.stored_raw(ns)]
+        assert len({each.value for each in found}) == 3
+        for each in found:
+            variant.check(each)
 
     def test_what_the_callback_did_besides_is_done_once(self, robbed, client, coll):
         ns = fresh(robbed, "tx-field", coll, "made")

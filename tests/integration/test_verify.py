@@ -360,7 +360,13 @@ class TestFaults:
         pytest.param({"strategy": "nanoid", "size": 6, "alphabet": "base36", "prefix": "c-"},
                      ["c-k3n8x2", "c-K3n8x2", "k3n8x2", "c-k3n8x"], {"wrong_form": 3}, id="small"),
         pytest.param({"strategy": "nanoid"}, ["V1StGXR8_Z5jdHi6B-myT", "V1StGXR8_Z5jdHi6B+myT"],
-                     {"wrong_form": 1}, id="nanoid")])
+                     {"wrong_form": 1}, id="nanoid"),
+        pytest.param({"strategy": "snowflake", "preset": "js53"},
+                     [Int64(129525350401287), Int64(2**53 - 1), Int64(2**53), Int64(-1), "129525350401287"],
+                     {"wrong_form": 2, "wrong_type": 1}, id="js53"),
+        pytest.param({"strategy": "snowflake", "encoding": "base58", "prefix": "s_"},
+                     ["s_Bj6rPbgFPQk", "s_Bj6rPbgFPQ", "Bj6rPbgFPQk", "s_zzzzzzzzzzz", "s_0j6rPbgFPQk"],
+                     {"wrong_form": 4}, id="snowflake")])
     def test_texts_of_an_alphabet(self, place, rule, values, counts):
         there = place(**rule)
         there.fill(values)

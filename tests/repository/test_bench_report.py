@@ -123,6 +123,17 @@ def test_what_google_benchmark_prints_becomes_ns_of_a_step():
         "core": {"steps": {"scan": {"100": {"512": 12000.0}}}, "draws": {"`uuid` version 7": 25.0}}}
 
 
+def test_every_step_has_a_name():
+    steps = (ROOT / "tests/bench/core_steps.cpp").read_text()
+    names = [f"draw_of/{each}" for each in re.findall(r"BENCHMARK_CAPTURE\(draw_of, (\w+),", steps)]
+    for name, threads in re.findall(r"(?m)^BENCHMARK\((\w+)\)(.*);$", steps):
+        names += [f"{name}/threads:{n}" for n in re.findall(r"Threads\((\d)\)", threads)] or [name]
+    assert len(names) == 10
+    medians = [{"run_name": each, "aggregate_name": "median", "items_per_second": 1e9} for each in names]
+    core = json.loads(report("core", given=json.dumps({"benchmarks": medians})))["core"]
+    assert len(core["draws"]) == len(names)
+
+
 def test_the_script_knows_what_the_page_has_it_do():
     """Each `scripts/bench` of the pages is named in the script's own first lines."""
     usage = "".join(line for line in (ROOT / "scripts/bench").read_text().splitlines(keepends=True)

@@ -70,6 +70,11 @@ class FakeParameters final : private FakeFile, public Parameters {
   [[nodiscard]] std::vector<std::string> warnings() const {
     return texts(FileFinding::Severity::warning, false);
   }
+  [[nodiscard]] std::vector<std::string> notes() const {
+    std::vector<std::string> texts;
+    for (const FileFinding& each : findings.notes()) texts.push_back(each.message);
+    return texts;
+  }
   /// Keys that the strategy did not ask for.
   [[nodiscard]] std::vector<std::string> unknown() {
     finish();

@@ -261,6 +261,31 @@ struct PairCase {
   const char* finding;  // null: none
 };
 
+TEST(Rules, SayWhoWritesValuesOtherwise) {
+  const std::string alphabet = ": is for other strategies: `alphabet` says which characters";
+  const std::string encoding = ": is for other strategies: `encoding` says which characters";
+  const std::string plain = ": is for other strategies: the values are plain numbers; counter has";
+  const std::string decimal = ": is for other strategies: the values are decimal digits; nanoid";
+  const std::string ulid = ": is for other strategies: a ulid is in base32upper";
+  for (const auto& [strategy, key, reason] :
+       {std::tuple("ulid", "encoding", ulid), std::tuple("ulid", "alphabet", ulid),
+        std::tuple("nanoid", "encoding", alphabet), std::tuple("permuted", "encoding", alphabet),
+        std::tuple("random-digits", "encoding", decimal),
+        std::tuple("random-digits", "alphabet", decimal),
+        std::tuple("random-digits", "prefix", decimal),
+        std::tuple("counter-ranges", "encoding", plain),
+        std::tuple("counter-ranges", "prefix", plain), std::tuple("uuid", "alphabet", encoding),
+        std::tuple("objectid", "alphabet", encoding), std::tuple("counter", "alphabet", encoding),
+        std::tuple("snowflake", "alphabet", encoding),
+        std::tuple("gapless", "alphabet", encoding)}) {
+    const std::string rule = "rules:\n  - ns: a.b\n    field: c\n    strategy: ";
+    EXPECT_THAT(
+        findings_of(rule + strategy + "\n    " + key + ": hex\n"),
+        testing::Contains(testing::StartsWith("5:5: error: rules[0]." + std::string(key) + reason)))
+        << strategy;
+  }
+}
+
 TEST(Rules, ReportsWhatTwoOfThemDoToOneAnother) {
   constexpr PairCase kCases[] = {
       {"the_same_twice", "ns: a.b, field: x", "ns: a.b, field: x",

@@ -231,5 +231,24 @@ TEST_F(SnowflakeTest, WarnsWithoutALease) {
   EXPECT_EQ(parameters.errors(), Texts{});
 }
 
+/// Of decimal texts, while their length is that of the ids of now.
+TEST_F(SnowflakeTest, SaysUntilWhenTextsSortAsTheirIds) {
+  const auto note = [&](Table table) {
+    table.insert({"output", "string"});
+    test::FakeParameters parameters(table);
+    (void)test::make_strategy("snowflake", parameters, {clock_, random_});
+    EXPECT_EQ(parameters.errors(), Texts{});
+    return parameters.notes();
+  };
+  const std::string until =
+      "output: texts have no zeros in front: they sort as their ids only until ";
+  const std::string why = ", when they get longer; with `encoding` all have one length";
+  EXPECT_EQ(note({}), Texts{until + "2031-07-22T11:22:59.101Z" + why});
+  EXPECT_EQ(note({{"preset", "js53"}}), Texts{until + "2031-09-26T16:50:25.000Z" + why});
+  EXPECT_EQ(note({{"preset", "twitter"}}), Texts{});  // 19 digits, as the last id
+  EXPECT_EQ(note({{"encoding", "hex"}}), Texts{});
+  EXPECT_EQ(note({{"output", "int64"}}), Texts{});
+}
+
 }  // namespace snowflake_test
 }  // namespace idproxy::ids

@@ -16,12 +16,15 @@ from typing import Any
 import bson
 import pymongo
 import pytest
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
 from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from support.backfill import Backfill
 from support.counters import STORE
+from support.elements import elements
 from support.full import FULL
 from support.guarded import Guarded
 from support.mongod import Mongod
@@ -30,6 +33,7 @@ from support.process import eventually
 from support.proxy import Proxy, binary, configuration
 from support.secrets import PASSWORD
 from support.threads import Threads, at_once
+from support.values import DEFAULTS, Variant
 
 BAD_VALUE = 2
 UNAUTHORIZED = 13
@@ -48,6 +52,7 @@ RULES = [
     {"ns": "made.*", "field": "n", "strategy": "counter", "unique_index": "create"},
     {"ns": "held.held", "field": "n", "strategy": "counter",
      "reserve": {"collection": "reserved"}},
+    *({"ns": f"made-{v.name}.*", "field": "made", **v.rule} for v in DEFAULTS),
 ]
 
 
@@ -97,6 +102,28 @@ def test_one_that_lacks_it(server, proxy, ns):
     assert stored.find_one({"_id": 2}) == {"_id": 2, "meta": {"x": 1, "code": code}, "key": key}
     # What nobody has used comes back, and is the next one.
     assert stored.find_one({"_id": 3})["number"] == 101
+
+
+@pytest.mark.parametrize("variant", DEFAULTS, ids=lambda each: each.name)
+def test_every_strategy(server, proxy, coll, variant: Variant):
+    """As an insert gets it; the answer has what is stored."""
+    ns = f"made-{variant.name}.{coll}"
+    collection = drafts(server, ns, *({"_id": i} for i in range(3)))
+    collection.create_index("made", unique=True, sparse=True)
+    raw = CodecOptions(document_class=RawBSONDocument)
+    with proxy.client() as client:
+        answers = [client.admin.command(
+            {"idproxy": "assign", "ns": ns, "field": "made", "filter": {"_id": i}}, codec_options=raw)
+            for i in (0, 1, 2, 0)]
+        getattr(client, f"made-{variant.name}")[coll].insert_one({"_id": 3})
+    given = [elements(each.raw)[0] for each in answers]
+    assert [each.name for each in given] == [b"value"] * 4 and given[3] == given[0]
+    found = collection.with_options(raw).find().sort("_id")
+    stored = [{e.name: e for e in elements(each.raw)}[b"made"] for each in found]
+    assert [each.value for each in stored[:3]] == [each.value for each in given[:3]]
+    assert len({each.value for each in stored}) == 4
+    for each in stored:
+        variant.check(each)
 
 
 def test_a_value_that_is_there_stays(server, proxy, ns):

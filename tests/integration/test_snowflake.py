@@ -248,9 +248,11 @@ def test_a_clock_that_is_set_by_an_hour(server: Mongod, tmp_path: pathlib.Path, 
     assert (ahead > 3_500_000) == (step > 0), ahead
 
 
-def test_proxies_that_come_and_go(server: Mongod) -> None:
-    """Killed, paused for longer than their lease lasts, stopped; more of them than there are numbers."""
+def test_proxies_that_come_and_go(server: Mongod, tmp_path: pathlib.Path) -> None:
+    """Killed, paused for longer than their lease lasts, stopped, with clocks that are set; more of them than there
+    are numbers."""
     dice = random.Random(7)
+    clocks = [OwnClock(tmp_path / str(i)) for i in range(5)]
     config = configuration(server, [rule(2)])
     alive: list[Proxy] = []
     stored = 0
@@ -258,8 +260,9 @@ def test_proxies_that_come_and_go(server: Mongod) -> None:
         end = time.monotonic() + (300 if FULL else 25)
         while time.monotonic() < end:
             while len(alive) < 5:
-                alive.append(Proxy(config, await_ready=False))
+                alive.append(Proxy(config, await_ready=False, environment=dice.choice(clocks).environment))
                 alive[-1].address = alive[-1].wait_event("listening")["address"]
+            dice.choice(clocks).set_ahead(dice.choice([-3600, -60, 0, 1]))
             victim = dice.choice(alive)
             what = dice.choice(["kill", "pause", "stop"])
             if what == "pause":

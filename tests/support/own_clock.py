@@ -12,6 +12,7 @@ class OwnClock:
     """environment: what the process needs to have it."""
 
     def __init__(self, directory: pathlib.Path):
+        directory.mkdir(exist_ok=True)
         library, self._file = directory / "set_clock.so", directory / "clock"
         subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, _SOURCE], check=True)
         self.environment = {"LD_PRELOAD": str(library), "SET_CLOCK_FILE": str(self._file)}

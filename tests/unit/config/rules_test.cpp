@@ -229,6 +229,17 @@ TEST(Rules, ReportsWhatIsWrongWithOne) {
       {"unique_index", "ns: a.b, field: x, strategy: uuid, unique_index: required",
        "2:41: error: rules[0].unique_index: must be one of warn, require or create, is text "
        "'required', did you mean 'require'?"},
+      {"alphabet", "ns: a.b, field: x, strategy: nanoid, alphabet: abca",
+       "2:43: error: rules[0].alphabet: has \"a\" twice"},
+      {"alphabet_of_others", "ns: a.b, field: x, strategy: nanoid, alphabet: 'aä'",
+       "2:43: error: rules[0].alphabet: must have printable characters of ASCII only, has \"ä\""},
+      {"on_overflow", "ns: a.b, field: x, strategy: ulid, on_overflow: wait",
+       "2:41: error: rules[0].on_overflow: must be one of advance or error, is text 'wait'"},
+      {"bits", "ns: a.b, field: x, strategy: snowflake, time_bits: 42",
+       "2:46: error: rules[0].time_bits: does not fit: time_bits, machine_bits and sequence_bits "
+       "add up to 64, and there are 63"},
+      {"epoch", "ns: a.b, field: x, strategy: snowflake, epoch: '2999-01-01T00:00:00Z'",
+       "2:46: error: rules[0].epoch: lies in the future"},
       {"driver_on_id", "ns: a.b, field: _id, strategy: uuid, assign: driver",
        "2:43: warning: rules[0].assign: drivers report the ObjectId that they made as insertedId, "
        "but it is not stored as _id: findById and references that use it find nothing, and "

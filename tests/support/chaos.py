@@ -159,12 +159,13 @@ class Ledger:
     """One test writer's documents, by their key k, an int32 of each document.
 
     assigned: the field that the proxy fills. shape: raises AssertionError for a value that the
-    rule cannot have made.
+    rule cannot have made. scope: a field of which each value has values of its own.
     """
 
     assigned: str
     shape: Callable[[Element], None] | None = None
     sent: dict[int, Sent] = field(default_factory=dict)
+    scope: str | None = None
 
     def add(self, k: int, raw: bytes) -> None:
         self.sent[k] = Sent(raw, digest(raw))
@@ -188,9 +189,10 @@ class Ledger:
             if value is None:
                 wrong.append(f"k={k}: without a value")
                 continue
-            if value.raw in ids:
-                wrong.append(f"k={k}: has the value of k={ids[value.raw]}")
-            ids.setdefault(value.raw, k)
+            whole = value.raw + self._scope_of(rest)
+            if whole in ids:
+                wrong.append(f"k={k}: has the value of k={ids[whole]}")
+            ids.setdefault(whole, k)
             try:
                 if self.shape:
                     self.shape(value)
@@ -204,6 +206,11 @@ class Ledger:
             elif sent.outcome == "refused" and found[k]:
                 wrong.append(f"k={k}: refused, stored")
         return wrong
+
+    def _scope_of(self, raw: bytes) -> bytes:
+        if not self.scope:
+            return b""
+        return next(e.raw for e in elements(raw) if e.name == self.scope.encode())
 
     def _taken_apart(self, raw: bytes) -> tuple[int | None, Element | None, bytes]:
         """Key, assigned value, and the document without it and without the server's own _id."""

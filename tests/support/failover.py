@@ -80,8 +80,10 @@ the $clusterTime that drivers tell it, until it has read the set's keys. Seen on
 
 OPERATIONS: dict[str, tuple[Callable[[Collection, list[Any]], None], int]] = {
     "insert_one": (_insert_one, 1), "ordered": (_ordered, 5), "unordered": (_unordered, 8),
-    "transaction": (_transaction, 3)}
+    "transaction": (_transaction, 3), "bulk": (_unordered, 200)}
 """What a driver is asked to do, and with how many documents."""
+
+FEW = ("insert_one", "ordered", "unordered", "transaction")
 
 
 @dataclass
@@ -95,7 +97,7 @@ class Table:
     ns: str
     assigned: str
     shape: Callable[[Element], None] | None = None
-    operations: tuple[str, ...] = tuple(OPERATIONS)
+    operations: tuple[str, ...] = FEW
     own: bool = False
     driver_id: bool = False
     ledger: Ledger = field(init=False)
@@ -121,7 +123,7 @@ class Table:
     def document(self, k: int, text: str, refused: bool) -> Any:
         """One to be sent, after it was written down. refused: by a unique index of the
         application's own."""
-        kept = [el.int32("k", k), el.string("text", text), el.int32("u" if refused else "v", -1)]
+        kept = self.kept(k, text, refused)
         self.ledger.add(k, el.document(*kept))
         if self.driver_id:
             return bson.decode(el.document(*kept))
@@ -129,6 +131,10 @@ class Table:
             value = el.int64(self.assigned, k)
             kept = [value, *kept] if self.assigned == "_id" else [*kept, value]
         return RawBSONDocument(el.document(*kept))  # so that PyMongo adds no _id
+
+    def kept(self, k: int, text: str, refused: bool) -> list[bytes | Element]:
+        """What is sent of it, and must be stored as it is."""
+        return [el.int32("k", k), el.string("text", text), el.int32("u" if refused else "v", -1)]
 
     def stored(self, client: pymongo.MongoClient) -> list[bytes]:
         """The writers' documents, from the primary with majority."""

@@ -439,26 +439,6 @@ def test_only_documents_that_fulfil_the_conditions(replica_set, when_proxy, coll
     assert all("key" in each for each in stored)
 
 
-def test_upserts_of_a_rule_with_conditions(replica_set, when_proxy, coll):
-    """A literal decides; what only the server knows is refused."""
-    published, draft = {"status": "published"}, {"status": "draft"}
-    with when_proxy.client() as client:
-        through = client.plain[coll]
-        for i, (where, change) in enumerate((
-                ({}, {"$set": published}), ({}, {"$setOnInsert": published}), (published, {"$set": {"x": 1}}),
-                ({}, {"$set": draft}), (draft, {"$set": {"x": 1}}), ({}, {"$set": {"x": 1}}))):
-            through.update_one({"k": i, **where}, change, upsert=True)
-        for change in ([{"$set": published}], {"$set": {"x": 1}}):
-            where = {"k": 9} if isinstance(change, list) else {"k": 9, "status": {"$gt": "o"}}
-            with pytest.raises(OperationFailure, match="depends_on_document"):
-                through.update_one(where, change, upsert=True)
-        # Nothing gives a stored document a number but `assign`.
-        through.update_many({}, {"$set": published})
-        assert assign(client, f"plain.{coll}", {"_id": through.find_one({"k": 3})["_id"]}, "n")["value"] == 4
-    stored = {each["k"]: each.get("n") for each in replica_set.client.plain[coll].find()}
-    assert stored == {0: 1, 1: 2, 2: 3, 3: 4, 4: None, 5: None}
-
-
 def test_an_index_of_the_applications_own_leaves_drafts_out(replica_set, when_proxy, coll):
     """As the page says: a plain one takes the second draft for a duplicate."""
     stored = replica_set.client.plain[coll]
@@ -493,6 +473,26 @@ def test_a_reload_changes_the_conditions(replica_set, start_proxy, coll):
         found = replica_set.client.plain[coll].find({"_id": {"$regex": f"^{i}"}, "n": {"$exists": True}})
         assert {each["status"] for each in found} == given
     assert sorted(replica_set.client.plain[coll].distinct("n")) == list(range(1, 7))
+
+
+def test_upserts_of_a_rule_with_conditions(replica_set, when_proxy, coll):
+    """A literal decides; what only the server knows is refused."""
+    published, draft = {"status": "published"}, {"status": "draft"}
+    with when_proxy.client() as client:
+        through = client.plain[coll]
+        for i, (where, change) in enumerate((
+                ({}, {"$set": published}), ({}, {"$setOnInsert": published}), (published, {"$set": {"x": 1}}),
+                ({}, {"$set": draft}), (draft, {"$set": {"x": 1}}), ({}, {"$set": {"x": 1}}))):
+            through.update_one({"k": i, **where}, change, upsert=True)
+        for change in ([{"$set": published}], {"$set": {"x": 1}}):
+            where = {"k": 9} if isinstance(change, list) else {"k": 9, "status": {"$gt": "o"}}
+            with pytest.raises(OperationFailure, match="depends_on_document"):
+                through.update_one(where, change, upsert=True)
+        # Nothing gives a stored document a number but `assign`.
+        through.update_many({}, {"$set": published})
+        assert assign(client, f"plain.{coll}", {"_id": through.find_one({"k": 3})["_id"]}, "n")["value"] == 4
+    stored = {each["k"]: each.get("n") for each in replica_set.client.plain[coll].find()}
+    assert stored == {0: 1, 1: 2, 2: 3, 3: 4, 4: None, 5: None}
 
 
 def test_backfill_and_verify_leave_drafts_alone(replica_set, coll, tmp_path):

@@ -252,7 +252,7 @@ def test_proxies_that_come_and_go(server: Mongod, tmp_path: pathlib.Path) -> Non
     """Killed, paused for longer than their lease lasts, stopped, with clocks that are set; more of them than there
     are numbers."""
     dice = random.Random(7)
-    clocks = [OwnClock(tmp_path / str(i)) for i in range(5)]
+    clocks = [OwnClock(tmp_path, f"clock{i}") for i in range(5)]
     config = configuration(server, [rule(2)])
     alive: list[Proxy] = []
     stored = 0

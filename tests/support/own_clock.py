@@ -9,12 +9,12 @@ _SOURCE = pathlib.Path(__file__).with_name("set_clock.c")
 
 
 class OwnClock:
-    """environment: what the process needs to have it."""
+    """environment: what the process needs to have it. Clocks in one directory differ in their names."""
 
-    def __init__(self, directory: pathlib.Path):
-        directory.mkdir(exist_ok=True)
-        library, self._file = directory / "set_clock.so", directory / "clock"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, _SOURCE], check=True)
+    def __init__(self, directory: pathlib.Path, name: str = "clock"):
+        library, self._file = directory / "set_clock.so", directory / name
+        if not library.exists():
+            subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, _SOURCE], check=True)
         self.environment = {"LD_PRELOAD": str(library), "SET_CLOCK_FILE": str(self._file)}
         self.set_ahead(0)
 

@@ -136,7 +136,10 @@ class ConnectionPair final {
     bool take(Bytes front) { return pair_.take_reply(front); }
     [[nodiscard]] bool holds_up() const { return pair_.learning_; }
     [[nodiscard]] static std::size_t read_size() { return BufferPool::kReadSize; }
-    void woken(auto go_on) { pair_.guarded(go_on); }
+    void woken(auto go_on) {
+      fetch_ahead(pair_.exchange_.get(), sizeof(UnderWay));
+      pair_.guarded(go_on);
+    }
     void heard() {}
     void received(std::size_t bytes);
     void writing(std::size_t bytes);

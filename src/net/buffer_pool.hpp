@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "idproxy/base/bytes.hpp"
@@ -61,31 +60,6 @@ class BufferPool {
   const std::chrono::milliseconds patience_;
   const std::function<void()> freed_;
   Timer timer_;
-};
-
-/// Memory for objects of one type, which come and go all the time. Keeps what is given back. Not
-/// thread-safe.
-class BlockPool {
- public:
-  BlockPool() = default;
-  BlockPool(const BlockPool&) = delete;
-  BlockPool& operator=(const BlockPool&) = delete;
-  ~BlockPool() {
-    while (free_ != nullptr) ::operator delete(std::exchange(free_, free_->next));
-  }
-
-  /// `size`: that of the type, aligned as by malloc().
-  [[nodiscard]] void* take(std::size_t size) {
-    if (free_ == nullptr) return ::operator new(size);
-    return std::exchange(free_, free_->next);
-  }
-  void give_back(void* block) { free_ = new (block) Free{free_}; }
-
- private:
-  struct Free {
-    Free* next;
-  };
-  Free* free_ = nullptr;
 };
 
 }  // namespace idproxy::net

@@ -394,10 +394,6 @@ void ConnectionPair::answer_hello_late() {
 
 // ---- from the client to the server -----------------------------------------------------------
 
-void ConnectionPair::Requests::woken(void (Direction::*go_on)()) {
-  pair_.guarded([&] { (this->*go_on)(); });
-}
-
 bool ConnectionPair::Requests::holds_up() const {
   return pair_.is_busy() || pair_.connector_ || pair_.request_gate_.queued() ||
          pair_.requests_ended_;
@@ -478,10 +474,6 @@ void ConnectionPair::end_if_answered() {
 }
 
 // ---- from the server to the client -----------------------------------------------------------
-
-void ConnectionPair::Replies::woken(void (Direction::*go_on)()) {
-  pair_.guarded([&] { (this->*go_on)(); });
-}
 
 void ConnectionPair::Replies::received(std::size_t bytes) {
   pair_.server_->heard(pair_.connected_);

@@ -101,46 +101,53 @@ class ConnectionPair final {
   enum class Waits : std::uint8_t { for_nothing, for_store, for_pause };
 
   /// From the client to the server.
-  class Requests final : public Direction {
+  class Requests final : public Direction<Requests> {
    public:
     explicit Requests(ConnectionPair& pair)
         : Direction(pair.downstream_, pair.upstream_, pair.thread_.buffers, true), pair_(pair) {}
 
    private:
-    bool take(Bytes front) override { return pair_.take_request(front); }
-    [[nodiscard]] bool holds_up() const override;
-    [[nodiscard]] std::size_t read_size() const override;
-    void woken(void (Direction::*go_on)()) override;
-    void heard() override;
-    void received(std::size_t bytes) override;
-    void writing(std::size_t bytes) override;
-    void source_ended() override {}  // end_if_answered() sees to it
-    void source_broke() override;
-    void finished() override {}
-    void written() override;
-    void write_failed() override;
+    friend Direction;
+
+    bool take(Bytes front) { return pair_.take_request(front); }
+    [[nodiscard]] bool holds_up() const;
+    [[nodiscard]] std::size_t read_size() const;
+    void woken(auto go_on) { pair_.guarded(go_on); }
+    void heard();
+    void received(std::size_t bytes);
+    void writing(std::size_t bytes);
+    void source_ended() {}  // end_if_answered() sees to it
+    void source_broke();
+    void finished() {}
+    void written();
+    void write_failed();
 
     ConnectionPair& pair_;
   };
   /// From the server to the client.
-  class Replies final : public Direction {
+  class Replies final : public Direction<Replies> {
    public:
     explicit Replies(ConnectionPair& pair)
         : Direction(pair.upstream_, pair.downstream_, pair.thread_.buffers, false), pair_(pair) {}
 
    private:
-    bool take(Bytes front) override { return pair_.take_reply(front); }
-    [[nodiscard]] bool holds_up() const override { return pair_.learning_; }
-    [[nodiscard]] std::size_t read_size() const override { return BufferPool::kReadSize; }
-    void woken(void (Direction::*go_on)()) override;
-    void heard() override {}
-    void received(std::size_t bytes) override;
-    void writing(std::size_t bytes) override;
-    void source_ended() override;
-    void source_broke() override;
-    void finished() override { pair_.close(); }
-    void written() override;
-    void write_failed() override { pair_.close(); }
+    friend Direction;
+
+    bool take(Bytes front) { return pair_.take_reply(front); }
+    [[nodiscard]] bool holds_up() const { return pair_.learning_; }
+    [[nodiscard]] static std::size_t read_size() { return BufferPool::kReadSize; }
+    void woken(auto go_on) {
+      fetch_ahead(pair_.exchange_.get(), sizeof(UnderWay));
+      pair_.guarded(go_on);
+    }
+    void heard() {}
+    void received(std::size_t bytes);
+    void writing(std::size_t bytes);
+    void source_ended();
+    void source_broke();
+    void finished() { pair_.close(); }
+    void written();
+    void write_failed() { pair_.close(); }
 
     ConnectionPair& pair_;
   };

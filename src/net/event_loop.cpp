@@ -85,6 +85,8 @@ bool EventLoop::turn(int most_milliseconds) {
   bool timers_due = false;
   while (next_event_ < event_count_) {
     const epoll_event& event = events_[next_event_++];
+    // A Stream and what its ConnectionPair has around it.
+    if (next_event_ < event_count_) fetch_ahead(events_[next_event_].data.ptr, kFetchedAhead);
     if (event.data.ptr == nullptr) continue;  // forgotten
     if (event.data.ptr == &wakeup_) {
       // At once: what arrives after a reload was posted must find it done.

@@ -19,6 +19,16 @@ namespace idproxy::net {
 
 class EventLoop;
 
+/// Has the processor fetch what is needed in a moment. With a thousand connections that is in none
+/// of its caches, and a system call before it takes longer than all of these. Null: nothing.
+inline void fetch_ahead(const void* memory, std::size_t bytes) {
+  if (memory == nullptr) return;
+  constexpr std::size_t kLine = 64;
+  for (std::size_t at = 0; at < bytes; at += kLine) {
+    __builtin_prefetch(static_cast<const char*>(memory) + at);
+  }
+}
+
 /// Calls a function once, at a time or after a while. Lives on its loop's thread, no longer than
 /// the loop.
 class Timer : public boost::intrusive::set_base_hook<
@@ -169,6 +179,7 @@ class EventLoop {
 
   // Many connections share a turn; others are not kept waiting for long.
   static constexpr std::size_t kEventsPerTurn = 64;
+  static constexpr std::size_t kFetchedAhead = 1024;
 
   FileDescriptor epoll_;
   // Each has its own address in the data of its events; a watcher's events have the watcher's.

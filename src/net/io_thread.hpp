@@ -82,7 +82,9 @@ class IoThread {
   Shared& shared;
   const std::size_t index;
   Cells cells;
-  BlockPool exchanges;  // memory of those under way; before the loop, which may own closed pairs
+  // Before the loop, which may own closed pairs with what is under way.
+  rewrite::Workspace workspace;
+  BlockPool exchanges;
   EventLoop loop;
   Deadlines first_byte;
   Deadlines first_request;  // of clients whose server cannot be reached
@@ -95,7 +97,6 @@ class IoThread {
   std::shared_ptr<const tls::Context> server_tls;
   rewrite::Namespaces namespaces;
   rewrite::Context context;
-  rewrite::Workspace workspace;
   Inflation inflation;
   EndedClients ended;
   bool draining = false;

@@ -35,6 +35,12 @@ Counted counted_as(rewrite::WriteKind kind) {
   return Counted::requests_find_and_modify;
 }
 
+/// False for a write that says otherwise, whose fields have been read.
+bool may_be_in_transaction(const rewrite::Decision& decision) {
+  const auto* write = std::get_if<rewrite::WriteRequest>(&std::get<rewrite::Request>(decision));
+  return write == nullptr || !write->command.options || write->command.options->in_transaction;
+}
+
 Counted counted_as(wire::Compressor compressor) {
   if (compressor == wire::Compressor::snappy) return Counted::requests_snappy;
   return compressor == wire::Compressor::zlib ? Counted::requests_zlib : Counted::requests_zstd;
@@ -106,7 +112,7 @@ bool ConnectionPair::take_request(Bytes front) {
       deadline_.stop();
       if (!requests_.write_passed()) return false;
       requests_.consume(step.bytes);
-      note_transaction(step.about, step.message);
+      if (may_be_in_transaction(step.decision)) note_transaction(step.about, step.message);
       begin_exchange(std::move(step), front.first(step.bytes));
       return true;
     case Kind::need:

@@ -88,6 +88,9 @@ void Stream::close() {
   loop_.forget(*this);
   watched_ = 0;
   socket_.close();
+  if (direct_ != nullptr) {
+    loop_.call_later([reader = std::exchange(direct_, nullptr)] { reader->readable(); });
+  }
   if (reader_) loop_.call_later(std::exchange(reader_, nullptr));
   if (writer_) loop_.call_later(std::exchange(writer_, nullptr));
 }
@@ -122,13 +125,29 @@ void Stream::watch(std::uint32_t events) {
 void Stream::ready(std::uint32_t events) {
   if ((events & (kReadable | kLost)) != 0) may_read_ = true;
   if ((events & (EPOLLRDHUP | kLost)) != 0) hung_up_ = true;
-  // Both first: either call may close and destroy the stream.
+  if (reader_ || writer_) return call_waiting(events);
+  if (may_read_ && direct_ != nullptr) std::exchange(direct_, nullptr)->readable();
+}
+
+void Stream::call_waiting(std::uint32_t events) {
+  // All first: each call may close and destroy the stream.
+  StreamReader* direct = nullptr;
   std::function<void()> reader;
   std::function<void()> writer;
+  if (may_read_) std::swap(direct, direct_);
   if (may_read_) reader.swap(reader_);
   if ((events & (EPOLLOUT | kLost)) != 0) writer.swap(writer_);
+  if (direct != nullptr) direct->readable();
   if (reader) reader();
   if (writer) writer();
+}
+
+void Stream::when_readable(StreamReader& reader) {
+  if (may_read_ || undecoded() || !socket_.is_open()) {
+    return loop_.call_later([&reader] { reader.readable(); });
+  }
+  direct_ = &reader;
+  watch(kReadable);
 }
 
 void Stream::when_readable(std::function<void()> then) {

@@ -25,16 +25,24 @@ struct TlsScratch {
   Buffer record;                             // plaintext of small slices, gathered
 };
 
+/// Waits for a stream that may have something to read.
+class StreamReader {
+ public:
+  virtual void readable() = 0;
+
+ protected:
+  ~StreamReader() = default;
+};
+
 /// A connected socket, plain or with TLS; no other class knows which. Never blocks. Lives on one io
-/// thread. Once it is closed and the loop has called those who waited, it may be destroyed. What a
-/// Direction and an OutQueue call is virtual, for tests that play the peer byte by byte.
+/// thread. Once it is closed and the loop has called those who waited, it may be destroyed.
 ///
 /// The event loop watches the socket once and for all, edge-triggered. The stream remembers that
 /// there may be something to read, until a read finds less than it had room for.
 ///
 /// With TLS, one system call reads or writes many records. Between calls a stream keeps at most an
 /// incomplete record, and the ciphertext that the socket has not taken.
-class Stream : private EventLoop::Watcher {
+class Stream final : private EventLoop::Watcher {
  public:
   struct Received {
     enum class Status { some, none, ended, broken };
@@ -52,7 +60,7 @@ class Stream : private EventLoop::Watcher {
   Stream(Stream&& other) noexcept;
   /// The same; the target must be closed or never opened.
   Stream& operator=(Stream&& other) noexcept;
-  virtual ~Stream() { close(); }
+  ~Stream() { close(); }
 
   /// With an `engine` the stream uses TLS, and handshake() must come first; null: plain.
   void open(FileDescriptor socket, std::unique_ptr<tls::Engine> engine);
@@ -76,20 +84,22 @@ class Stream : private EventLoop::Watcher {
   /// Calls `then` once there is something to read, or the stream has ended or been closed, though
   /// not before when_readable() returns. There may be nothing to read all the same. One wait at a
   /// time.
-  virtual void when_readable(std::function<void()> then);
+  void when_readable(std::function<void()> then);
+  /// The same for a reader that outlives what the loop does for the stream: at half the cost.
+  void when_readable(StreamReader& reader);
   /// The same, once write() can take something.
-  virtual void when_writable(std::function<void()> then);
+  void when_writable(std::function<void()> then);
 
   /// True if the stream holds received bytes that read() has not returned yet.
-  [[nodiscard]] virtual bool has_received() const { return undecoded(); }
+  [[nodiscard]] bool has_received() const { return undecoded(); }
   /// On a TLS connection, too, the end of the TCP stream is reported as an end, with or without
   /// close_notify: message lengths show a truncation.
-  [[nodiscard]] virtual Received read(std::span<std::uint8_t> to);
+  [[nodiscard]] Received read(std::span<std::uint8_t> to);
   /// True if a TLS connection has ended without close_notify: its peer reads nothing more.
   [[nodiscard]] bool was_cut_off() const { return cut_off_; }
   /// For plain streams: what read() would find. The end, too, if the connection is lost.
-  [[nodiscard]] virtual Peeked peek();
-  [[nodiscard]] virtual bool is_secure() const { return engine_ != nullptr; }
+  [[nodiscard]] Peeked peek();
+  [[nodiscard]] bool is_secure() const { return engine_ != nullptr; }
   /// Why TLS failed, for the log; "" if it did not.
   [[nodiscard]] std::string_view fault() const;
   /// The likely TLS reason for an end without an alert; "" if none is known.
@@ -97,12 +107,12 @@ class Stream : private EventLoop::Watcher {
 
   /// Returns the number of bytes taken. If fewer than given, the socket is full: call
   /// when_writable(). Negative: the write failed.
-  [[nodiscard]] virtual ssize_t write(Bytes bytes);
+  [[nodiscard]] ssize_t write(Bytes bytes);
   /// The same for consecutive slices.
-  [[nodiscard]] virtual ssize_t write(std::span<const iovec> slices);
+  [[nodiscard]] ssize_t write(std::span<const iovec> slices);
   /// Sends what write() took but has not sent: the ciphertext that a TLS connection holds.
-  [[nodiscard]] virtual Sent flush();
-  [[nodiscard]] virtual bool unsent() const { return engine_ != nullptr && !unsent_.empty(); }
+  [[nodiscard]] Sent flush();
+  [[nodiscard]] bool unsent() const { return engine_ != nullptr && !unsent_.empty(); }
 
  private:
   // How much to encrypt before sending it. Bounds what must be kept if the socket takes nothing.
@@ -116,6 +126,7 @@ class Stream : private EventLoop::Watcher {
   void say_goodbye();
   void ready(std::uint32_t events) override;
   void watch(std::uint32_t events);
+  void call_waiting(std::uint32_t events);
   void advance(const std::shared_ptr<const Then>& then, Bytes received);
   void receive_handshake(const std::shared_ptr<const Then>& then);
   void continue_handshake(bool full, const std::shared_ptr<const Then>& then);
@@ -137,6 +148,7 @@ class Stream : private EventLoop::Watcher {
   bool decrypted_left_ = false;          // the engine holds more plaintext
   bool may_read_ = false;                // there may be something to read
   bool hung_up_ = false;                 // the last thing to read is the end, or an error
+  StreamReader* direct_ = nullptr;       // waits
   std::function<void()> reader_;         // waits
   std::function<void()> writer_;
   TlsScratch& scratch_;

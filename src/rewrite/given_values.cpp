@@ -41,8 +41,8 @@ std::span<const Kept> GivenValues::kept_of(std::int32_t statement) const {
 }
 
 std::size_t GivenValues::capacity() const {
-  std::size_t size = given.capacity() * sizeof(Given) + upserts.capacity() * sizeof(UpsertParts) +
-                     kept.capacity() * sizeof(Kept);
+  std::size_t size = sizeof *this + given.capacity() * sizeof(Given) +
+                     upserts.capacity() * sizeof(UpsertParts) + kept.capacity() * sizeof(Kept);
   for (const ids::Values& each : values) size += each.capacity();
   return size;
 }

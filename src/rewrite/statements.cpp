@@ -62,6 +62,8 @@ std::optional<WriteKind> write_kind(std::string_view command) {
 }
 
 bool WriteOptions::take(const bson::Element& field, FieldsOnce& once) {
+  // Most fields are none of these: lsid, $db, $clusterTime.
+  if (field.key.size() < std::string_view("stmtId").size() || field.key[0] == '$') return true;
   const bool null = field.type == bson::Type::null;  // like an absent field, if allowed
   if (equals(field.key, "ordered")) {
     const auto number = field.as_integer();

@@ -20,8 +20,9 @@ constexpr std::size_t kBytesShown = 2000;
 constexpr auto kTimeToStart = 30s;
 
 bool accepts_connections(std::uint16_t port) {
+  const bool is_unix = std::filesystem::is_socket(unix_socket_of(port));
   try {
-    connect_to_loopback(port);
+    is_unix ? connect_to_unix_socket(port) : connect_to_loopback(port);
     return true;
   } catch (const std::system_error&) {
     return false;

@@ -25,7 +25,7 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-/// A child process that listens on a port of 127.0.0.1.
+/// A child process that listens on a port of 127.0.0.1, or on the Unix socket in its place.
 struct Server {
   std::uint16_t port;
   Child process;

@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <cerrno>
 #include <system_error>
@@ -81,6 +82,22 @@ Fd connect_to_loopback(std::uint16_t port) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY);
   const sockaddr_in address = loopback(port);
   if (::connect(fd.get(), as_sockaddr(address), sizeof address) < 0) throw_errno("connect");
+  return fd;
+}
+
+std::string unix_socket_of(std::uint16_t port) {
+  return "/tmp/idproxy-bench-" + std::to_string(port) + ".sock";
+}
+
+Fd connect_to_unix_socket(std::uint16_t port) {
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (fd.get() < 0) throw_errno("socket");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  unix_socket_of(port).copy(address.sun_path, sizeof address.sun_path - 1);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
+    throw_errno("connect");
+  }
   return fd;
 }
 

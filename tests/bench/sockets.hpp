@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "fd.hpp"
@@ -27,6 +28,11 @@ std::uint16_t free_port();
 
 /// A blocking connection without Nagle's delay. Throws std::system_error.
 Fd connect_to_loopback(std::uint16_t port);
+
+/// Where a program listens that has a Unix socket in place of this port.
+std::string unix_socket_of(std::uint16_t port);
+/// The same as connect_to_loopback(), to that.
+Fd connect_to_unix_socket(std::uint16_t port);
 
 /// The next waiting connection, not blocking, without Nagle's delay; none when nobody waits.
 Fd accept_from(const Fd& listener);

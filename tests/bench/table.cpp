@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <stdexcept>
@@ -95,7 +96,10 @@ void Table::run() {
   std::cerr << name_of_machine_part(cores_) << "; " << options_.effort.rounds << " rounds in turn, "
             << options_.effort.slice.count() << " ms each\n";
   measure_works();
-  if (!options_.tls) measure_pairs();
+  if (!options_.tls) {
+    measure_unix_sockets();
+    measure_pairs();
+  }
 
   StubServer server(works_, transport_, findings_);
   const StubPorts ports = server.ports();
@@ -159,6 +163,30 @@ void Table::measure_works() {
                       measure_cpu(measured, stub, each, transport_, options_.effort), "idproxy",
                       "haproxy", each.limit});
   }
+}
+
+/// From the clients to the proxies; on to the stub server by TCP.
+void Table::measure_unix_sockets() {
+  const auto row_name = [](const Work& work) { return "Unix socket, " + work.name; };
+  std::vector<Work> chosen;
+  for (const std::string_view name : {std::string_view("ping"), kInsertOfOne}) {
+    if (wanted(row_name(work(name)), false)) chosen.push_back(work(name));
+  }
+  if (chosen.empty()) return;
+  StubServer stub(works_, transport_, findings_);
+  Launcher programs(options_.programs, stub.ports(), cores_.proxy, {}, TlsSides::both,
+                    ListensOn::unix_socket);
+  std::vector<Target> targets;
+  for (const TargetKind kind : {TargetKind::haproxy, TargetKind::idproxy}) {
+    if (programs.has(kind)) targets.push_back(programs.start(kind));
+  }
+  const Transport transport = Transport::over_unix_sockets();
+  for (const Work& each : chosen) {
+    print(std::cout, {"CPU per operation, Unix socket", row_name(each), "us",
+                      measure_cpu(all_of(targets), stub, each, transport, options_.effort),
+                      "idproxy", "haproxy", std::nullopt});
+  }
+  for (const Target& target : targets) std::filesystem::remove(unix_socket_of(target.port));
 }
 
 void Table::measure_pairs() {

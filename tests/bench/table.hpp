@@ -44,6 +44,7 @@ class Table {
   const Work& work(std::string_view name) const;
 
   void measure_works();
+  void measure_unix_sockets();
   void measure_pairs();
   void measure_pair(const Pair& pair);
   void measure_latency_rows(Launcher& launcher, std::uint16_t stub_port);

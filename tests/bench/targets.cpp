@@ -21,12 +21,13 @@ std::string_view name_of(TargetKind kind) {
 }
 
 Launcher::Launcher(Programs programs, StubPorts stub, int core, std::optional<CertificateFiles> tls,
-                   TlsSides sides)
+                   TlsSides sides, ListensOn listens_on)
     : programs_(std::move(programs)),
       stub_(stub),
       core_(core),
       tls_(std::move(tls)),
-      sides_(sides) {}
+      sides_(sides),
+      listens_on_(listens_on) {}
 
 Launcher::~Launcher() {
   if (std::uncaught_exceptions() == 0) return;
@@ -98,7 +99,10 @@ std::string Launcher::write_haproxy_config(std::uint16_t port, int threads) cons
                       << "\n"
                       << "defaults\n  mode tcp\n  timeout connect 5s\n"
                       << "  timeout client 1h\n  timeout server 1h\n"
-                      << "listen bench\n  bind 127.0.0.1:" << port << downstream << "\n"
+                      << "listen bench\n  bind "
+                      << (listens_on_ == ListensOn::port ? "127.0.0.1:" + std::to_string(port)
+                                                         : "unix@" + unix_socket_of(port))
+                      << downstream << "\n"
                       << "  server stub 127.0.0.1:" << stub_.relayed << upstream << "\n";
   return path;
 }
@@ -147,7 +151,9 @@ std::string Launcher::write_idproxy_config(const Variant& variant, std::uint16_t
   const bool begins = tls_ && sides_ == TlsSides::both;
   const std::string upstream = begins ? "&tls=true&tlsCAFile=" + tls_->ca : "";
   std::ofstream file(path);
-  file << "listen: {address: 127.0.0.1, port: " << port
+  file << "listen: {"
+       << (listens_on_ == ListensOn::port ? "address: 127.0.0.1, port: " + std::to_string(port)
+                                          : "address: 'unix:" + unix_socket_of(port) + "'")
        << ", max_connections: " << variant.max_connections << downstream << "}\n"
        << "upstream: {uri: \"mongodb://127.0.0.1:" << stub_.checked << "/?directConnection=true"
        << upstream << "\"}\n"

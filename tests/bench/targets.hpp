@@ -46,13 +46,16 @@ struct Variant {
   std::size_t max_connections = kMaxConnections;
 };
 
+enum class ListensOn { port, unix_socket };
+
 /// Starts programs under test, each with a configuration and a log in a temporary directory.
 class Launcher {
  public:
   /// With `tls` all of them end it on the client's side and, with both `sides`, begin it on the
-  /// server's, which they verify; only haproxy and mongo-idproxy can be started then.
+  /// server's, which they verify; only haproxy and mongo-idproxy can be started then, or if they
+  /// listen on a Unix socket.
   Launcher(Programs programs, StubPorts stub, int core, std::optional<CertificateFiles> tls,
-           TlsSides sides = TlsSides::both);
+           TlsSides sides = TlsSides::both, ListensOn listens_on = ListensOn::port);
   ~Launcher();  ///< shows the logs if an exception is on its way
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -81,6 +84,7 @@ class Launcher {
   int core_;
   std::optional<CertificateFiles> tls_;
   TlsSides sides_;
+  ListensOn listens_on_;
   TemporaryDirectory directory_;
   std::vector<std::string> started_;
 };

@@ -68,8 +68,14 @@ Transport::Transport(TlsVersion version, TlsSides sides, const CertificateFiles&
           "private key");
 }
 
+Transport Transport::over_unix_sockets() {
+  Transport transport;
+  transport.unix_sockets_ = true;
+  return transport;
+}
+
 Stream Transport::connect(std::uint16_t port) const {
-  Fd fd = connect_to_loopback(port);
+  Fd fd = unix_sockets_ ? connect_to_unix_socket(port) : connect_to_loopback(port);
   if (!client_) return Stream(std::move(fd));
   Session session = make_session(client_.get(), fd);
   SSL_set_connect_state(session.get());

@@ -20,10 +20,13 @@ enum class TlsVersion { v1_2, v1_3 };
 class Transport {
  public:
   Transport() = default;  ///< plain
+  /// Plain, over the proxies' Unix sockets, and by TCP to the stub server.
+  [[nodiscard]] static Transport over_unix_sockets();
   /// Throws std::runtime_error.
   Transport(TlsVersion version, TlsSides sides, const CertificateFiles& files);
 
-  /// A blocking connection to a port of 127.0.0.1, before its handshake. Throws std::system_error.
+  /// A blocking connection to a port of 127.0.0.1, or its Unix socket, before its handshake. Throws
+  /// std::system_error.
   Stream connect(std::uint16_t port) const;
 
   /// The server's end of what has been accepted.
@@ -36,6 +39,7 @@ class Transport {
   using Context = std::unique_ptr<ssl_ctx_st, FreeContext>;
   static Context make_context(TlsVersion version);
 
+  bool unix_sockets_ = false;
   Context client_;  ///< none: plain; the same of server_
   Context server_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,39 @@ class Spares {
   std::vector<T> spares_;
   std::size_t bytes_ = 0;
   std::size_t unused_ = 0;  // so many at the front have lain there since the last free_unused()
+};
+
+/// Memory for objects of one size, which come and go all the time. Keeps some of what is given
+/// back, and gives out first what came back last. Not thread-safe.
+class BlockPool {
+ public:
+  BlockPool() = default;
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+  ~BlockPool() {
+    while (free_ != nullptr) ::operator delete(std::exchange(free_, free_->next));
+  }
+
+  /// `size`: always the same; aligned as by malloc().
+  [[nodiscard]] void* take(std::size_t size) {
+    if (free_ == nullptr) return ::operator new(size);
+    --count_;
+    return std::exchange(free_, free_->next);
+  }
+  void give_back(void* block) {
+    if (count_ == kMost) return ::operator delete(block);
+    ++count_;
+    free_ = new (block) Free{free_};
+  }
+
+ private:
+  static constexpr std::size_t kMost = 2048;
+
+  struct Free {
+    Free* next;
+  };
+  Free* free_ = nullptr;
+  std::size_t count_ = 0;
 };
 
 }  // namespace idproxy

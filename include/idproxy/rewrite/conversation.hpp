@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "idproxy/base/spares.hpp"
 #include "idproxy/rewrite/action.hpp"
 #include "idproxy/rewrite/context.hpp"
 #include "idproxy/rewrite/memory.hpp"
@@ -184,6 +185,18 @@ class Steps {
 
 class Steps::promise_type {
  public:
+  /// Writes come and go all the time: their coroutines share the blocks of their thread.
+  template <class Story, class... Arguments>
+    requires requires(Story& story) { story.frames(); }
+  static void* operator new(std::size_t size, Story& story, const Arguments&... /*of it*/) {
+    return allocate(size, &story.frames());
+  }
+  static void* operator new(std::size_t size) { return allocate(size, nullptr); }
+  static void operator delete(void* frame) {
+    Head* const head = static_cast<Head*>(frame) - 1;
+    head->pool == nullptr ? ::operator delete(head) : head->pool->give_back(head);
+  }
+
   Steps get_return_object() {
     return Steps(std::coroutine_handle<promise_type>::from_promise(*this));
   }
@@ -198,6 +211,16 @@ class Steps::promise_type {
   [[nodiscard]] const Action& last() const { return last_; }
 
  private:
+  /// Before the coroutine's frame.
+  struct alignas(std::max_align_t) Head {
+    BlockPool* pool;
+  };
+  static void* allocate(std::size_t size, BlockPool* pool) {
+    const std::size_t whole = sizeof(Head) + size;
+    void* const block = pool == nullptr ? ::operator new(whole) : pool->take(whole);
+    return new (block) Head{pool} + 1;
+  }
+
   Action last_;
 };
 

@@ -89,7 +89,7 @@ struct GivenValues {
   }
   /// Keeps the memory.
   void clear();
-  /// Memory of the values and of what is noted about them, in bytes.
+  /// Memory of this, the values and what is noted about them, in bytes.
   [[nodiscard]] std::size_t capacity() const;
 };
 

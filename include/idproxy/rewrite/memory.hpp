@@ -26,6 +26,7 @@ struct Workspace {
   Buffer reply;                       ///< the message of action::Reply
   Buffer spare;                       ///< memory for the next request that has to be copied
   std::uint32_t next_request_id = 1;  ///< the request id of the proxy's next own message; wraps
+  BlockPool frames;                   ///< of the coroutines of writes, which must end first
 
   /// Returns a message to fill, usually with the memory of one that was given back.
   wire::PatchedMessage take_message() {
@@ -43,9 +44,7 @@ struct Workspace {
     return spare_given_.empty() ? std::make_unique<GivenValues>() : spare_given_.take();
   }
   void give_back(std::unique_ptr<GivenValues> given) {
-    constexpr std::size_t kSpareValues = 16;
     constexpr std::size_t kSpareBytes = std::size_t{1024} * 1024;
-    if (spare_given_.size() == kSpareValues) return;
     if (spare_given_.bytes() + given->capacity() > kSpareBytes) return;
     given->clear();
     spare_given_.add(std::move(given));

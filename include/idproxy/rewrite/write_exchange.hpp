@@ -26,6 +26,9 @@ class WriteExchange final : public WriteState {
   Action resume(const Context& context, Workspace& workspace) override;
   Buffer release(Workspace& workspace) override;
 
+  /// Memory for write(): see Steps.
+  [[nodiscard]] BlockPool& frames() const { return workspace_->frames; }
+
  private:
   Steps write(Buffer* owner);
   Action go_on();

@@ -53,5 +53,17 @@ TEST(Spares, CountTheMemoryOfWhatTheyPointTo) {
   EXPECT_EQ(spares.bytes(), 0U);
 }
 
+TEST(BlockPool, GivesOutFirstWhatCameBackLast) {
+  BlockPool pool;
+  void* const first = pool.take(100);
+  void* const second = pool.take(100);
+  pool.give_back(first);
+  pool.give_back(second);
+  EXPECT_EQ(pool.take(100), second);
+  EXPECT_EQ(pool.take(100), first);
+  pool.give_back(second);
+  pool.give_back(first);
+}
+
 }  // namespace spares_test
 }  // namespace idproxy

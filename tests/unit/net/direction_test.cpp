@@ -24,10 +24,9 @@ using Texts = std::vector<std::string>;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 /// A stream that the test plays both ends of.
-class ScriptedStream final : public Stream {
+class ScriptedStream {
  public:
-  ScriptedStream(EventLoop& loop, TlsScratch& scratch, bool secure)
-      : Stream(loop, scratch), secure_(secure) {}
+  explicit ScriptedStream(bool secure) : secure_(secure) {}
 
   // What there is to read.
   void sends(std::string_view bytes) { arrived_ += bytes; }
@@ -37,7 +36,7 @@ class ScriptedStream final : public Stream {
   // Waits. Each ends once.
   [[nodiscard]] bool is_waited_for() const { return reader_ != nullptr; }
   [[nodiscard]] bool is_waited_to_take() const { return writer_ != nullptr; }
-  void wake_reader() { std::exchange(reader_, nullptr)(); }
+  void wake_reader() { std::exchange(reader_, nullptr)->readable(); }
   void wake_writer() { std::exchange(writer_, nullptr)(); }
 
   std::size_t takes = kAll;  ///< that many bytes more
@@ -51,16 +50,16 @@ class ScriptedStream final : public Stream {
   std::vector<std::size_t> reads;  ///< for how much, each
   const std::uint8_t* read_to = nullptr;
 
-  void when_readable(std::function<void()> then) override {
+  void when_readable(StreamReader& reader) {
     EXPECT_FALSE(reader_) << "one wait at a time";
-    reader_ = std::move(then);
+    reader_ = &reader;
   }
-  void when_writable(std::function<void()> then) override {
+  void when_writable(std::function<void()> then) {
     EXPECT_FALSE(writer_) << "one wait at a time";
     writer_ = std::move(then);
   }
-  [[nodiscard]] bool has_received() const override { return has_received_; }
-  [[nodiscard]] Received read(std::span<std::uint8_t> to) override {
+  [[nodiscard]] bool has_received() const { return has_received_; }
+  [[nodiscard]] Stream::Received read(std::span<std::uint8_t> to) {
     reads.push_back(to.size());
     read_to = to.data();
     has_received_ = false;
@@ -72,12 +71,12 @@ class ScriptedStream final : public Stream {
             .bytes = bytes,
             .more = more || !arrived_.empty() || end_ != Status::none};
   }
-  [[nodiscard]] Peeked peek() override {
-    if (!arrived_.empty()) return Peeked::bytes;
-    return end_ == Status::none ? Peeked::nothing : Peeked::end;
+  [[nodiscard]] Stream::Peeked peek() {
+    if (!arrived_.empty()) return Stream::Peeked::bytes;
+    return end_ == Status::none ? Stream::Peeked::nothing : Stream::Peeked::end;
   }
-  [[nodiscard]] bool is_secure() const override { return secure_; }
-  [[nodiscard]] ssize_t write(Bytes bytes) override {
+  [[nodiscard]] bool is_secure() const { return secure_; }
+  [[nodiscard]] ssize_t write(Bytes bytes) {
     ++writes;
     if (write_fails) return -1;
     const std::size_t some = std::min(bytes.size(), takes);
@@ -86,7 +85,7 @@ class ScriptedStream final : public Stream {
     unsent_ = encrypts;
     return static_cast<ssize_t>(some);
   }
-  [[nodiscard]] ssize_t write(std::span<const iovec> slices) override {
+  [[nodiscard]] ssize_t write(std::span<const iovec> slices) {
     ssize_t sum = 0;
     for (const iovec& slice : slices) {
       const ssize_t some =
@@ -96,29 +95,30 @@ class ScriptedStream final : public Stream {
     }
     return sum;
   }
-  [[nodiscard]] Sent flush() override {
-    if (write_fails) return Sent::failed;
-    if (!flushes) return Sent::blocked;
+  [[nodiscard]] Stream::Sent flush() {
+    if (write_fails) return Stream::Sent::failed;
+    if (!flushes) return Stream::Sent::blocked;
     unsent_ = false;
-    return Sent::all;
+    return Stream::Sent::all;
   }
-  [[nodiscard]] bool unsent() const override { return unsent_; }
+  [[nodiscard]] bool unsent() const { return unsent_; }
 
  private:
   const bool secure_;
   std::string arrived_;
   Status end_ = Status::none;
   bool unsent_ = false;
-  std::function<void()> reader_;
+  StreamReader* reader_ = nullptr;
   std::function<void()> writer_;
 };
 
 /// Notes what it is told, and does as the test says.
-class ScriptedDirection final : public Direction {
+class ScriptedDirection final : public Direction<ScriptedDirection, ScriptedStream> {
  public:
   using Direction::Direction;
 
-  std::function<std::size_t(Direction&, Bytes)> decide = [](Direction& direction, Bytes input) {
+  std::function<std::size_t(ScriptedDirection&, Bytes)> decide = [](ScriptedDirection& direction,
+                                                                    Bytes input) {
     direction.write(input);
     return input.size();
   };
@@ -130,7 +130,9 @@ class ScriptedDirection final : public Direction {
   std::size_t counted = 0;  ///< bytes, by writing()
 
  private:
-  bool take(Bytes front) override {
+  friend Direction;
+
+  bool take(Bytes front) {
     inputs.push_back(text_of(front));
     if (close_in == "take") {
       close();
@@ -141,26 +143,26 @@ class ScriptedDirection final : public Direction {
     if (close_in == "take, at its end") close();
     return false;
   }
-  [[nodiscard]] bool holds_up() const override { return holds; }
-  [[nodiscard]] std::size_t read_size() const override { return most; }
-  void woken(void (Direction::*go_on)()) override {
+  [[nodiscard]] bool holds_up() const { return holds; }
+  [[nodiscard]] std::size_t read_size() const { return most; }
+  void woken(auto go_on) {
     if (close_in == "woken") return close();
-    (this->*go_on)();
+    go_on();
   }
-  void heard() override { tell("heard"); }
-  void received(std::size_t bytes) override { tell("received " + std::to_string(bytes)); }
-  void writing(std::size_t bytes) override { counted += bytes; }
-  void source_ended() override {
+  void heard() { tell("heard"); }
+  void received(std::size_t bytes) { tell("received " + std::to_string(bytes)); }
+  void writing(std::size_t bytes) { counted += bytes; }
+  void source_ended() {
     EXPECT_TRUE(ended());
     tell("source ended");
   }
-  void source_broke() override { tell("source broke"); }
-  void finished() override { tell("finished"); }
-  void written() override {
+  void source_broke() { tell("source broke"); }
+  void finished() { tell("finished"); }
+  void written() {
     tell("written");
     resume();
   }
-  void write_failed() override { tell("write failed"); }
+  void write_failed() { tell("write failed"); }
 
   void tell(const std::string& what) {
     told.push_back(what);
@@ -172,9 +174,7 @@ enum class Notices { nothing, leaving };
 
 struct World {
   explicit World(bool secure = false, Notices notices = Notices::leaving)
-      : source(loop, scratch, secure),
-        sink(loop, scratch, secure),
-        direction(source, sink, pool, notices == Notices::leaving) {
+      : source(secure), sink(secure), direction(source, sink, pool, notices == Notices::leaving) {
     direction.wait_source();
   }
 
@@ -186,7 +186,7 @@ struct World {
   [[nodiscard]] int waits() const { return source.is_waited_for() + sink.is_waited_to_take(); }
   /// Does not decide before there are this many bytes; then passes all on.
   void needs(std::size_t bytes) {
-    direction.decide = [bytes](Direction& of, Bytes input) -> std::size_t {
+    direction.decide = [bytes](ScriptedDirection& of, Bytes input) -> std::size_t {
       if (input.size() < bytes) {
         of.need(bytes);
         return 0;
@@ -204,7 +204,7 @@ struct World {
   ScriptedDirection direction;
 };
 
-std::string held(const Direction& direction) {
+std::string held(const ScriptedDirection& direction) {
   return text_of(direction.held());
 }
 
@@ -224,7 +224,7 @@ TEST(Direction, WritesWhatGoesOnAndWaitsForMore) {
 
 TEST(Direction, KeepsWhatIsNotConsumedAndOffersItAgainWithMore) {
   World world;
-  world.direction.decide = [](Direction& direction, Bytes input) {
+  world.direction.decide = [](ScriptedDirection& direction, Bytes input) {
     const std::size_t whole = input.size() / 3 * 3;
     if (whole > 0) direction.write(input.first(whole));
     return whole;
@@ -263,7 +263,7 @@ TEST(Direction, LetsTheBufferGoThatIsTheMessage) {
   constexpr std::size_t kLength = 20'000;
   World world;
   Buffer given;
-  world.direction.decide = [&given](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [&given](ScriptedDirection& direction, Bytes input) -> std::size_t {
     if (input.size() < kLength) {
       direction.need(kLength);
       return 0;
@@ -321,7 +321,7 @@ TEST(Direction, ReadsNothingWhileTheSinkHasNotTakenEverything) {
 
 TEST(Direction, GoesOnWithWhatItHoldsOnceTheSinkHasTakenEverything) {
   World world;
-  world.direction.decide = [](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [](ScriptedDirection& direction, Bytes input) -> std::size_t {
     direction.write(input.first(1));
     return 1;
   };
@@ -459,7 +459,7 @@ TEST(Direction, LetsALargeMessageBeKeptWhereItWasRead) {
   constexpr std::size_t kLength = 100'000;
   World world;
   std::vector<Buffer> kept;
-  world.direction.decide = [&kept](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [&kept](ScriptedDirection& direction, Bytes input) -> std::size_t {
     if (input.size() < kLength) {
       direction.need(kLength);
       return 0;
@@ -497,7 +497,7 @@ TEST(Direction, LetsALargeMessageBeKeptWhereItWasRead) {
 
 TEST(Direction, GivesBackWhatItExpectedInVain) {
   World world;
-  world.direction.decide = [](Direction& direction, Bytes input) {
+  world.direction.decide = [](ScriptedDirection& direction, Bytes input) {
     direction.expect(100'000);
     return input.size();
   };
@@ -513,7 +513,7 @@ TEST(Direction, GivesBackWhatItExpectedInVain) {
 /// Or many who send little could hold much.
 TEST(Direction, HoldsLittleInLittleMemory) {
   World world;
-  world.direction.decide = [&world](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [&world](ScriptedDirection& direction, Bytes input) -> std::size_t {
     if (input.back() == 'x') {
       direction.expect(1'000'000);
       return input.size();
@@ -538,7 +538,7 @@ TEST(Direction, HoldsLittleInLittleMemory) {
 
 TEST(Direction, KeepsItsMemoryForALargeMessageThatIsNeeded) {
   World world;
-  world.direction.decide = [](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [](ScriptedDirection& direction, Bytes input) -> std::size_t {
     direction.expect(1'000'000);
     if (input[0] == 'x') return input.size();
     direction.need(900'000);
@@ -555,7 +555,7 @@ TEST(Direction, KeepsItsMemoryForALargeMessageThatIsNeeded) {
 
 TEST(Direction, ExpectsNoMoreThanAFewMegabytes) {
   World world;
-  world.direction.decide = [](Direction& direction, Bytes input) {
+  world.direction.decide = [](ScriptedDirection& direction, Bytes input) {
     direction.expect(48'000'000);
     return input.size();
   };
@@ -568,7 +568,7 @@ TEST(Direction, ExpectsNoMoreThanAFewMegabytes) {
 TEST(Direction, ExpectsNothingMoreOnceMoreHasComeThanExpected) {
   World world;
   bool expects = true;
-  world.direction.decide = [&expects](Direction& direction, Bytes input) {
+  world.direction.decide = [&expects](ScriptedDirection& direction, Bytes input) {
     if (std::exchange(expects, false)) direction.expect(20'000);
     direction.write(input);
     return input.size();
@@ -582,7 +582,7 @@ TEST(Direction, ExpectsNothingMoreOnceMoreHasComeThanExpected) {
 /// Nobody reads ahead while many wait for room.
 TEST(Direction, ExpectsNothingWhileLittleIsAllowed) {
   World world;
-  world.direction.decide = [](Direction& direction, Bytes input) {
+  world.direction.decide = [](ScriptedDirection& direction, Bytes input) {
     direction.expect(1'000'000);
     return input.size();
   };
@@ -595,7 +595,7 @@ TEST(Direction, ExpectsNothingWhileLittleIsAllowed) {
 TEST(Direction, ForgetsALargeMessageAfterManySmallOnes) {
   World world;
   std::size_t size = 1'000'000;
-  world.direction.decide = [&size](Direction& direction, Bytes input) {
+  world.direction.decide = [&size](ScriptedDirection& direction, Bytes input) {
     direction.expect(size);
     return input.size();
   };
@@ -642,7 +642,7 @@ TEST(Direction, ProcessesNothingWhileItIsHeldUp) {
 
 TEST(Direction, ResumesWithWhatItHolds) {
   World world;
-  world.direction.decide = [&world](Direction& direction, Bytes input) -> std::size_t {
+  world.direction.decide = [&world](ScriptedDirection& direction, Bytes input) -> std::size_t {
     direction.write(input.first(1));
     world.direction.holds = true;
     return 1;
@@ -668,7 +668,7 @@ TEST(Direction, ResumesOnlyOnceWhatIsNeededIsThere) {
 
 TEST(Direction, WatchesTheSourceWhileItIsHeldUp) {
   World world;
-  world.direction.decide = [&world](Direction&, Bytes input) {
+  world.direction.decide = [&world](ScriptedDirection&, Bytes input) {
     world.direction.holds = true;
     return input.size();
   };
@@ -923,7 +923,7 @@ TEST(Direction, GoesNoFurtherThanTheStepThatClosesIt) {
 
   world = world_with("written");
   world->sink.takes = 0;
-  world->direction.decide = [](Direction& direction, Bytes input) -> std::size_t {
+  world->direction.decide = [](ScriptedDirection& direction, Bytes input) -> std::size_t {
     direction.write(input.first(1));
     return 1;
   };

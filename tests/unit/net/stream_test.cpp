@@ -173,8 +173,10 @@ TEST_F(StreamTls, SendsEveryByteWhateverTheSizeAndTheSlices) {
   }
 }
 
+enum class Waits { by_function, as_reader };
+
 /// A plain stream whose peer the test plays, and waits that are counted.
-class StreamPlain : public ::testing::Test {
+class StreamPlain : public ::testing::TestWithParam<Waits>, public StreamReader {
  protected:
   StreamPlain() : stream_(loop_, scratch_) {
     std::array<int, 2> fds{};
@@ -186,8 +188,13 @@ class StreamPlain : public ::testing::Test {
   void send(std::string_view text) {
     ASSERT_EQ(::write(peer_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
-  void wait() {
+  void readable() override { ++woken_; }
+  void begin_to_wait() {
+    if (GetParam() == Waits::as_reader) return stream_.when_readable(*this);
     stream_.when_readable([this] { ++woken_; });
+  }
+  void wait() {
+    begin_to_wait();
     loop_.poll();
   }
   std::string read(std::size_t room) {
@@ -204,7 +211,10 @@ class StreamPlain : public ::testing::Test {
   int woken_ = 0;
 };
 
-TEST_F(StreamPlain, WaitsForBytes) {
+INSTANTIATE_TEST_SUITE_P(Both, StreamPlain,
+                         ::testing::Values(Waits::by_function, Waits::as_reader));
+
+TEST_P(StreamPlain, WaitsForBytes) {
   wait();
   EXPECT_EQ(woken_, 0);
   send("hello");
@@ -218,13 +228,13 @@ TEST_F(StreamPlain, WaitsForBytes) {
   EXPECT_EQ(woken_, 2);
 }
 
-TEST_F(StreamPlain, NeedNotWaitIfMoreMayHaveArrived) {
+TEST_P(StreamPlain, NeedNotWaitIfMoreMayHaveArrived) {
   wait();
   send("hello");
   loop_.poll();
   EXPECT_EQ(read(5), "hello");
   EXPECT_TRUE(received_.more);
-  stream_.when_readable([this] { ++woken_; });
+  begin_to_wait();
   EXPECT_EQ(woken_, 1) << "not before the call returns";
   loop_.poll();
   EXPECT_EQ(woken_, 2);
@@ -234,7 +244,7 @@ TEST_F(StreamPlain, NeedNotWaitIfMoreMayHaveArrived) {
   EXPECT_EQ(woken_, 2);
 }
 
-TEST_F(StreamPlain, WaitsAgainOnceALookHasFoundNothing) {
+TEST_P(StreamPlain, WaitsAgainOnceALookHasFoundNothing) {
   wait();
   send("hello");
   loop_.poll();
@@ -245,7 +255,7 @@ TEST_F(StreamPlain, WaitsAgainOnceALookHasFoundNothing) {
 }
 
 /// The kernel tells once of the bytes and the end together.
-TEST_F(StreamPlain, FindsTheEndBehindBytes) {
+TEST_P(StreamPlain, FindsTheEndBehindBytes) {
   send("hello");
   peer_.close();
   wait();
@@ -259,7 +269,7 @@ TEST_F(StreamPlain, FindsTheEndBehindBytes) {
   EXPECT_EQ(received_.status, Status::ended);
 }
 
-TEST_F(StreamPlain, FindsTheEndThatComesLater) {
+TEST_P(StreamPlain, FindsTheEndThatComesLater) {
   send("hello");
   wait();
   EXPECT_EQ(read(100), "hello");
@@ -273,7 +283,7 @@ TEST_F(StreamPlain, FindsTheEndThatComesLater) {
   EXPECT_EQ(received_.status, Status::ended);
 }
 
-TEST_F(StreamPlain, WaitsUntilItsPeerTakesMore) {
+TEST_P(StreamPlain, WaitsUntilItsPeerTakesMore) {
   const std::string much(1'000'000, 'x');
   std::size_t taken = 0;
   ssize_t n = 0;
@@ -295,7 +305,7 @@ TEST_F(StreamPlain, WaitsUntilItsPeerTakesMore) {
   EXPECT_EQ(writable, 1);
 }
 
-TEST_F(StreamPlain, EndsItsWaitsWhenItIsClosed) {
+TEST_P(StreamPlain, EndsItsWaitsWhenItIsClosed) {
   int writable = 0;
   wait();
   while (stream_.write(as_bytes(std::string(1'000'000, 'x'))) == 1'000'000) {
@@ -308,7 +318,7 @@ TEST_F(StreamPlain, EndsItsWaitsWhenItIsClosed) {
   EXPECT_EQ(writable, 1);
 }
 
-TEST_F(StreamPlain, MovesWithWhatItHasNotRead) {
+TEST_P(StreamPlain, MovesWithWhatItHasNotRead) {
   wait();
   send("hello");
   loop_.poll();

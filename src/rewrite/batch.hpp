@@ -128,7 +128,8 @@ class Batch {
   WriteState& write_;
   const Plan& plan_;
   GivenValues& given_;
-  Operation command_;
+  const std::unique_ptr<Operation> operation_;
+  Operation& command_;
   std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged
   // The client may repeat an earlier attempt, and the server does not say what that has stored:
   // then other values are stored than those that are given now.

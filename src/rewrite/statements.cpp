@@ -124,7 +124,7 @@ bool WriteCommand::read(const wire::OpMsgView& message, WriteCommand& out) {
   std::size_t arrays = 0;
   FieldsOnce once;
   out.options.emplace();
-  out.takes_uuid = !identifier.empty();
+  out.takes_uuid = out.in_batch();
   bson::Element field;
   while (fields.next(field)) {
     // Two names. Both spellings of one have the same size.
@@ -138,7 +138,7 @@ bool WriteCommand::read(const wire::OpMsgView& message, WriteCommand& out) {
       if (field.type != bson::Type::string) return false;
       out.db = field.text();
       ++dbs;
-    } else if (!identifier.empty() && field.key == identifier) {
+    } else if (out.in_batch() && field.key == identifier) {
       // MongoDB 4.4 takes {"0": …} as well (observed, 4.4.2); later ones refuse it.
       const bool is_list =
           field.type == bson::Type::array || (field.type == bson::Type::document && !is_bulk);
@@ -150,16 +150,14 @@ bool WriteCommand::read(const wire::OpMsgView& message, WriteCommand& out) {
       if (field.type != bson::Type::array || out.ns_info_in_array) return false;
       out.ns_info = field.value;
       out.ns_info_in_array = true;
-    } else if (!identifier.empty() && equals(field.key, "stmtIds") &&
-               field.type == bson::Type::array) {
+    } else if (out.in_batch() && equals(field.key, "stmtIds") && field.type == bson::Type::array) {
       out.stmt_ids = field.value;
     }
   }
   if (fields.malformed() || dbs != 1) return false;
-  if (*kind == WriteKind::find_and_modify) {
+  if (!out.in_batch()) {
     out.statements = message.body();
-    if (message.sequence_count() > 0) return false;
-    return true;
+    return message.sequence_count() == 0;
   }
   const std::size_t ns_infos = is_bulk ? 1 : 0;
   const std::size_t in_body = arrays + (out.ns_info_in_array ? 1 : 0);

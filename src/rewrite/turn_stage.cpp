@@ -152,7 +152,7 @@ Bytes TurnStage::fields(const BatchProgress& progress) {
   durability_ = ids::Durability::not_yet;
   fields_.clear();
   bson::Scope all(fields_);
-  if (command_.kind() != WriteKind::find_and_modify) bson::append_bool(fields_, "ordered", true);
+  if (command_.write().command.in_batch()) bson::append_bool(fields_, "ordered", true);
   if (rest_follows) {
     append_w_1(fields_);
   } else {

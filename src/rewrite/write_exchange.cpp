@@ -11,6 +11,7 @@
 #include "idproxy/rewrite/reply_merge.hpp"
 #include "rewrite/batch.hpp"
 #include "rewrite/bulk_write.hpp"
+#include "rewrite/find_and_modify.hpp"
 #include "rewrite/right_question.hpp"
 #include "rewrite/turn_stage.hpp"
 #include "rewrite/upsert_command.hpp"
@@ -473,7 +474,8 @@ Action WriteExchange::send_without_upsert() {
 /// If the server has found a document, or refused the command, that is the answer.
 bool WriteExchange::has_found() {
   looked_ = Looked::found_nothing;
-  if (!says_nothing_found(reply_->body(), request_.command.kind)) {
+  if (!(request_.command.in_batch() ? found_nothing
+                                    : FindAndModify::found_nothing)(reply_->body())) {
     given_.clear();
     facts_.forwarded.clear();
     return true;

@@ -135,7 +135,7 @@ Action Batch::send() {
 std::optional<std::size_t> Batch::emit_part() {
   if (turns_) turns_->number(progress_.out());
   // Its only statement may have been sent without upsert, and found nothing.
-  const bool has_begun = write_.looked_ == WriteState::Looked::found_nothing;
+  const bool has_begun = write_.without_upsert_ == WriteState::WithoutUpsert::found_nothing;
   const bool first = progress_.commands() == 1 && !has_begun;
   const Bytes instead = turns_ ? turns_->fields(progress_) : Bytes();
   WritePart part{progress_.out(),    &*options_, first,         time_left(),
@@ -479,7 +479,7 @@ Batch::Step Batch::ask_what_is_stored() {
       std::ranges::any_of(plan_, [](const Assignment& each) { return each.rule->report; });
   if (!is_unsure_ || !reports || !options_->acknowledged) return std::nullopt;
   std::vector<ids::TypedValue> ids = command_.ids();
-  if (ids.empty() || ids.size() > StoredLook::kMost) return std::nullopt;
+  if (ids.empty() || ids.size() > StoredQuestion::kMost) return std::nullopt;
   begin_question();
   stored_.emplace(std::move(ids));
   stored_->emit({&client(), command_.ns(), write_.request_id_, time_left()}, plan_,

@@ -94,10 +94,10 @@ std::optional<Document> without_refused_options(const Document& command, const R
   return Document(rest.view());
 }
 
-// Errors that mean that the server did not execute the command.
 // libmongoc's types of servers.
 constexpr auto kTakeWrites =
     std::to_array<std::string_view>({"RSPrimary", "Standalone", "Mongos", "LoadBalancer"});
+// Errors that mean that the server did not execute the command.
 constexpr auto kNotPrimary = std::to_array<std::int32_t>({10107, 13435});
 
 /// Monitors the command that this thread sends: libmongoc sends some commands twice, but returns
@@ -477,19 +477,17 @@ bool is_true(Bytes document, std::string_view key) {
 }
 
 std::int64_t integer_in(Bytes document, std::string_view key) {
-  const auto element = bson::find(document, key);
-  return element ? element->as_integer().value_or(0) : 0;
+  return bson::find_integer(document, key).value_or(0);
 }
 
 std::string_view text_in(Bytes document, std::string_view key) {
-  const auto element = bson::find(document, key);
-  return element && element->type == bson::Type::string ? element->text() : std::string_view();
+  const auto element = bson::find(document, key, bson::Type::string);
+  return element ? element->text() : std::string_view();
 }
 
 std::optional<Bytes> document_in(Bytes document, std::string_view key) {
-  const auto element = bson::find(document, key);
-  if (!element || element->type != bson::Type::document) return std::nullopt;
-  return element->value;
+  const auto element = bson::find(document, key, bson::Type::document);
+  return element ? std::optional(element->value) : std::nullopt;
 }
 
 std::vector<Bytes> documents_in(Bytes document, std::string_view key) {

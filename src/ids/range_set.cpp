@@ -54,7 +54,7 @@ void RangeSet::handle(const Event& event) {
     event(after);
     plan(after);
   }
-  for (auto& [cache, ranges] : after.returns) cache->take_back(ranges);
+  after.unused = {};
   after.run(wake_);
   if (after.fetch) start(*after.fetch);
 }
@@ -81,9 +81,9 @@ bool RangeSet::holds(std::uint64_t n) const {
 Ticket RangeSet::ask(std::uint64_t n, std::unique_ptr<Waiter> waiter) {
   std::uint64_t ticket = 0;
   handle([&](Effects& after) {
-    std::vector<Range> ranges;
-    if (waiting_.empty() && draw(n, ranges, after)) {
-      after.answer(std::move(waiter), Grant(shared_from_this(), std::move(ranges)));
+    auto numbers = waiting_.empty() ? grant(n, waiter->takes(), after) : std::nullopt;
+    if (numbers) {
+      after.answer(std::move(waiter), *std::move(numbers));
     } else if (refusal_) {
       after.answer(std::move(waiter), *refusal_);
     } else {
@@ -228,6 +228,14 @@ void RangeSet::fetched(std::uint64_t id, const std::optional<Error>& error) {
 
 // ---- under the lock: numbers -------------------------------------------------------------------
 
+/// Nothing if they hold too few together. Empty if the waiter does not take the numbers.
+std::optional<Grant> RangeSet::grant(std::uint64_t n, bool takes, Effects& after) {
+  if (!takes) return held() >= n ? std::optional(Grant()) : std::nullopt;
+  std::vector<Range> ranges;
+  if (!draw(n, ranges, after)) return std::nullopt;
+  return Grant(shared_from_this(), std::move(ranges));
+}
+
 bool RangeSet::draw(std::uint64_t n, std::vector<Range>& out, Effects& after) {
   if (refusal_ && !at_end_) return false;
   const bool drawn = (rest_.empty() && take_from_slot(n, out)) || gather(n, out, after);
@@ -279,9 +287,8 @@ bool RangeSet::gather(std::uint64_t n, std::vector<Range>& out, Effects& after) 
     return true;
   }
   // Meanwhile a cache has given numbers back to the store.
-  for (auto& [index, part] : split(taken)) {
-    after.returns.emplace_back(std::move(part.cache), std::move(part.ranges));
-  }
+  used_ += n - missing;
+  after.unused = Grant(shared_from_this(), std::move(taken));
   return false;
 }
 
@@ -316,21 +323,18 @@ std::map<std::size_t, RangeSet::RangePart> RangeSet::split(const std::vector<Ran
 
 void RangeSet::serve(Effects& after) {
   while (!waiting_.empty()) {
-    std::vector<Range> ranges;
-    const bool drawn = draw(waiting_.first(), ranges, after);
+    auto numbers = grant(waiting_.first(), waiting_.first_takes(), after);
     empty_slot_.reset();  // a request that had to wait shows no need to fetch ahead
-    if (!drawn) return;
-    waiting_.answer_first(Grant(shared_from_this(), std::move(ranges)), after);
+    if (!numbers) return;
+    waiting_.answer_first(*std::move(numbers), after);
   }
 }
 
 /// Answers every waiting request: those that find enough numbers get them.
 void RangeSet::refuse_waiting(const Error& error, Effects& after) {
-  const auto answer = [&](std::uint64_t n, bool /*takes*/) {
-    std::vector<Range> ranges;
-    const bool drawn = draw(n, ranges, after);
-    return drawn ? Result<Grant>(Grant(shared_from_this(), std::move(ranges)))
-                 : Result<Grant>(error);
+  const auto answer = [&](std::uint64_t n, bool takes) {
+    auto numbers = grant(n, takes, after);
+    return numbers ? Result<Grant>(*std::move(numbers)) : Result<Grant>(error);
   };
   waiting_.answer_all(answer, after);
 }

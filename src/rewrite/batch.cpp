@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "rewrite/find_and_modify.hpp"
+
 namespace idproxy::rewrite {
 namespace {
 
@@ -20,6 +22,14 @@ std::optional<WriteOptions> options_of(const WriteRequest& write, const GivenVal
   return options;
 }
 
+std::unique_ptr<Operation> operation_of(const WriteRequest& write, const GivenValues& given,
+                                        std::vector<RefusedDocument> refused) {
+  if (!write.command.in_batch()) {
+    return std::make_unique<FindAndModify>(write, given, std::move(refused));
+  }
+  return std::make_unique<Operation>(write, given, std::move(refused));
+}
+
 CommandError some_are_lost() {
   return {ErrorCode::operation_failed,
           "mongo-idproxy: the server has stored only some of the documents, and does not say which "
@@ -32,7 +42,8 @@ Batch::Batch(WriteState& write)
     : write_(write),
       plan_(*write.request_.plan),
       given_(write.given_),
-      command_(write.request_, given_, std::move(write.refused_)),
+      operation_(operation_of(write.request_, given_, std::move(write.refused_))),
+      command_(*operation_),
       options_(options_of(write.request_, given_, write.statements_)),
       is_unsure_(write.acknowledged_ && options_ && options_->may_be_repeated() &&
                  write.memory_ != nullptr && !write.memory_->tells_retried()),
@@ -124,7 +135,7 @@ Action Batch::send() {
 std::optional<std::size_t> Batch::emit_part() {
   if (turns_) turns_->number(progress_.out());
   // Its only statement may have been sent without upsert, and found nothing.
-  const bool has_begun = write_.looked_ == WriteState::Looked::found_nothing;
+  const bool has_begun = write_.without_upsert_ == WriteState::WithoutUpsert::found_nothing;
   const bool first = progress_.commands() == 1 && !has_begun;
   const Bytes instead = turns_ ? turns_->fields(progress_) : Bytes();
   WritePart part{progress_.out(),    &*options_, first,         time_left(),
@@ -260,7 +271,7 @@ Batch::Step Batch::without_numbers() {
 Batch::Step Batch::take_reply(const wire::OpMsgView& message, const WriteReply& reply) {
   const auto out = progress_.out();
   retried_ = retried_ || reply.retried > 0;
-  command_.add(message, reply, out);
+  command_.replies().add(message, reply, out);
   if (options_->acknowledged && !may_be_mixed_up(reply)) {
     fates_.answered(reply, out, *options_, command_);
   }
@@ -309,7 +320,7 @@ Action Batch::take_only_reply(const wire::OpMsgView& message, const WriteReply& 
     return fail(some_are_lost());
   }
   if (!command_.replaces_errors(reply, progress_.out())) return action::Relay{};
-  command_.add(message, reply, progress_.out());
+  command_.replies().add(message, reply, progress_.out());
   return finish(report());
 }
 
@@ -468,7 +479,7 @@ Batch::Step Batch::ask_what_is_stored() {
       std::ranges::any_of(plan_, [](const Assignment& each) { return each.rule->report; });
   if (!is_unsure_ || !reports || !options_->acknowledged) return std::nullopt;
   std::vector<ids::TypedValue> ids = command_.ids();
-  if (ids.empty() || ids.size() > StoredLook::kMost) return std::nullopt;
+  if (ids.empty() || ids.size() > StoredQuestion::kMost) return std::nullopt;
   begin_question();
   stored_.emplace(std::move(ids));
   stored_->emit({&client(), command_.ns(), write_.request_id_, time_left()}, plan_,

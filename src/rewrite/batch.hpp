@@ -128,7 +128,8 @@ class Batch {
   WriteState& write_;
   const Plan& plan_;
   GivenValues& given_;
-  Operation command_;
+  const std::unique_ptr<Operation> operation_;
+  Operation& command_;
   std::optional<WriteOptions> options_;  // nothing: sent only once, unchanged
   // The client may repeat an earlier attempt, and the server does not say what that has stored:
   // then other values are stored than those that are given now.
@@ -146,8 +147,8 @@ class Batch {
   bool retried_ = false;                  // the server had executed some statements earlier
   bool replaces_errors_ = false;          // some errors are replaced by the proxy's own
   Buffer failure_;                        // the last reply that failed as a whole with a duplicate
-  std::optional<StoredLook> stored_;      // what the server has stored, to report that
-  std::optional<ExecutedLook> question_;  // to the server: what it has executed
+  std::optional<StoredQuestion> stored_;  // what the server has stored, to report that
+  std::optional<ExecutedQuestion> question_;  // to the server: what it has executed
   RepeatedInsert repeated_;
   std::vector<std::int32_t> moved_;  // refused because the collection is another one
   std::vector<std::int32_t> again_;  // all of a command that goes again

@@ -225,13 +225,9 @@ std::optional<WriteReply> read_bulk_reply(Bytes body, std::size_t statements) {
   if (!read_results(cursor->batch, statements, reply)) return std::nullopt;
   if (static_cast<std::size_t>(*errors) != reply.errors.size()) return std::nullopt;
   if (const auto retried = bson::find(body, "retriedStmtIds")) {
-    if (retried->type != bson::Type::array) return std::nullopt;
-    bson::Elements numbers(retried->value);
-    while (const auto number = numbers.next()) {
-      if (number->type != bson::Type::int32) return std::nullopt;
-      ++reply.retried;
-    }
-    if (numbers.malformed()) return std::nullopt;
+    const auto count = count_of(*retried, bson::Type::int32);
+    if (!count) return std::nullopt;
+    reply.retried = *count;
   }
   return reply;
 }

@@ -110,8 +110,8 @@ void append_statement(std::string_view key, Buffer& out) {
 
 }  // namespace
 
-void ExecutedLook::emit(const AboutInsert& about, const WriteOptions& options,
-                        wire::PatchedMessage& out) const {
+void ExecutedQuestion::emit(const AboutInsert& about, const WriteOptions& options,
+                            wire::PatchedMessage& out) const {
   OwnCommand command(*about.insert, about.request_id);
   Buffer& update = command.body();
   bson::append_string(update, "update", split_ns(about.ns).collection);
@@ -132,7 +132,8 @@ void ExecutedLook::emit(const AboutInsert& about, const WriteOptions& options,
   command.send(kKeptInSession, split_ns(about.ns).db, out);
 }
 
-std::optional<std::vector<std::int32_t>> ExecutedLook::read(const wire::OpMsgView& reply) const {
+std::optional<std::vector<std::int32_t>> ExecutedQuestion::read(
+    const wire::OpMsgView& reply) const {
   const Bytes body = reply.body();
   if (bson::find_integer(body, "ok") != 1 || bson::find(body, "writeErrors")) return std::nullopt;
   const auto n = bson::find_integer(body, "n");
@@ -175,7 +176,8 @@ void append_projection(const Plan& plan, Buffer& out) {
 }  // namespace
 
 /// The query belongs to no session, so that it cannot end a transaction of the client.
-void StoredLook::emit(const AboutInsert& about, const Plan& plan, wire::PatchedMessage& out) const {
+void StoredQuestion::emit(const AboutInsert& about, const Plan& plan,
+                          wire::PatchedMessage& out) const {
   OwnCommand command(*about.insert, about.request_id);
   Buffer& query = command.body();
   bson::append_string(query, "find", split_ns(about.ns).collection);
@@ -201,7 +203,7 @@ void StoredLook::emit(const AboutInsert& about, const Plan& plan, wire::PatchedM
   command.send(kKeptInQuery, split_ns(about.ns).db, out);
 }
 
-bool StoredLook::read(const wire::OpMsgView& reply) {
+bool StoredQuestion::read(const wire::OpMsgView& reply) {
   const auto batch = first_batch(reply.body());
   if (!batch) return false;
   bson::Elements documents(*batch);
@@ -213,15 +215,15 @@ bool StoredLook::read(const wire::OpMsgView& reply) {
   return !documents.malformed();
 }
 
-const Buffer* StoredLook::document(std::int32_t statement) const {
+const Buffer* StoredQuestion::document(std::int32_t statement) const {
   const ids::TypedValue& id = ids_[static_cast<std::size_t>(statement)];
   if (id == ids::TypedValue{}) return nullptr;
   const auto found = documents_.find(key_of(id.type, id.bytes));
   return found == documents_.end() ? nullptr : &found->second;
 }
 
-std::optional<bson::Element> StoredLook::value(std::int32_t statement,
-                                               std::string_view field) const {
+std::optional<bson::Element> StoredQuestion::value(std::int32_t statement,
+                                                   std::string_view field) const {
   const Buffer* found = document(statement);
   if (found == nullptr) return std::nullopt;
   const auto value = field_at(found->view(), field);

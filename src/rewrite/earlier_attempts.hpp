@@ -94,10 +94,10 @@ struct AboutInsert {
 /// the same txnNumber and stmtIds, it answers with what it did for each of these statements then,
 /// no matter what the update contains (observed, 4.4.2, 5.0.4, 6.0.5). This update matches no
 /// document, so that it executes nothing itself.
-class ExecutedLook {
+class ExecutedQuestion {
  public:
   /// `statements`: ascending.
-  explicit ExecutedLook(std::span<const std::int32_t> statements)
+  explicit ExecutedQuestion(std::span<const std::int32_t> statements)
       : statements_(statements.begin(), statements.end()) {}
 
   /// `options`: the insert's own.
@@ -113,13 +113,13 @@ class ExecutedLook {
 /// The documents of an insert that a server has stored, found by their `_id`s with one query on the
 /// client's connection: servers before 6.0 do not say which statements of a repeated insert they
 /// had executed before (docs/server-behaviour.md#retryable-writes).
-class StoredLook {
+class StoredQuestion {
  public:
   /// Larger inserts are not looked at: the query would become too large.
   static constexpr std::size_t kMost = 10'000;
 
   /// `ids`: by statement; the type `null` without bytes stands for none.
-  explicit StoredLook(std::vector<ids::TypedValue> ids) : ids_(std::move(ids)) {}
+  explicit StoredQuestion(std::vector<ids::TypedValue> ids) : ids_(std::move(ids)) {}
 
   /// Fills `out` with the query for the fields of these rules.
   void emit(const AboutInsert& about, const Plan& plan, wire::PatchedMessage& out) const;

@@ -51,6 +51,20 @@ bool emit_statement(const WriteRequest& write, const GivenValues& given, const W
   return true;
 }
 
+/// As InsertRewriter::emit_part(), of a command with statements.
+std::optional<std::size_t> emit_part(const WriteRequest& write, const GivenValues& given,
+                                     const WritePart& part, InsertRewriter& documents,
+                                     wire::PatchedMessage& out,
+                                     UpsertEdit::As as = UpsertEdit::As::upsert) {
+  if (write.command.kind == WriteKind::insert) return documents.emit_part(write, given, part, out);
+  PartFrame frame(write, part, out);
+  for (const std::int32_t index : part.statements) {
+    if (!emit_statement(write, given, part, index, documents, as, out)) return std::nullopt;
+    if (!frame.has_room()) break;
+  }
+  return frame.close();
+}
+
 /// The statements that get or keep values, ascending.
 std::vector<std::int32_t> changed_statements(const GivenValues& given) {
   std::vector<std::int32_t> all;
@@ -89,22 +103,6 @@ void emit(const WriteRequest& write, const GivenValues& given, InsertRewriter& d
   // A body may have 16 MiB + 16 KiB, but a sequence may fill the whole message.
   if (frame.outgrows_body(at) && emit_as_sequence(write, given, {}, documents, out, as)) return;
   frame.close(at);
-}
-
-std::optional<std::size_t> emit_part(const WriteRequest& write, const GivenValues& given,
-                                     const WritePart& part, InsertRewriter& documents,
-                                     wire::PatchedMessage& out, UpsertEdit::As as) {
-  if (write.command.kind == WriteKind::insert) return documents.emit_part(write, given, part, out);
-  if (write.command.kind == WriteKind::find_and_modify) {
-    const UpsertEdit edit(write, given, 0);
-    return PartFrame(write, part, out, &edit).close();
-  }
-  PartFrame frame(write, part, out);
-  for (const std::int32_t index : part.statements) {
-    if (!emit_statement(write, given, part, index, documents, as, out)) return std::nullopt;
-    if (!frame.has_room()) break;
-  }
-  return frame.close();
 }
 
 bool emit_as_sequence(const WriteRequest& write, const GivenValues& given,
@@ -181,7 +179,7 @@ bool has_only(Bytes statement, const AllowedFields& allowed) {
 
 bool separable(const WriteRequest& write) {
   constexpr std::size_t kLevels = 100;  // mongod accepts somewhat more
-  if (write.command.kind == WriteKind::find_and_modify) return false;  // it has only one
+  if (!write.command.in_batch()) return false;
   Statements statements(write.command);
   while (const auto each = statements.next()) {
     if (static_cast<std::int64_t>(each->size()) > bson::kMaxInternalDocument) return false;
@@ -225,54 +223,10 @@ std::optional<std::size_t> Operation::emit(WritePart part, Workspace& workspace,
 
 namespace {
 
-/// Sets `n` to 1, and `upserted` if a document was inserted, if the lastErrorObject of a
-/// findAndModify says that one was found or inserted. `assigns`: one that was found has the value.
-void read_last_error(const bson::Element& last_error, bool assigns, WriteReply& reply) {
-  if (last_error.type != bson::Type::document) return;
-  const auto updated = bson::find(last_error.value, "updatedExisting", bson::Type::boolean);
-  const bool inserted = bson::find(last_error.value, "upserted").has_value();
-  const auto n = bson::find_integer(last_error.value, "n");
-  if (!updated || !n) return;
-  const bool found = updated->as_integer() == 1;
-  if (assigns && !inserted && *n == (found ? 1 : 0)) {
-    reply.n = n;
-    if (found) reply.upserted.push_back(0);
-    return;
-  }
-  if (*n != 1 || found == inserted) return;
-  reply.n = 1;
-  if (inserted) reply.upserted.push_back(0);
-}
-
-/// As WriteReply::read(). What other writes have beside these fields means nothing here.
-std::optional<WriteReply> read_of_find_and_modify(Bytes body, bool assigns) {
-  FieldsOnce once;
-  WriteReply reply;
-  bson::Elements fields(body);
-  while (const auto field = fields.next()) {
-    if (field->key == "ok") {
-      const auto ok = field->as_integer();
-      if (!once(field->key) || !ok || (*ok != 0 && *ok != 1)) return {};
-      reply.ok = *ok == 1;
-    } else if (field->key == "code") {
-      const auto code = field->as_integer();
-      if (!once(field->key) || !code) return {};
-      reply.code = *code;
-    } else if (field->key == "lastErrorObject") {
-      if (!once(field->key)) return {};
-      read_last_error(*field, assigns, reply);
-    } else if (field->key == "retriedStmtId") {
-      if (!once(field->key) || field->type != bson::Type::int32) return {};
-      reply.retried = 1;
-    }
-  }
-  if (fields.malformed() || !once.has("ok")) return {};
-  return reply;
-}
-
-BulkReply bulk_reply_of(const WriteRequest& write) {
-  if (write.command.kind != WriteKind::bulk_write) return BulkReply::no;
-  return write.all_results ? BulkReply::errors_only : BulkReply::all_results;
+ReplyForm reply_form_of(const WriteRequest& write) {
+  if (!write.command.in_batch()) return ReplyForm::only;
+  if (write.command.kind != WriteKind::bulk_write) return ReplyForm::of_statements;
+  return write.all_results ? ReplyForm::errors_only : ReplyForm::all_results;
 }
 
 }  // namespace
@@ -283,27 +237,15 @@ Operation::Operation(const WriteRequest& write, const GivenValues& given,
       given_(given),
       ns_(write.ns()),
       refused_(std::move(refused)),
-      replies_(bulk_reply_of(write)) {}
+      replies_(reply_form_of(write)) {}
 
 std::optional<WriteReply> Operation::read(Bytes body, std::size_t sent) const {
-  switch (write_.command.kind) {
-    case WriteKind::find_and_modify:
-      return read_of_find_and_modify(body, write_.assigns != nullptr);
-    case WriteKind::bulk_write:
-      return read_bulk_reply(body, sent);
-    case WriteKind::insert:
-    case WriteKind::update:
-      break;
-  }
-  return WriteReply::read(body, sent);
+  return kind() == WriteKind::bulk_write ? read_bulk_reply(body, sent)
+                                         : WriteReply::read(body, sent);
 }
 
 void Operation::append_reply(std::span<const Assigned> assigned, Buffer& out) const {
-  const std::int32_t response_to = message().header().request_id;
-  if (write_.command.kind == WriteKind::find_and_modify) {
-    return replies_.append_last(response_to, assigned, out);
-  }
-  replies_.append(response_to, refused_, assigned, out);
+  replies_.append(message().header().request_id, refused_, assigned, out);
 }
 
 /// `n` has the statements of an insert, and the inserts of a bulkWrite, of which only a reply with
@@ -314,7 +256,6 @@ bool Operation::adds_up(const WriteReply& reply, const WriteOptions& options,
   using Kind = UpsertParts::Kind;
   const WriteKind kind = write_.command.kind;
   if (!reply.n) return false;
-  if (kind == WriteKind::find_and_modify) return *reply.n == 1 || write_.assigns != nullptr;
   // A write with {w: 0} that nevertheless asks for a reply gets {n: 0, ok: 1} (observed, 6.0.5).
   if (!options.acknowledged) {
     return reply.errors.empty() && reply.upserted.empty() && *reply.n == 0;

@@ -24,13 +24,6 @@ namespace idproxy::rewrite {
 /// without upsert, of a command with one statement.
 void emit(const WriteRequest& write, const GivenValues& given, InsertRewriter& documents,
           wire::PatchedMessage& out, UpsertEdit::As as = UpsertEdit::As::upsert);
-/// Writes a command with the statements of `part`, as InsertRewriter::emit_part() does. A
-/// findAndModify has only one statement, which the server knows by the txnNumber alone.
-[[nodiscard]] std::optional<std::size_t> emit_part(const WriteRequest& write,
-                                                   const GivenValues& given, const WritePart& part,
-                                                   InsertRewriter& documents,
-                                                   wire::PatchedMessage& out,
-                                                   UpsertEdit::As as = UpsertEdit::As::upsert);
 /// Writes the whole message with these values and its statements in a sequence, naming these
 /// collections by their UUIDs; if that is too large for a message, only as much as shows it. False
 /// if mongod itself must see the array in the body, because of its keys. Not for findAndModify.
@@ -51,6 +44,9 @@ class Operation {
   /// documents that were replaced by refused_document(); they ascend by index.
   Operation(const WriteRequest& write, const GivenValues& given,
             std::vector<RefusedDocument> refused);
+  virtual ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
 
   /// The client's.
   [[nodiscard]] const WriteRequest& write() const { return write_; }
@@ -66,28 +62,20 @@ class Operation {
   /// From now on, the server gets refused_document() in place of this one, and the client this
   /// error.
   void refuse(RefusedDocument&& document);
-  /// Fills `out` with a command that patches message(). Returns as emit_part().
-  [[nodiscard]] std::optional<std::size_t> emit(WritePart part, Workspace& workspace,
-                                                wire::PatchedMessage& out) const;
+  /// Fills `out` with a command that patches message(). Returns as InsertRewriter::emit_part().
+  [[nodiscard]] virtual std::optional<std::size_t> emit(WritePart part, Workspace& workspace,
+                                                        wire::PatchedMessage& out) const;
 
   /// Reads the reply to a command with `sent` statements. Returns nothing if it cannot be
   /// understood.
-  [[nodiscard]] std::optional<WriteReply> read(Bytes body, std::size_t sent) const;
+  [[nodiscard]] virtual std::optional<WriteReply> read(Bytes body, std::size_t sent) const;
   /// True if the reply, which has ok: 1, accounts for each of the `sent` statements.
-  [[nodiscard]] bool adds_up(const WriteReply& reply, const WriteOptions& options,
-                             std::span<const std::int32_t> sent) const;
+  [[nodiscard]] virtual bool adds_up(const WriteReply& reply, const WriteOptions& options,
+                                     std::span<const std::int32_t> sent) const;
   /// True if the merged reply would have other errors than `reply`, even if that is the only one.
   [[nodiscard]] bool replaces_errors(const WriteReply& reply,
                                      std::span<const std::int32_t> sent) const;
-  /// Adds the reply, which adds_up() has accepted, to a command with these statements.
-  void add(const wire::OpMsgView& message, const WriteReply& reply,
-           std::span<const std::int32_t> sent) {
-    if (write_.command.kind == WriteKind::find_and_modify) {
-      return replies_.add_only(message, reply, sent.front());
-    }
-    replies_.add(message, reply, sent);
-  }
-  /// Those that have been merged so far.
+  /// Those that have been merged so far, which adds_up() has accepted.
   [[nodiscard]] ReplyMerge& replies() { return replies_; }
   [[nodiscard]] const ReplyMerge& replies() const { return replies_; }
   /// True if the statement, which has been executed without an error, has stored a document with
@@ -97,6 +85,9 @@ class Operation {
   }
   /// Appends the merged reply, as the answer to message().
   void append_reply(std::span<const Assigned> assigned, Buffer& out) const;
+
+ protected:
+  [[nodiscard]] const GivenValues& given() const { return given_; }
 
  private:
   [[nodiscard]] UpsertParts::Kind kind_of(std::int32_t statement) const {

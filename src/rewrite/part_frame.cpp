@@ -60,7 +60,7 @@ PartFrame::PartFrame(const WriteRequest& write, const WritePart& part, wire::Pat
   out.set_i32(out.add_i32(), part.request_id);
   out.keep(8, wire::kSectionsOffset);
   body(edit);
-  if (is(WriteKind::find_and_modify)) {
+  if (edit != nullptr) {
     fit_ = 1;
     return;
   }
@@ -70,8 +70,7 @@ PartFrame::PartFrame(const WriteRequest& write, const WritePart& part, wire::Pat
 
 /// True for the fields that depend on which statements the command carries, or on where they are.
 bool PartFrame::leaves_out(const bson::Element& field) const {
-  const bool is_alone = is(WriteKind::find_and_modify);
-  if (!is_alone && field.key == write_.command.identifier()) return true;
+  if (field.begin == write_.command.array_element.data()) return true;
   if (is(WriteKind::bulk_write)) {
     if (field.key == "nsInfo" || (write_.all_results && field.key == "errorsOnly")) return true;
   }
@@ -79,7 +78,7 @@ bool PartFrame::leaves_out(const bson::Element& field) const {
   if (part_.options == nullptr) return false;
   const bool is_number = field.key == "stmtId" || field.key == "stmtIds";
   return part_.leaves_out_begin(field.key) || field.key == "maxTimeMS" ||
-         (is_number && part_.numbered && !is_alone);
+         (is_number && part_.numbered);
 }
 
 /// Writes the section of kind 0: the client's fields that stay, and those in place of the others.
@@ -111,8 +110,7 @@ void PartFrame::body(const UpsertEdit* edit) {
   if (!is(WriteKind::bulk_write)) {
     for (const NamedCollection& each : part_.named) append_uuid(each.uuid, added);
   }
-  const bool numbered = part_.numbered && !is(WriteKind::find_and_modify);
-  if (options != nullptr && numbered && options->has_txn_number && !options->in_transaction) {
+  if (options != nullptr && part_.numbered && options->may_be_repeated()) {
     numbers(out_.size() - start, added);
   }
   out_.add(added.view());

@@ -56,7 +56,7 @@ class WholeFrame {
 ///   } while (frame.has_room());
 ///   return frame.close();
 ///
-/// A findAndModify is its own statement: it has no section, and no number but the client's.
+/// A findAndModify has no section.
 class PartFrame {
  public:
   /// `edit`: of a findAndModify. Borrows its arguments.

@@ -5,26 +5,12 @@
 #include <utility>
 
 #include "idproxy/bson/builder.hpp"
-#include "idproxy/rewrite/document_fields.hpp"
 #include "rewrite/own_message.hpp"
 
 namespace idproxy::rewrite {
 namespace {
 
 constexpr std::size_t kMostLabels = 16;  // servers have about ten
-
-/// The number of elements of the array; nothing unless all are of this type.
-std::optional<std::size_t> count_of(const bson::Element& array, bson::Type type) {
-  if (array.type != bson::Type::array) return std::nullopt;
-  std::size_t count = 0;
-  bson::Elements elements(array.value);
-  while (const auto element = elements.next()) {
-    if (element->type != type) return std::nullopt;
-    ++count;
-  }
-  if (elements.malformed()) return std::nullopt;
-  return count;
-}
 
 /// The index in an entry of writeErrors or upserted; nothing unless it is an int32 after `last` and
 /// below `statements`.
@@ -54,6 +40,29 @@ std::optional<std::vector<std::int32_t>> read_upserted(Bytes array, std::size_t 
 
 }  // namespace
 
+std::optional<std::size_t> count_of(const bson::Element& array, bson::Type type) {
+  if (array.type != bson::Type::array) return std::nullopt;
+  std::size_t count = 0;
+  bson::Elements elements(array.value);
+  while (const auto element = elements.next()) {
+    if (element->type != type) return std::nullopt;
+    ++count;
+  }
+  if (elements.malformed()) return std::nullopt;
+  return count;
+}
+
+bool WriteReply::take(const bson::Element& field, FieldsOnce& once) {
+  const auto number = field.as_integer();
+  if (!once(field.key) || !number) return false;
+  if (field.key == "code") {
+    code = *number;
+    return true;
+  }
+  ok = *number == 1;
+  return ok || *number == 0;
+}
+
 std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
   FieldsOnce once;
   WriteReply reply;
@@ -64,10 +73,8 @@ std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
     if (field->key == "n") {
       reply.n = field->as_integer();
       if (!once(field->key) || !reply.n) return {};
-    } else if (field->key == "ok") {
-      const auto ok = field->as_integer();
-      if (!once(field->key) || !ok || (*ok != 0 && *ok != 1)) return {};
-      reply.ok = *ok == 1;
+    } else if (field->key == "ok" || field->key == "code") {
+      if (!reply.take(*field, once)) return {};
     } else if (field->key == "writeErrors") {
       if (!once(field->key) || field->type != bson::Type::array) return {};
       write_errors = field->value;
@@ -84,10 +91,6 @@ std::optional<WriteReply> WriteReply::read(Bytes body, std::size_t statements) {
     } else if (field->key == "errorLabels") {
       const auto count = count_of(*field, bson::Type::string);
       if (!once(field->key) || !count || *count > kMostLabels) return {};
-    } else if (field->key == "code") {
-      const auto code = field->as_integer();
-      if (!once(field->key) || !code) return {};
-      reply.code = *code;
     }
   }
   if (fields.malformed() || !once.has("ok")) return {};
@@ -150,12 +153,39 @@ std::size_t most_bytes(const Assigned& assigned) {
   return kBareError + assigned.field.size() + assigned.value.size();
 }
 
+bool is_bulk(ReplyForm form) {
+  return form == ReplyForm::all_results || form == ReplyForm::errors_only;
+}
+
 /// True for the numbers of a reply that are added up, except `n`.
-bool is_sum(std::string_view field, BulkReply bulk) {
+bool is_sum(std::string_view field, ReplyForm form) {
   static constexpr auto kOfBulkWrite =
       std::to_array<std::string_view>({"nInserted", "nMatched", "nUpserted", "nDeleted"});
   return field == "nModified" ||
-         (bulk != BulkReply::no && std::ranges::find(kOfBulkWrite, field) != kOfBulkWrite.end());
+         (is_bulk(form) && std::ranges::find(kOfBulkWrite, field) != kOfBulkWrite.end());
+}
+
+/// Appends `idproxy: {assigned: [{index, field, value}, …]}` to the body of a reply, unless there
+/// is nothing to report. Cuts the array short, and adds `truncated: true`, where the reply would
+/// become too large.
+void append_report(std::span<const Assigned> assigned, Buffer& out) {
+  if (assigned.empty()) return;
+  constexpr std::size_t kMost = kMostBytes - kOtherFields;
+  bson::append_inside(out, bson::Type::document, "idproxy", [&] {
+    std::size_t i = 0;
+    bson::append_inside(out, bson::Type::array, "assigned", [&] {
+      for (; i < assigned.size() && out.size() + most_bytes(assigned[i]) < kMost; ++i) {
+        bson::append_inside(out, bson::Type::document, std::to_string(i), [&] {
+          bson::append_int32(out, "index", assigned[i].statement);
+          bson::append_string(out, "field", assigned[i].field);
+          bson::append_head(out, assigned[i].type, "value");
+          out.append(assigned[i].value);
+        });
+      }
+    });
+    if (i == assigned.size()) return;
+    bson::append_bool(out, "truncated", true);
+  });
 }
 
 template <class Each>
@@ -175,24 +205,18 @@ void ReplyMerge::Latest::see(const bson::Element& field, Time its_time) {
 
 void ReplyMerge::add(const wire::OpMsgView& message, const WriteReply& reply,
                      std::span<const std::int32_t> statements) {
+  last_.clear();
+  last_.append(message.message());
   if (reply.n) n_ = n_.value_or(0) + *reply.n;
   for (const std::int32_t each : reply.upserted) {
     inserted_.insert(statements[static_cast<std::size_t>(each)]);
   }
+  is_retried_ = form_ == ReplyForm::only && reply.retried > 0;
+  if (form_ == ReplyForm::only) return;
   add_errors(reply.errors, statements);
   // Beside ok: 1, labels belong to the writeConcernError, so they are dropped without one.
   if (!bson::find(message.body(), "writeConcernError")) labels_.clear();
   for (const bson::Element& field : bson::Elements(message.body())) add_field(field, statements);
-  last_.clear();
-  last_.append(message.message());
-}
-
-void ReplyMerge::add_only(const wire::OpMsgView& message, const WriteReply& reply,
-                          std::int32_t statement) {
-  if (!reply.upserted.empty()) inserted_.insert(statement);
-  is_retried_ = reply.retried > 0;
-  last_.clear();
-  last_.append(message.message());
 }
 
 void ReplyMerge::add_errors(std::span<const WriteError> errors,
@@ -225,12 +249,12 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
       const auto statement = static_cast<std::int32_t>(number.as_integer().value_or(0));
       if (retried_.insert(statement).second) retried_in_order_.push_back(statement);
     });
-  } else if (is_sum(field.key, bulk_)) {
+  } else if (is_sum(field.key, form_)) {
     const auto sum = sums_.try_emplace(std::string(field.key), 0).first;
     sum->second += field.as_integer().value_or(0);
-  } else if (field.key == "cursor" && bulk_ != BulkReply::no) {
+  } else if (field.key == "cursor" && is_bulk(form_)) {
     add_results(field, statements);
-  } else if (field.key == "upserted" && bulk_ == BulkReply::no) {
+  } else if (field.key == "upserted" && !is_bulk(form_)) {
     for_each(field, [&](const bson::Element& entry) {
       const auto index = bson::find_integer(entry.value, "index");
       Buffer copy;
@@ -251,7 +275,7 @@ void ReplyMerge::add_field(const bson::Element& field, std::span<const std::int3
 void ReplyMerge::add_results(const bson::Element& cursor,
                              std::span<const std::int32_t> statements) {
   const auto batch = bson::find(cursor.value, "firstBatch");
-  if (!batch || bulk_ == BulkReply::errors_only) return;
+  if (!batch || form_ == ReplyForm::errors_only) return;
   for_each(*batch, [&](const bson::Element& result) {
     if (bson::find_integer(result.value, "ok") != 1) return;
     const auto index = bson::find_integer(result.value, "idx");
@@ -290,7 +314,7 @@ class ReplyMerge::Writer {
       time(merge_.operation_time_, operation_time_done_);
     } else if (field.key == "$clusterTime") {
       time(merge_.cluster_time_, cluster_time_done_);
-    } else if (is_sum(field.key, merge_.bulk_)) {
+    } else if (is_sum(field.key, merge_.form_)) {
       if (!is_bulk_) upserted();
       const auto sum = merge_.sums_.find(field.key)->second;
       bson::append_int32(out_, field.key, static_cast<std::int32_t>(sum));
@@ -440,7 +464,7 @@ class ReplyMerge::Writer {
   }
 
   const ReplyMerge& merge_;
-  const bool is_bulk_ = merge_.bulk_ != BulkReply::no;
+  const bool is_bulk_ = is_bulk(merge_.form_);
   std::span<const RefusedDocument> refused_;
   Buffer& out_;
   std::size_t room_;  // bytes left for texts
@@ -458,39 +482,11 @@ void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocumen
   const bool checksum = last->has(wire::flag::kChecksumPresent);
   append_op_msg(out, last->header().request_id, response_to, checksum, [&] {
     Writer writer(*this, refused, out);
-    for (const bson::Element& field : bson::Elements(last->body())) writer.field(field);
+    for (const bson::Element& field : bson::Elements(last->body())) {
+      form_ == ReplyForm::only ? bson::append_copy(out, field) : writer.field(field);
+    }
     writer.other_times();
     append_report(assigned, out);
-  });
-}
-
-void ReplyMerge::append_last(std::int32_t response_to, std::span<const Assigned> assigned,
-                             Buffer& out) const {
-  const auto last = wire::OpMsgView::parse(last_.view());
-  const bool checksum = last->has(wire::flag::kChecksumPresent);
-  append_op_msg(out, last->header().request_id, response_to, checksum, [&] {
-    for (const bson::Element& field : bson::Elements(last->body())) bson::append_copy(out, field);
-    append_report(assigned, out);
-  });
-}
-
-void append_report(std::span<const Assigned> assigned, Buffer& out) {
-  if (assigned.empty()) return;
-  constexpr std::size_t kMost = kMostBytes - kOtherFields;
-  bson::append_inside(out, bson::Type::document, "idproxy", [&] {
-    std::size_t i = 0;
-    bson::append_inside(out, bson::Type::array, "assigned", [&] {
-      for (; i < assigned.size() && out.size() + most_bytes(assigned[i]) < kMost; ++i) {
-        bson::append_inside(out, bson::Type::document, std::to_string(i), [&] {
-          bson::append_int32(out, "index", assigned[i].statement);
-          bson::append_string(out, "field", assigned[i].field);
-          bson::append_head(out, assigned[i].type, "value");
-          out.append(assigned[i].value);
-        });
-      }
-    });
-    if (i == assigned.size()) return;
-    bson::append_bool(out, "truncated", true);
   });
 }
 

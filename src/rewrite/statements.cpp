@@ -109,73 +109,92 @@ std::optional<WriteOptions> WriteCommand::divisible(std::size_t statement_count)
   return options;
 }
 
-bool WriteCommand::read(const wire::OpMsgView& message, WriteCommand& out) {
-  bson::Elements fields(message.body());
-  const auto name = fields.next();
-  const auto kind = name ? write_kind(name->key) : std::nullopt;
-  if (!kind) return false;
-  out.kind = *kind;
-  const bool is_bulk = *kind == WriteKind::bulk_write;  // which names its collections elsewhere
-  if (!is_bulk) {
-    // mongod also accepts the deprecated symbol type.
-    if (name->type != bson::Type::string && name->type != bson::Type::symbol) return false;
-    out.collection = name->text();
-  }
-  const std::string_view identifier = out.identifier();
+namespace {
+
+/// What has been seen of a body so far.
+struct BodyFields {
+  FieldsOnce once;
   std::size_t dbs = 0;
   std::size_t arrays = 0;
-  FieldsOnce once;
-  out.options.emplace();
-  out.takes_uuid = !identifier.empty();
-  bson::Element field;
-  while (fields.next(field)) {
-    // Two names. Both spellings of one have the same size.
-    if (field.key.size() == name->key.size() && write_kind(field.key) == kind) return false;
-    if (out.options && !out.options->take(field, once)) out.options.reset();
-    if (equals(field.key, "encryptionInformation")) out.is_encrypted = true;
-    // findAndModify and the strict Stable API do not know the field (observed, 6.0.5).
-    const bool is_strict = equals(field.key, "apiStrict") && field.as_integer() == 1;
-    if (is_strict || equals(field.key, "collectionUUID")) out.takes_uuid = false;
-    if (equals(field.key, "$db")) {
-      if (field.type != bson::Type::string) return false;
-      out.db = field.text();
-      ++dbs;
-    } else if (!identifier.empty() && field.key == identifier) {
-      // MongoDB 4.4 takes {"0": …} as well (observed, 4.4.2); later ones refuse it.
-      const bool is_list =
-          field.type == bson::Type::array || (field.type == bson::Type::document && !is_bulk);
-      if (!is_list) return false;
-      out.statements = field.value;
-      out.array_element = {field.begin, field.end()};
-      ++arrays;
-    } else if (is_bulk && equals(field.key, "nsInfo")) {
-      if (field.type != bson::Type::array || out.ns_info_in_array) return false;
-      out.ns_info = field.value;
-      out.ns_info_in_array = true;
-    } else if (!identifier.empty() && equals(field.key, "stmtIds") &&
-               field.type == bson::Type::array) {
-      out.stmt_ids = field.value;
-    }
+};
+
+/// Reads a field behind the name of the command. False if mongod will refuse the command for it.
+bool take_field(const bson::Element& field, BodyFields& seen, WriteCommand& out) {
+  const bool is_bulk = out.kind == WriteKind::bulk_write;
+  const std::string_view identifier = out.identifier();
+  if (out.options && !out.options->take(field, seen.once)) out.options.reset();
+  if (equals(field.key, "encryptionInformation")) out.is_encrypted = true;
+  // findAndModify and the strict Stable API do not know the field (observed, 6.0.5).
+  const bool is_strict = equals(field.key, "apiStrict") && field.as_integer() == 1;
+  if (is_strict || equals(field.key, "collectionUUID")) out.takes_uuid = false;
+  if (equals(field.key, "$db")) {
+    if (field.type != bson::Type::string) return false;
+    out.db = field.text();
+    ++seen.dbs;
+  } else if (!identifier.empty() && field.key == identifier) {
+    // MongoDB 4.4 takes {"0": …} as well (observed, 4.4.2); later ones refuse it.
+    const bool is_list =
+        field.type == bson::Type::array || (field.type == bson::Type::document && !is_bulk);
+    if (!is_list) return false;
+    out.statements = field.value;
+    out.array_element = {field.begin, field.end()};
+    ++seen.arrays;
+  } else if (is_bulk && equals(field.key, "nsInfo")) {
+    if (field.type != bson::Type::array || out.ns_info_in_array) return false;
+    out.ns_info = field.value;
+    out.ns_info_in_array = true;
+  } else if (!identifier.empty() && equals(field.key, "stmtIds") &&
+             field.type == bson::Type::array) {
+    out.stmt_ids = field.value;
   }
-  if (fields.malformed() || dbs != 1) return false;
-  if (*kind == WriteKind::find_and_modify) {
+  return true;
+}
+
+/// Finds the statements, and the collections of a bulkWrite, that are not in the body. False if
+/// they are missing or there more than once.
+bool take_sections(const wire::OpMsgView& message, std::size_t arrays, WriteCommand& out) {
+  if (!out.in_batch()) {
     out.statements = message.body();
-    if (message.sequence_count() > 0) return false;
-    return true;
+    return message.sequence_count() == 0;
   }
-  const std::size_t ns_infos = is_bulk ? 1 : 0;
+  const bool is_bulk = out.kind == WriteKind::bulk_write;
   const std::size_t in_body = arrays + (out.ns_info_in_array ? 1 : 0);
-  if (arrays > 1 || in_body + message.sequence_count() != 1 + ns_infos) return false;
+  if (arrays > 1 || in_body + message.sequence_count() != (is_bulk ? 2U : 1U)) return false;
   if (is_bulk && !out.ns_info_in_array) {
     const auto ns_info = message.sequence("nsInfo");
     if (!ns_info) return false;
     out.ns_info = ns_info->documents;
   }
   if (arrays == 1) return true;
-  out.sequence = message.sequence(identifier);
+  out.sequence = message.sequence(out.identifier());
   if (!out.sequence) return false;
   out.statements = out.sequence->documents;
   return true;
+}
+
+}  // namespace
+
+bool WriteCommand::read(const wire::OpMsgView& message, WriteCommand& out) {
+  bson::Elements fields(message.body());
+  const auto name = fields.next();
+  const auto kind = name ? write_kind(name->key) : std::nullopt;
+  if (!kind) return false;
+  out.kind = *kind;
+  if (*kind != WriteKind::bulk_write) {  // which names its collections elsewhere
+    // mongod also accepts the deprecated symbol type.
+    if (name->type != bson::Type::string && name->type != bson::Type::symbol) return false;
+    out.collection = name->text();
+  }
+  out.options.emplace();
+  out.takes_uuid = out.in_batch();
+  BodyFields seen;
+  bson::Element field;
+  while (fields.next(field)) {
+    // Two names. Both spellings of one have the same size.
+    if (field.key.size() == name->key.size() && write_kind(field.key) == kind) return false;
+    if (!take_field(field, seen, out)) return false;
+  }
+  return !fields.malformed() && seen.dbs == 1 && take_sections(message, seen.arrays, out);
 }
 
 std::optional<std::vector<std::int32_t>> WriteCommand::movable() const {

@@ -84,7 +84,7 @@ std::optional<Need> TurnStage::need(const Moment& moment) {
   if (!one_by_one_ || first_ != First::unknown) return std::nullopt;
   first_ = First::asked;
   first_statement_ = moment.todo.front();
-  if (is_unsure_) look_.emplace(moment.todo);
+  if (is_unsure_) question_.emplace(moment.todo);
   return Need{this};
 }
 
@@ -93,9 +93,9 @@ std::optional<Need> TurnStage::need(const Moment& moment) {
 /// CollectionUUIDMismatch (observed, 6.0.5; docs/server-behaviour.md#retryable-writes). It costs no
 /// write, so that nobody waits for the secondaries twice. Servers before 6.0 have another question.
 Action TurnStage::ask(const Question& question) {
-  if (look_) {
-    look_->emit({&command_.message(), command_.ns(), question.request_id, question.max_time_ms},
-                options_, question.out);
+  if (question_) {
+    question_->emit({&command_.message(), command_.ns(), question.request_id, question.max_time_ms},
+                    options_, question.out);
     return action::Send{&question.out, {}};
   }
   ids::CollectionUuid none{};
@@ -122,8 +122,8 @@ std::optional<End> TurnStage::accept(const Answer& answer) {
   // Any answer but the expected error leaves it open. So does that of a server before 6.0, which
   // does not know the field.
   bool is_not_executed = false;
-  if (look_) {
-    executed_ = std::exchange(look_, std::nullopt)->read(*answer.reply);
+  if (question_) {
+    executed_ = std::exchange(question_, std::nullopt)->read(*answer.reply);
     is_not_executed = executed_ && executed_->empty();
   } else {
     const auto reply = command_.read(answer.reply->body(), 1);
@@ -152,7 +152,7 @@ Bytes TurnStage::fields(const BatchProgress& progress) {
   durability_ = ids::Durability::not_yet;
   fields_.clear();
   bson::Scope all(fields_);
-  if (command_.kind() != WriteKind::find_and_modify) bson::append_bool(fields_, "ordered", true);
+  if (command_.write().command.in_batch()) bson::append_bool(fields_, "ordered", true);
   if (rest_follows) {
     append_w_1(fields_);
   } else {

@@ -145,7 +145,7 @@ class TurnStage final : public Stage, public NumbersInTurn {
   std::int32_t first_statement_ = 0;
   /// Whether it has executed the first one.
   enum class First { unknown, asked, not_executed, unclear } first_ = First::unknown;
-  std::optional<ExecutedLook> look_;                   // under way, at a server before 6.0
+  std::optional<ExecutedQuestion> question_;           // under way, at a server before 6.0
   std::optional<std::vector<std::int32_t>> executed_;  // as it says: ascending
   Buffer fields_;
 };

@@ -25,15 +25,9 @@ bool goes_alone(const WriteRequest& write) {
   return options && options->acknowledged;
 }
 
-bool says_nothing_found(Bytes reply, WriteKind kind) {
-  const bool is_one = kind == WriteKind::find_and_modify;
-  if (bson::find_integer(reply, "ok") != 1) {
-    return is_one && bson::find_integer(reply, "code") == ErrorCode::was_upsert;
-  }
-  if (bson::find(reply, "writeErrors") || bson::find(reply, "retriedStmtIds")) return false;
-  if (!is_one) return bson::find_integer(reply, "n") == 0;
-  const auto last = bson::find(reply, "lastErrorObject", bson::Type::document);
-  return last && bson::find_integer(last->value, "n") == 0;
+bool found_nothing(Bytes reply) {
+  return bson::find_integer(reply, "ok") == 1 && bson::find_integer(reply, "n") == 0 &&
+         !bson::find(reply, "writeErrors") && !bson::find(reply, "retriedStmtIds");
 }
 
 namespace {

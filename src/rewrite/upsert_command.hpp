@@ -20,7 +20,7 @@ void count(const TakenAway& updates, std::vector<TakenAway>& taken);
 /// True if the only statement of the command can be sent without upsert first, since there will be
 /// a reply to decide by. A bulkWrite counts as one of several.
 [[nodiscard]] bool goes_alone(const WriteRequest& write);
-/// True if the reply to it says that it has found no document.
-[[nodiscard]] bool says_nothing_found(Bytes reply, WriteKind kind);
+/// True if the reply to such an update says that it has found no document.
+[[nodiscard]] bool found_nothing(Bytes reply);
 
 }  // namespace idproxy::rewrite

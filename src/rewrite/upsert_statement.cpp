@@ -73,7 +73,7 @@ bool is_absent(const std::optional<bson::Element>& field) {
 }  // namespace
 
 std::optional<UpsertStatement> UpsertStatement::read(Bytes statement, WriteKind kind) {
-  const bool in_batch = kind != WriteKind::find_and_modify;
+  const bool in_batch = !form_of(kind).identifier.empty();
   Fields fields;
   if (!fields.read(statement, kind)) return std::nullopt;
   const Truth upsert = truth_of(fields.upsert);

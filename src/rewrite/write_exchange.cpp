@@ -11,6 +11,7 @@
 #include "idproxy/rewrite/reply_merge.hpp"
 #include "rewrite/batch.hpp"
 #include "rewrite/bulk_write.hpp"
+#include "rewrite/find_and_modify.hpp"
 #include "rewrite/right_question.hpp"
 #include "rewrite/turn_stage.hpp"
 #include "rewrite/upsert_command.hpp"
@@ -70,13 +71,13 @@ Steps WriteExchange::write(Buffer* owner) {
   // the coroutine is such a block.
   std::optional<Need> need;
   // Without upsert, the server would not ask whether the client may insert.
-  bool looks = looks_first();
-  while ((need = looks ? rights_.demand() : std::nullopt)) {
+  bool without_upsert = sends_without_upsert();
+  while ((need = without_upsert ? rights_.demand() : std::nullopt)) {
     co_await ask(*need);
     if (const auto end = accept(*need)) co_return *end;
-    looks = looks_first();
+    without_upsert = sends_without_upsert();
   }
-  if (looks) {
+  if (without_upsert) {
     co_await send_without_upsert();
     if (has_found()) co_return action::Relay{};
   }
@@ -116,7 +117,7 @@ Action WriteExchange::go_on() {
   const bool replies = std::holds_alternative<action::Reply>(action);
   asks_server_ = std::holds_alternative<action::AskServer>(action);
   if (sends) awaits_reply_ = acknowledged_;
-  const bool asks = asks_ || looked_ == Looked::under_way;
+  const bool asks = asks_ || without_upsert_ == WithoutUpsert::under_way;
   if ((relays || (sends && !asks)) && !std::exchange(sent_, true)) count_sent();
   if (relays || replies || std::holds_alternative<action::Close>(action)) end();
   if (!replies || sent_) return action;
@@ -147,7 +148,7 @@ void WriteExchange::begin_step() {
 /// After others of the thread may have scanned their messages. Returns the time.
 std::chrono::nanoseconds WriteExchange::begin_later_step() {
   begin_step();
-  look_into_original();
+  refer_to_original();
   has_waited_ = true;
   return now_;
 }
@@ -172,7 +173,8 @@ Action WriteExchange::reply(Bytes message, const Context& context, Workspace& wo
   }
   is_empty_ = !*concerns;
   const bool tells = !is_empty_ || is_unchanged_ || !rights_.is_shown();
-  if (!std::exchange(rights_noted_, looked_ != Looked::under_way) && tells) note_rights();
+  if (!std::exchange(rights_noted_, without_upsert_ != WithoutUpsert::under_way) && tells)
+    note_rights();
   if (batch_ != nullptr) {
     begin_step();
     facts_.since = now_;
@@ -187,7 +189,7 @@ void WriteExchange::note_rights() {
   if (says_not_permitted(*read))
     return rights_.refused({request_.plan->begin(), request_.plan->end()});
   // Without values, it was no insert.
-  const bool inserts = !given_.given.empty() && looked_ != Looked::under_way;
+  const bool inserts = !given_.given.empty() && without_upsert_ != WithoutUpsert::under_way;
   if (read->ok && !is_unchanged_ && inserts) rights_.carried_out(now_);
 }
 
@@ -293,7 +295,7 @@ std::optional<Action> WriteExchange::scan() {
   }
   const bool needs_batch =
       needs_turn(*request_.plan, given_) || (is_insert() && request_.plan->reserves());
-  as_batch_ = needs_batch || looked_ == Looked::found_nothing;
+  as_batch_ = needs_batch || without_upsert_ == WithoutUpsert::found_nothing;
   if (needs_batch) {
     if (auto fault = fault_in_batch()) return fail(*std::move(fault));
   }
@@ -373,8 +375,9 @@ Action WriteExchange::ask(const Need& need) {
   rights_noted_ = rights_noted_ || need.stage != &rights_;
   refill(*workspace_);
   const auto time_left = batch_ == nullptr ? std::nullopt : batch_->time_left();
-  const Action action = need.stage->ask(
-      {message_, request_id_, looked_ == Looked::no, time_left, context_->random, *workspace_});
+  const Action action =
+      need.stage->ask({message_, request_id_, without_upsert_ == WithoutUpsert::not_sent, time_left,
+                       context_->random, *workspace_});
   const bool is_too_large = std::holds_alternative<action::Send>(action) && !fits();
   return is_too_large ? fail(too_large()) : action;
 }
@@ -405,7 +408,8 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
     why = "a write with {w: 0} does not tell which numbers are stored";
   } else if (!options || (statements_ > 1 && !separable(request_))) {
     why = "this write cannot be sent in several commands";
-  } else if (in_turn && options->in_transaction && !looks_first() && some_may_be_found(given_)) {
+  } else if (in_turn && options->in_transaction && !sends_without_upsert() &&
+             some_may_be_found(given_)) {
     why =
         "in a transaction nobody can read which numbers replacements with upsert have used: send "
         "each in a command of its own";
@@ -453,7 +457,7 @@ void WriteExchange::take_back() {
 
 /// True for a replacement in a command of its own that may insert a document, and would take a
 /// value away from one that it finds: what ODMs send to save a document.
-bool WriteExchange::looks_first() const {
+bool WriteExchange::sends_without_upsert() const {
   if (is_unchanged_ || statements_ != 1 || given_.kept.empty() || !acknowledged_) return false;
   const UpsertParts& only = given_.upserts.front();
   return only.is_replacement && only.kind == UpsertParts::Kind::upsert && goes_alone(request_);
@@ -462,7 +466,7 @@ bool WriteExchange::looks_first() const {
 /// With the client's txnNumber: the server notes no statement that has changed nothing, so that the
 /// one with upsert is the first one (observed, 4.4.2 to 6.0.5).
 Action WriteExchange::send_without_upsert() {
-  looked_ = Looked::under_way;
+  without_upsert_ = WithoutUpsert::under_way;
   facts_.assigned = 0;
   refill(*workspace_);
   rewrite::emit(request_, given_, workspace_->insert, message_, UpsertEdit::As::update);
@@ -472,13 +476,14 @@ Action WriteExchange::send_without_upsert() {
 
 /// If the server has found a document, or refused the command, that is the answer.
 bool WriteExchange::has_found() {
-  looked_ = Looked::found_nothing;
-  if (!says_nothing_found(reply_->body(), request_.command.kind)) {
+  without_upsert_ = WithoutUpsert::found_nothing;
+  if (!(request_.command.in_batch() ? found_nothing
+                                    : FindAndModify::found_nothing)(reply_->body())) {
     given_.clear();
     facts_.forwarded.clear();
     return true;
   }
-  look_into_original();
+  refer_to_original();
   begin_step();
   facts_.since = patient_since_ = now_;
   facts_.assigned = given_.given.size();
@@ -543,7 +548,7 @@ Action WriteExchange::send_unchanged() {
   given_.clear();
   batch_.reset();
   stages_ = {};
-  look_into_original();
+  refer_to_original();
   facts_.assigned = facts_.refused = 0;
   count_odd();
   note_time_series();
@@ -574,7 +579,7 @@ bool WriteExchange::is_large_unordered() const {
 }
 
 /// Makes request_ refer to original_, because the received bytes may be gone.
-void WriteExchange::look_into_original() {
+void WriteExchange::refer_to_original() {
   if (request_.message.message().data() == original_.data()) return;
   request_ = request_.in(original_.view());
 }
@@ -627,7 +632,7 @@ bool WriteExchange::wants_every_reply() const {
 }
 
 void WriteExchange::open_batch() {
-  look_into_original();
+  refer_to_original();
   batch_ = std::make_unique<Batch>(*this);
   list_stages();
   begin_step();

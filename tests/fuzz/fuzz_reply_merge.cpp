@@ -24,21 +24,22 @@ std::vector<std::int32_t> documents_of(std::uint8_t event) {
   return documents;
 }
 
-rewrite::BulkReply bulk_of(std::uint8_t event) {
-  if ((event & 0x08) == 0) return rewrite::BulkReply::no;
-  return (event & 0x10) == 0 ? rewrite::BulkReply::all_results : rewrite::BulkReply::errors_only;
+rewrite::ReplyForm bulk_of(std::uint8_t event) {
+  if ((event & 0x08) == 0) return rewrite::ReplyForm::of_statements;
+  return (event & 0x10) == 0 ? rewrite::ReplyForm::all_results : rewrite::ReplyForm::errors_only;
 }
 
-std::optional<rewrite::WriteReply> read(rewrite::BulkReply bulk, const wire::OpMsgView& message,
+std::optional<rewrite::WriteReply> read(rewrite::ReplyForm bulk, const wire::OpMsgView& message,
                                         std::size_t statements) {
-  return bulk == rewrite::BulkReply::no ? rewrite::WriteReply::read(message.body(), statements)
-                                        : rewrite::read_bulk_reply(message.body(), statements);
+  return bulk == rewrite::ReplyForm::of_statements
+             ? rewrite::WriteReply::read(message.body(), statements)
+             : rewrite::read_bulk_reply(message.body(), statements);
 }
 
 /// What the merged reply must contain: the sum of `n`, and elements from any of the replies.
 class Inputs {
  public:
-  explicit Inputs(rewrite::BulkReply bulk) : bulk_(bulk) {}
+  explicit Inputs(rewrite::ReplyForm bulk) : bulk_(bulk) {}
 
   void see(const wire::OpMsgView& message, std::int64_t n, bool has_n) {
     n_ += n;
@@ -54,7 +55,7 @@ class Inputs {
     while (const auto field = fields.next()) {
       std::set<std::string_view> made = {"n",        "writeErrors", "retriedStmtIds", "nModified",
                                          "upserted", "errorLabels", "idproxy"};
-      if (bulk_ != rewrite::BulkReply::no) {
+      if (bulk_ != rewrite::ReplyForm::of_statements) {
         made.insert({"cursor", "nErrors", "nInserted", "nMatched", "nUpserted", "nDeleted"});
       }
       require(made.contains(field->key) || elements_.contains(text(*field)));
@@ -67,14 +68,14 @@ class Inputs {
     return std::string(as_text({field.begin, field.end()}));
   }
 
-  rewrite::BulkReply bulk_;
+  rewrite::ReplyForm bulk_;
   std::int64_t n_ = 0;
   bool has_n_ = false;  // of the last reply
   std::set<std::string> elements_;
 };
 
 /// Adds a reply if Batch would accept it; else returns false.
-bool add(Bytes bytes, std::span<const std::int32_t> documents, rewrite::BulkReply bulk,
+bool add(Bytes bytes, std::span<const std::int32_t> documents, rewrite::ReplyForm bulk,
          rewrite::ReplyMerge& merge, Inputs& inputs) {
   const auto message = wire::OpMsgView::parse(bytes);
   if (!message) return false;
@@ -90,7 +91,7 @@ bool add(Bytes bytes, std::span<const std::int32_t> documents, rewrite::BulkRepl
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const rewrite::BulkReply bulk = size > 0 ? bulk_of(data[0]) : rewrite::BulkReply::no;
+  const rewrite::ReplyForm bulk = size > 0 ? bulk_of(data[0]) : rewrite::ReplyForm::of_statements;
   rewrite::ReplyMerge merge(bulk);
   Inputs inputs(bulk);
   bool any = false;

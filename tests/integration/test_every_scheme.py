@@ -31,6 +31,7 @@ def rules_of(db: str) -> dict[str, dict[str, Any]]:
                     "reserve": {"collection": "reserve__n"}},
         # Each client is a tenant.
         "scope": {"strategy": "counter", "scope": ["client"], "block": {"size": BLOCK}},
+        "digits": {"strategy": "random-digits", "digits": 12},
     }
 
 

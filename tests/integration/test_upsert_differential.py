@@ -36,9 +36,10 @@ from support.servers import has
 from support.upserts import (
     DIRECT, FIELDS, PROXIED, at, bare, is_generated, without_quotes, without_value)
 
-COUNT = 10_000 if FULL else 1000
-COMPRESSED = 10_000 if FULL else 150
-OF_BULK = {count: count if FULL else count // 3 for count in (COUNT, COMPRESSED)}
+COUNT = 10_000 if FULL else 500
+COMPRESSED = 10_000 if FULL else 75
+# A bulkWrite has several statements.
+OF_BULK = {count: count if FULL else 2 * count // 3 for count in (COUNT, COMPRESSED)}
 TIMEOUT = 60.0  # of one command
 RULES = [{"ns": f"{PROXIED}.{kind}", "field": name, "strategy": "random-digits", "digits": 12,
           "leading_zeros": False, "retry": {"attempts": 100, "deadline": "120s"},
@@ -165,13 +166,17 @@ class Generator:
     """Makes commands from a seed."""
 
     choose: random.Random
-    bulk: bool = False
+    name: str = "update"
     wrong: list[Any] = field(default_factory=lambda: [5, "text", None, [], {"a": 1}])
+
+    @property
+    def bulk(self) -> bool:
+        return self.name == "bulkWrite"
 
     def command(self) -> Generated:
         choose = self.choose
-        command = "bulkWrite" if self.bulk else choose.choice(
-            ["update", "update", "findAndModify", "findandmodify"])
+        command = (choose.choice(["findAndModify", "findandmodify"]) if self.name == "findAndModify"
+                   else self.name)
         count = 1 if command.startswith("find") else choose.choice([1, 1, 1, 2, 3, 5])
         names = ("q", "u") if command == "update" else ("query", "update")
         described = [self.op() if self.bulk else self.statement(names) for _ in range(count)]
@@ -366,16 +371,17 @@ def without_modified(reply: Any) -> Any:
 
 
 @pytest.mark.timeout(3600 if FULL else 300)
-@pytest.mark.parametrize("bulk", [False, pytest.param(
-    True, marks=pytest.mark.needs("retried_stmt_ids", "collection_uuid"))], ids=["single", "bulk"])
+@pytest.mark.parametrize("command", ["update", "findAndModify", pytest.param(
+    "bulkWrite", marks=pytest.mark.needs("retried_stmt_ids", "collection_uuid"))])
 @pytest.mark.parametrize("compressor, count", [
     (None, COUNT), *((name, COMPRESSED) for name in wire.COMPRESSORS)])
 def test_the_same_as_without_the_proxy(
         replica_set: Mongod, collections: dict[tuple[str, str], Any], compressor: str | None,
-        count: int, bulk: bool):
-    """compressor: in which the proxy is sent its commands. bulk: they are bulkWrites."""
-    seed = (f" {compressor}" if compressor else "") + (" bulk" if bulk else "")
-    generator = Generator(random.Random("updates" + seed), bulk)
+        count: int, command: str):
+    """compressor: in which the proxy is sent its commands."""
+    seed = (f" {compressor}" if compressor else "") + f" {command}"
+    generator = Generator(random.Random("updates" + seed), command)
+    bulk = generator.bulk
     lsid = random.Random("lsid" + seed)  # the server remembers sessions
     count = OF_BULK[count] if bulk else count
     collider = Collider(replica_set, seed)
@@ -431,8 +437,8 @@ def test_the_same_as_without_the_proxy(
     assert stopped["duplicates_cured"] > count / 50, stopped
     assert stopped["duplicates_given_up"] == 0, stopped
     retried = ["retried"] if has("retried_stmt_ids") else []
-    of_single = [] if bulk else ["writeErrors", "upserted"]
-    for what in ("error", *retried, *of_single):
+    of_update = ["writeErrors", "upserted"] if command == "update" else []
+    for what in ("error", *retried, *of_update):
         assert tally[what] >= 3 or count < COUNT, (what, tally)
     for reason in ("replacement", "replacement_loses_field", "empty_update", "filter_names_field",
                    "update_names_field", "pipeline_replaces", "filter_fixes_id", "unknown_form"):

@@ -110,7 +110,7 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   struct Effects : After {
     std::optional<Fetch> fetch{};
     Ticket stale{};  // to be destroyed
-    std::vector<std::pair<std::shared_ptr<BlockCache>, std::vector<Range>>> returns{};
+    Grant unused{};
   };
   class FetchWaiter;
 
@@ -121,6 +121,7 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   void fetched(std::uint64_t id, const std::optional<Error>& error);
 
   // Under the lock.
+  [[nodiscard]] std::optional<Grant> grant(std::uint64_t n, bool takes, Effects& after);
   [[nodiscard]] bool draw(std::uint64_t n, std::vector<Range>& out, Effects& after);
   [[nodiscard]] bool take_from_slot(std::uint64_t n, std::vector<Range>& out);
   [[nodiscard]] bool gather(std::uint64_t n, std::vector<Range>& out, Effects& after);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/reply.hpp"
 
 namespace idproxy::rewrite {
@@ -30,10 +31,8 @@ struct WriteError {
 
 /// mongod's reply to a batch of writes: {n, electionId, opTime, writeErrors, upserted, nModified,
 /// retriedStmtIds, writeConcernError, ok, errorLabels, $clusterTime, operationTime}, or an error of
-/// the whole command. An insert's reply has neither `upserted` nor `nModified`. That to a
-/// findAndModify is {lastErrorObject: {n, updatedExisting, upserted?: _id}, value, retriedStmtId?,
-/// writeConcernError?, ok: 1, …}: `n` is there only if lastErrorObject is as it should be. Views
-/// into its message.
+/// the whole command. An insert's reply has neither `upserted` nor `nModified`. Views into its
+/// message.
 struct WriteReply {
   bool ok = false;
   std::int64_t code = 0;           ///< the code of an error of the whole command
@@ -52,7 +51,12 @@ struct WriteReply {
   /// neither 0 nor 1, there are more errorLabels than exist, or with ok: 1 read_write_errors()
   /// returns nothing or the entries of `upserted` are not {index, _id} with ascending indexes.
   [[nodiscard]] static std::optional<WriteReply> read(Bytes body, std::size_t statements);
+  /// Reads `ok` or `code`. False if it occurs twice or is malformed.
+  [[nodiscard]] bool take(const bson::Element& field, FieldsOnce& once);
 };
+
+/// The number of elements of the array; nothing unless all are of this type.
+[[nodiscard]] std::optional<std::size_t> count_of(const bson::Element& array, bson::Type type);
 
 /// Reads the entries of a `writeErrors` array. Returns nothing unless each is a document with an
 /// int32 index below `statements` and an integer code, and the indexes ascend.
@@ -67,8 +71,13 @@ struct Assigned {
   Bytes value;
 };
 
-/// Whether replies are those to a bulkWrite, and which results its client wants in them.
-enum class BulkReply : std::uint8_t { no, all_results, errors_only };
+/// To what kind of command replies belong.
+enum class ReplyForm : std::uint8_t {
+  of_statements,  ///< an insert or update
+  all_results,    ///< a bulkWrite
+  errors_only,    ///< a bulkWrite whose client wants no other results
+  only,           ///< a findAndModify: the last one is the answer
+};
 
 /// Merges the replies to several commands that carried one batch into a reply that looks like the
 /// only one. Field by field:
@@ -89,7 +98,7 @@ enum class BulkReply : std::uint8_t { no, all_results, errors_only };
 ///   electionId, other fields          the last reply's
 class ReplyMerge {
  public:
-  explicit ReplyMerge(BulkReply bulk = BulkReply::no) : bulk_(bulk) {}
+  explicit ReplyMerge(ReplyForm form = ReplyForm::of_statements) : form_(form) {}
 
   /// Counts statements as stored of which no reply that is added says so.
   void add_stored(std::int64_t count) { n_ = n_.value_or(0) + count; }
@@ -97,8 +106,6 @@ class ReplyMerge {
   /// statements that its command carried. Their errors in earlier replies are dropped.
   void add(const wire::OpMsgView& message, const WriteReply& reply,
            std::span<const std::int32_t> statements);
-  /// Adds the reply to a findAndModify, which is the only statement, and has other fields.
-  void add_only(const wire::OpMsgView& message, const WriteReply& reply, std::int32_t statement);
 
   /// True if no reply has been added.
   [[nodiscard]] bool empty() const { return last_.empty(); }
@@ -118,8 +125,6 @@ class ReplyMerge {
   /// index, are replaced by the proxy's own.
   void append(std::int32_t response_to, std::span<const RefusedDocument> refused,
               std::span<const Assigned> assigned, Buffer& out) const;
-  /// Appends the last reply as it is, with the report, as the answer to this request.
-  void append_last(std::int32_t response_to, std::span<const Assigned> assigned, Buffer& out) const;
 
  private:
   /// The element of the reply with the greatest time; empty if there was none.
@@ -135,7 +140,7 @@ class ReplyMerge {
   void add_results(const bson::Element& cursor, std::span<const std::int32_t> statements);
   [[nodiscard]] bool has_written() const;
 
-  BulkReply bulk_;
+  ReplyForm form_;
   std::optional<std::int64_t> n_;
   std::map<std::string, std::int64_t, std::less<>> sums_;  // of the other numbers
   std::map<std::int32_t, Buffer> errors_;
@@ -152,11 +157,6 @@ class ReplyMerge {
   Latest cluster_time_;
   Buffer last_;  // the last reply
 };
-
-/// Appends `idproxy: {assigned: [{index, field, value}, …]}` to the body of a reply, unless there
-/// is nothing to report. Cuts the array short, and adds `truncated: true`, where the reply would
-/// become too large.
-void append_report(std::span<const Assigned> assigned, Buffer& out);
 
 /// True if this error of a whole command means that the server has found the fault before it stored
 /// anything.

@@ -80,6 +80,8 @@ struct WriteCommand {
   /// True if the statements are elements of an array in the body.
   [[nodiscard]] bool in_array() const { return !array_element.empty(); }
   [[nodiscard]] std::string_view identifier() const { return form_of(kind).identifier; }
+  /// False for a findAndModify, which is its only statement.
+  [[nodiscard]] bool in_batch() const { return !identifier().empty(); }
   /// The options if its `statements` may be sent in several commands; else nothing.
   [[nodiscard]] std::optional<WriteOptions> divisible(std::size_t statements) const;
   /// The indexes of all statements. Nothing if these cannot move from an array in the body to a

@@ -57,7 +57,7 @@ class WriteExchange final : public WriteState {
   void take_back();
 
   // Without upsert first.
-  [[nodiscard]] bool looks_first() const;
+  [[nodiscard]] bool sends_without_upsert() const;
   Action send_without_upsert();
   [[nodiscard]] bool has_found();
 
@@ -68,7 +68,7 @@ class WriteExchange final : public WriteState {
   Action send_unkept();
   void note_time_series();
   [[nodiscard]] bool is_large_unordered() const;
-  void look_into_original();
+  void refer_to_original();
   void count_odd() const;
   void count_sent();
 

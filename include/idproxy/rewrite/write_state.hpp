@@ -51,8 +51,8 @@ class WriteState : public Conversation {
   std::array<Stage*, 6> stages_{};          // in their order; null: it has none of them
   /// Of a replacement that may insert a document: sent without upsert, so that no value is drawn
   /// for one that is there.
-  enum class Looked { no, under_way, found_nothing };
-  Looked looked_ = Looked::no;
+  enum class WithoutUpsert { not_sent, under_way, found_nothing };
+  WithoutUpsert without_upsert_ = WithoutUpsert::not_sent;
   std::unique_ptr<GivenValues> lent_;  // by the workspace
   GivenValues& given_;
   std::size_t statements_ = 0;

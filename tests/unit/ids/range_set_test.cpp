@@ -257,6 +257,34 @@ TEST(RangeSet, AGrantThatNobodyTakesReturns) {
   EXPECT_EQ(store.done.size(), 1U);
 }
 
+/// Else its numbers could be on their way back while somebody draws.
+TEST(RangeSet, WhoOnlyWantsNumbersTakesNone) {
+  RangeStore store(set_spec(1, 100, 1));
+  store.look();
+  Ranges drawn;
+  class Drawing final : public Waiter {
+   public:
+    Drawing(RangeStore& from, Ranges& out) : from_(from), out_(out) {}
+    void answered(Result<Grant> /*grant*/) override { out_ = from_.take(2); }
+
+   private:
+    RangeStore& from_;
+    Ranges& out_;
+  };
+  const Ticket first = store.set->ask(1, std::make_unique<Drawing>(store, drawn));
+  const Ticket wanting = store.set->ask(3, std::make_unique<Nobody>());
+  store.work();
+  EXPECT_EQ(drawn, (Ranges{{1, 2}}));
+  EXPECT_EQ(store.next(1), Numbers{0});
+  const std::uint64_t held = store.set->statistics().held;
+  const Ticket again = store.set->ask(held, std::make_unique<Nobody>());
+  EXPECT_EQ(store.next(held).size(), held);
+  const Ticket refused = store.set->ask(1000, std::make_unique<Nobody>());
+  store.work();
+  EXPECT_TRUE(store.set->statistics().at_end);
+  EXPECT_EQ(store.set->statistics().left, store.set->statistics().held);
+}
+
 TEST(RangeSet, DuplicatesHealTheirOwnRange) {
   RangeStore store(set_spec(10, 1000, 1));
   store.look();

@@ -20,7 +20,7 @@ using ::testing::Optional;
 std::optional<std::vector<std::int32_t>> told(const std::string& fields) {
   const std::vector<std::int32_t> statements{2, 5, 7};
   const std::string message = op_msg(body(doc(fields)));
-  return ExecutedLook(statements).read(*wire::OpMsgView::parse(as_bytes(message)));
+  return ExecutedQuestion(statements).read(*wire::OpMsgView::parse(as_bytes(message)));
 }
 
 std::string upserted(const std::vector<std::int32_t>& indexes) {
@@ -33,13 +33,13 @@ std::string upserted(const std::vector<std::int32_t>& indexes) {
 
 const std::string kOk = int_field("ok", 1);
 
-TEST(ExecutedLook, TellsWhichStatementsWereExecuted) {
+TEST(ExecutedQuestion, TellsWhichStatementsWereExecuted) {
   EXPECT_THAT(told(int_field("n", 0) + kOk), Optional(IsEmpty()));
   EXPECT_THAT(told(int_field("n", 1) + upserted({1}) + kOk), Optional(ElementsAre(5)));
   EXPECT_THAT(told(int_field("n", 3) + upserted({2, 0, 1}) + kOk), Optional(ElementsAre(2, 5, 7)));
 }
 
-TEST(ExecutedLook, DoesNotGuess) {
+TEST(ExecutedQuestion, DoesNotGuess) {
   EXPECT_EQ(told(int_field("n", 0) + int_field("ok", 0)), std::nullopt);
   EXPECT_EQ(told(kOk), std::nullopt);
   EXPECT_EQ(told(int_field("n", 1) + kOk), std::nullopt);
@@ -50,7 +50,7 @@ TEST(ExecutedLook, DoesNotGuess) {
   EXPECT_EQ(told(int_field("n", 0) + array_field("writeErrors", {}) + kOk), std::nullopt);
 }
 
-TEST(ExecutedLook, AsksByTheNumbersOfTheInsertsStatements) {
+TEST(ExecutedQuestion, AsksByTheNumbersOfTheInsertsStatements) {
   const std::string insert =
       op_msg(body(doc(string_field("insert", "orders") + int_field("txnNumber", 9) +
                       int_field("comment", 1) + string_field("$db", "shop"))));
@@ -60,7 +60,7 @@ TEST(ExecutedLook, AsksByTheNumbersOfTheInsertsStatements) {
   options.stmt_id = 40;
   const std::vector<std::int32_t> statements{0, 3};
   wire::PatchedMessage out;
-  ExecutedLook(statements).emit({&*view, "shop.orders", 77, std::nullopt}, options, out);
+  ExecutedQuestion(statements).emit({&*view, "shop.orders", 77, std::nullopt}, options, out);
   Buffer sent;
   out.copy({}, 0, sent);
   const auto asked = wire::OpMsgView::parse(sent.view());
@@ -241,18 +241,18 @@ std::string reply_with(const std::vector<std::string>& documents) {
       doc(doc_field("cursor", array_field("firstBatch", documents) + long_field("id", 0)) + ok())));
 }
 
-bool read(StoredLook& look, const std::string& reply) {
+bool read(StoredQuestion& look, const std::string& reply) {
   return look.read(*wire::OpMsgView::parse(as_bytes(reply)));
 }
 
 /// The value that statement has, as bytes; "none".
-std::string value_in(const StoredLook& look, std::int32_t statement, std::string_view field) {
+std::string value_in(const StoredQuestion& look, std::int32_t statement, std::string_view field) {
   const auto value = look.value(statement, field);
   return value ? std::string(as_text(value->value)) : "none";
 }
 
-TEST(StoredLook, FindsValuesByTheirIds) {
-  StoredLook look({int_id(1), int_id(2), ids::TypedValue{}, int_id(3)});
+TEST(StoredQuestion, FindsValuesByTheirIds) {
+  StoredQuestion look({int_id(1), int_id(2), ids::TypedValue{}, int_id(3)});
   EXPECT_EQ(value_in(look, 0, "number"), "none");
   EXPECT_TRUE(read(look, reply_with({doc(int_field("_id", 3) + int_field("number", 7)),
                                      doc(int_field("_id", 1) + doc_field("a", int_field("b", 8))),
@@ -266,8 +266,8 @@ TEST(StoredLook, FindsValuesByTheirIds) {
 }
 
 /// 1 and 1.0 are the same `_id` for the server, but the client's document has one of them.
-TEST(StoredLook, KnowsIdsByTypeAndBytes) {
-  StoredLook look({{bson::Type::string, i32(2) + "a" + std::string(1, '\0')}, int_id(1)});
+TEST(StoredQuestion, KnowsIdsByTypeAndBytes) {
+  StoredQuestion look({{bson::Type::string, i32(2) + "a" + std::string(1, '\0')}, int_id(1)});
   EXPECT_TRUE(read(look, reply_with({doc(string_field("_id", "b") + int_field("number", 1)),
                                      doc(long_field("_id", 1) + int_field("number", 2))})));
   EXPECT_EQ(value_in(look, 0, "number"), "none");
@@ -276,8 +276,8 @@ TEST(StoredLook, KnowsIdsByTypeAndBytes) {
   EXPECT_EQ(value_in(look, 0, "number"), i32(3));
 }
 
-TEST(StoredLook, UnderstandsAnswersOfAFindOnly) {
-  StoredLook look({int_id(1)});
+TEST(StoredQuestion, UnderstandsAnswersOfAFindOnly) {
+  StoredQuestion look({int_id(1)});
   const auto reads = [&](const std::string& fields) {
     return read(look, op_msg(body(doc(fields))));
   };
@@ -289,7 +289,7 @@ TEST(StoredLook, UnderstandsAnswersOfAFindOnly) {
   EXPECT_EQ(value_in(look, 0, "_id"), "none");
 }
 
-TEST(StoredLook, AsksForTheFieldsOfItsRulesInNoSession) {
+TEST(StoredQuestion, AsksForTheFieldsOfItsRulesInNoSession) {
   const auto rules = rule_set_of(rule("shop.*", "number"), rule("shop.*", "_id"));
   const std::string insert = op_msg(body(
       doc(string_field("insert", "orders") + doc_field("lsid", "") + long_field("txnNumber", 9) +
@@ -299,7 +299,7 @@ TEST(StoredLook, AsksForTheFieldsOfItsRulesInNoSession) {
     wire::PatchedMessage out;
     const std::optional<std::int64_t> limit =
         limited ? std::optional<std::int64_t>(250) : std::nullopt;
-    StoredLook({int_id(1), ids::TypedValue{}, int_id(2)})
+    StoredQuestion({int_id(1), ids::TypedValue{}, int_id(2)})
         .emit({&*view, "shop.orders", 77, limit}, rules->plan("shop", "orders"), out);
     Buffer sent;
     out.copy({}, 0, sent);

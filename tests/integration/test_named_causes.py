@@ -56,7 +56,8 @@ class TestAWrongReplicaSet:
         fault = (f"{replica_set.address} is a member of the replica set rs0, but upstream.uri has "
                  "replicaSet=other: write replicaSet=rs0")
         assert done.returncode == 69 and "error: set-name-differs: upstream.uri\n" in done.stdout
-        assert f"  {fault}, in line 1 of {tmp_path}" in done.stdout
+        told = fault.replace(" is", ": it is", 1)
+        assert f"  server {told}, in line 1 of {tmp_path}" in done.stdout
         assert "does not answer" not in done.stdout, done.stdout
         assert f"error: store-down: id_store\n  the id store (upstream.uri) is not found: {fault}\n" in done.stdout
         remedy = fault.rpartition(" write ")[2]
@@ -69,8 +70,8 @@ class TestAWrongReplicaSet:
             "upstream": {"uri": f"mongodb://{standalone.address}/?replicaSet=rs0"},
             "rules": [counter(f"{coll}.a")]})
         assert done.returncode == 69 and "does not answer" not in done.stdout, done.stdout
-        assert (f"{standalone.address} is a member of no replica set, but upstream.uri has "
-                "replicaSet=rs0: remove that\n") in done.stdout
+        assert (f"server {standalone.address}: it is a member of no replica set, but upstream.uri has "
+                "replicaSet=rs0: remove that, in line 1 of ") in done.stdout
 
     def test_while_serving(self, replica_set, start_proxy, coll):
         proxy = start_proxy({

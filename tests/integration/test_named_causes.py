@@ -103,6 +103,16 @@ class TestAWrongReplicaSet:
         eventually(lambda: f"error: the id store {fault}\n" in page(admin), SOON)
 
 
+def test_a_mechanism_that_this_host_cannot_use(standalone, tmp_path, coll):
+    """The SASL library is begun by the first login that wants it."""
+    done = check(tmp_path, {
+        "upstream": {"uri": f"mongodb://{standalone.address}"},
+        "id_store": {"uri": f"mongodb://app@{standalone.address}/?authMechanism=GSSAPI&authSource=$external"},
+        "rules": [counter(f"{coll}.a")]})
+    assert done.returncode == 69
+    assert re.search(r"SASL Failure: .*GSSAPI\. Available mechanisms: .*\bEXTERNAL\b|GSSAPI Error", done.stdout), done.stdout
+
+
 class TestAnotherIdStore:
     def config(self, upstream: Mongod, store: Mongod, coll: str) -> dict[str, Any]:
         return {"upstream": {"uri": f"mongodb://{upstream.address}"},

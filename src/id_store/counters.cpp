@@ -474,9 +474,7 @@ void Counters::note_reached(Counter& counter) {
   if (reached) {
     log::event(log::Level::info, "store_up", "the id store answers again");
   } else {
-    log::event(log::Level::error, "store_down",
-               "the id store cannot be used: counters give out only the numbers that they hold",
-               {{"reason", why}});
+    log::event(store_down(why), {{"reason", why}});
   }
 }
 

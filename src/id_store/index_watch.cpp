@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "id_store/collection_watch.hpp"
+#include "idproxy/base/finding.hpp"
 #include "idproxy/base/printable.hpp"
 
 // How a CollectionWatch judges the unique index of a rule, and what it tells the guards that writes
@@ -182,8 +183,8 @@ void CollectionWatch::judge_warned(IndexWatch& index, const IndexList& answer) {
                                 : why_not(answer.indexes, field);
   if (std::exchange(index.lacks, lacks) == lacks || is_offered) return;  // lack_index() has it
   if (lacks) {
-    say(log::Level::warning, "no_unique_index", kNoUniqueIndex + index.why_not, field.name,
-        "command", command_for(index).text());
+    say(log::level_of(finding::kIndexMissing.level), finding::kIndexMissing.event,
+        kNoUniqueIndex + index.why_not, field.name, "command", command_for(index).text());
   } else if (is_there) {
     say(log::Level::info, "unique_index_again",
         "a unique index keeps values from being stored twice", field.name);

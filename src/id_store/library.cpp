@@ -116,6 +116,20 @@ _mongoc_topology_scanner_parse_speculative_authentication(const bson_t* reply, b
   if (fault_of(reply).empty()) its(reply, login);
 }
 
+/// libmongoc begins with the SASL library when the program starts, which loads all of its plugins
+/// and what they need: 0.7 MB, of use only for a login by GSSAPI. So the first such login begins
+/// with it.
+extern "C" [[gnu::visibility("default")]] int sasl_client_init(const void* /*callbacks*/) {
+  return 0;  // SASL_OK
+}
+
+/// What libmongoc asks first for such a login: which mechanisms there are.
+extern "C" [[gnu::visibility("default")]] const char** sasl_global_listmech() {
+  [[maybe_unused]] static const int begun =
+      library_function<int(const void*)>("sasl_client_init")(nullptr);
+  return library_function<const char**()>("sasl_global_listmech")();
+}
+
 namespace idproxy::id_store::mongo {
 
 bool waits_for_thread() {

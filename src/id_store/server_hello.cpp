@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "id_store/library.hpp"
+#include "idproxy/base/finding.hpp"
 #include "idproxy/base/owned.hpp"
-#include "idproxy/base/printable.hpp"
 #include "idproxy/base/scalars.hpp"
 #include "idproxy/base/server_address.hpp"
 #include "idproxy/base/server_release.hpp"
@@ -26,7 +26,6 @@
 namespace idproxy::id_store {
 namespace {
 
-constexpr const char* kWithoutSet = "without a set";
 constexpr std::chrono::seconds kAcceptsWithin{1};
 
 using WallTime = std::chrono::sys_time<std::chrono::milliseconds>;
@@ -353,10 +352,7 @@ std::string set_name_fault(const ServerHello& server, const std::string& expecte
                            const std::string& uri_key) {
   if (!server.fault.empty() || expected.empty() || server.set_name == expected) return {};
   if (server.state == kWithoutSet) return server.address + ": " + std::string(kNotInitiated);
-  const std::string set =
-      server.set_name.empty() ? "no replica set" : "the replica set " + named(server.set_name);
-  return server.address + " is a member of " + set + ", but " + uri_key +
-         " has replicaSet=" + expected + ": " + remedy_for_set(server.set_name);
+  return server.address + " " + fault_of_set(server.set_name, expected, uri_key);
 }
 
 bool may_be_of_one_deployment(const ServerHello& a, const ServerHello& b) {

@@ -265,6 +265,15 @@ void event(Level level, std::string_view name, std::string_view message,
   write(level, name, message, all);
 }
 
+void event(const Finding& finding, std::initializer_list<Field> fields) {
+  event(level_of(finding.kind.level), finding.kind.event, finding.whole(), fields);
+}
+
+Level level_of(FindingLevel level) {
+  constexpr std::array kOf{Level::error, Level::warning, Level::info};
+  return kOf[static_cast<std::size_t>(level)];
+}
+
 void catch_up() {
   const std::scoped_lock lock(state.mutex);
   if (state.sink == nullptr) return;

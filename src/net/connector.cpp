@@ -288,15 +288,16 @@ void Connector::note_failure(IoThread& thread, Upstream& server, std::string_vie
   tell_failure(server, reason, is_news(thread, server));
 }
 
-/// Logs a warning if it is news, else at level debug.
+/// Logs an error if it is news, else at level debug.
 void Connector::tell_failure(Upstream& server, std::string_view reason, bool news) {
   ++server.connect_failures;
-  log::event(news ? log::Level::warning : log::Level::debug, "upstream_unreachable",
-             "cannot reach the server; its clients are turned away",
-             {{"server", server.name}, {"reason", reason}});
+  const Finding found = server_unreachable(server.name, reason);
+  const std::initializer_list<log::Field> fields{{"server", server.name}, {"reason", reason}};
+  if (news) return log::event(found, fields);
+  log::event(log::Level::debug, "upstream_unreachable", found.whole(), fields);
 }
 
-/// True if the failure is worth a warning: the first one, and then one every kLogAgain.
+/// True if the failure is worth a line: the first one, and then one every kLogAgain.
 bool Connector::is_news(IoThread& thread, Upstream& server) {
   const auto now = thread.shared.clock.monotonic();
   std::int64_t since = 0;

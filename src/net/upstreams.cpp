@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "idproxy/base/printable.hpp"
+#include "idproxy/base/finding.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/log/log.hpp"
 #include "net/connection_pair.hpp"
@@ -30,12 +30,6 @@ std::string name_of(const Endpoint& server) {
 /// Started with --replSet, and a member of no set.
 bool waits_for_set(const rewrite::HelloReply& said) {
   return said.state == State::other && said.set_name.empty();
-}
-
-std::string fault_of_set(const std::string& found, const std::string& expected) {
-  return "it is a member of " +
-         (found.empty() ? std::string("no replica set") : "the replica set " + named(found)) +
-         ", but upstream.uri has replicaSet=" + expected + ": " + remedy_for_set(found);
 }
 
 }  // namespace
@@ -241,15 +235,13 @@ void Upstreams::heard(rewrite::ServerId server, rewrite::HelloReply said) {
       waits_for_set(said) && std::ranges::all_of(topology_.servers(), [](const auto& each) {
         return each.said.set_name.empty();
       });
-  served_.at(server).upstream->other_set.set(waits ? kNotInitiated
-                                             : other_set
-                                                 ? fault_of_set(said.set_name, options_.replica_set)
-                                                 : "");
+  const std::string fault =
+      other_set ? "it " + fault_of_set(said.set_name, options_.replica_set, "upstream.uri") : "";
+  served_.at(server).upstream->other_set.set(waits ? kNotInitiated : fault);
   if (other_set && !waits &&
       (said.set_name != known->said.set_name || known->said.state == State::unknown)) {
     log::event(
-        log::Level::warning, "set_name_differs",
-        "a server belongs to another replica set than upstream.uri names, or to none",
+        set_name_differs(known->name, fault),
         {{"server", known->name}, {"expected", options_.replica_set}, {"found", said.set_name}});
   }
   topology_.heard(server, std::move(said));

@@ -32,8 +32,8 @@ from support.mongod import Mongod
 from support.proxy import Proxy, configuration
 from support.servers import has
 
-COUNT = 20_000 if FULL else 1200
-COMPRESSED = 10_000 if FULL else 300
+COUNT = 20_000 if FULL else 600
+COMPRESSED = 10_000 if FULL else 150
 TIMEOUT = 120.0  # of one command
 
 # Of one length, so that sizes in messages and errors are the same on both ways.

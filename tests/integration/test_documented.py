@@ -37,9 +37,9 @@ _EVENT = re.compile(
 _WARNING = re.compile(r'\b(?:protocol_error\(|ProtocolFault \w+)\{\s*"([a-z_]+)"')
 # A row of the table of findings, with the level and the event of its kind.
 _FINDING = re.compile(r'FindingKind k\w+\{\s*"[\w-]+",\s+k(\w+),[^}]*,\s+"([a-z_]+)"\}')
-# An event whose name is none of these comes from elsewhere: whoever calls there is looked at.
-_FORWARDED = re.compile(r"\blog::event\(\s*(?:log::Level::warning, fault\.event|event\.level, event\.event|level, event|"
-                        r"kLevels\[.*?\], finding\.kind\.event),")
+# An event whose name is none of these comes from elsewhere: whoever calls there is looked at. Of a finding the table says it.
+_FORWARDED = re.compile(r"\blog::event\(\s*(?:(?:log::Level::warning, fault\.event|event\.level, event\.event|level, event|"
+                        r"finding|found|news),|(?:state::)?[a-z_]+\()")
 
 
 def events_of_sources() -> dict[str, set[str]]:
@@ -55,7 +55,7 @@ def events_of_sources() -> dict[str, set[str]]:
                 events.setdefault(name, set()).update({level, other_level} - {""})
         for name in _WARNING.findall(text):
             events.setdefault(name, set()).add("warning")
-    for level, name in _FINDING.findall((ROOT / "src/app/state/finding.hpp").read_text()):
+    for level, name in _FINDING.findall((ROOT / "include/idproxy/base/finding.hpp").read_text()):
         events.setdefault(name, set()).add({"Note": "info"}.get(level, level.lower()))
     return events
 

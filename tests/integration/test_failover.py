@@ -38,7 +38,7 @@ from support.servers import has
 from support.values import digits_of, to_uuid
 from support.wire import EXHAUST_ALLOWED, MORE_TO_COME, Closed, command
 
-STEP_DOWNS, KILLS = (20, 10) if FULL else (5, 3)
+STEP_DOWNS, KILLS = (20, 10) if FULL else (3, 2)
 DIGITS = 6 if FULL else 5
 RETRY = {"attempts": 100, "deadline": "60s"}
 RULES = [

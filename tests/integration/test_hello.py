@@ -145,9 +145,8 @@ FORMS = {
 }
 
 
-@pytest.mark.tsan
 @pytest.mark.secured
-@pytest.mark.parametrize("name", ["hello", "isMaster", "ismaster"])
+@pytest.mark.parametrize("name", [pytest.param("hello", marks=pytest.mark.tsan), "isMaster", "ismaster"])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_reply_is_the_servers_own_but_for_its_members(behind: Behind, form: str, name: str):
     for index, member in enumerate(behind.members.members):

@@ -151,7 +151,6 @@ def test_ten_thousand_documents(proxy, server, through, coll, name, form, ordere
     check_ids(server, f"id-{name}", coll, sent, BY_NAME[name])
 
 
-@pytest.mark.tsan
 @pytest.mark.parametrize("server", [pytest.param("standalone", marks=pytest.mark.full),
                                     "replica_set"], indirect=True)
 @pytest.mark.parametrize("name", BY_NAME)

@@ -56,7 +56,8 @@ class TestAWrongReplicaSet:
         fault = (f"{replica_set.address} is a member of the replica set rs0, but upstream.uri has "
                  "replicaSet=other: write replicaSet=rs0")
         assert done.returncode == 69 and "error: set-name-differs: upstream.uri\n" in done.stdout
-        assert f"  {fault}, in line 1 of {tmp_path}" in done.stdout
+        told = fault.replace(" is", ": it is", 1)
+        assert f"  server {told}, in line 1 of {tmp_path}" in done.stdout
         assert "does not answer" not in done.stdout, done.stdout
         assert f"error: store-down: id_store\n  the id store (upstream.uri) is not found: {fault}\n" in done.stdout
         remedy = fault.rpartition(" write ")[2]
@@ -69,8 +70,8 @@ class TestAWrongReplicaSet:
             "upstream": {"uri": f"mongodb://{standalone.address}/?replicaSet=rs0"},
             "rules": [counter(f"{coll}.a")]})
         assert done.returncode == 69 and "does not answer" not in done.stdout, done.stdout
-        assert (f"{standalone.address} is a member of no replica set, but upstream.uri has "
-                "replicaSet=rs0: remove that\n") in done.stdout
+        assert (f"server {standalone.address}: it is a member of no replica set, but upstream.uri has "
+                "replicaSet=rs0: remove that, in line 1 of ") in done.stdout
 
     def test_while_serving(self, replica_set, start_proxy, coll):
         proxy = start_proxy({
@@ -100,6 +101,16 @@ class TestAWrongReplicaSet:
         assert f"  the id store (id_store.uri) {fault}\n" in done.stdout
         admin = Admin(start_proxy(config))
         eventually(lambda: f"error: the id store {fault}\n" in page(admin), SOON)
+
+
+def test_a_mechanism_that_this_host_cannot_use(standalone, tmp_path, coll):
+    """The SASL library is begun by the first login that wants it."""
+    done = check(tmp_path, {
+        "upstream": {"uri": f"mongodb://{standalone.address}"},
+        "id_store": {"uri": f"mongodb://app@{standalone.address}/?authMechanism=GSSAPI&authSource=$external"},
+        "rules": [counter(f"{coll}.a")]})
+    assert done.returncode == 69
+    assert re.search(r"SASL Failure: .*GSSAPI\. Available mechanisms: .*\bEXTERNAL\b|GSSAPI Error", done.stdout), done.stdout
 
 
 class TestAnotherIdStore:

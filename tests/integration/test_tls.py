@@ -103,7 +103,8 @@ def refusal(proxy: Proxy, event: str = "tls_failed") -> Iterator[Callable[[], st
 def unreachable(proxy: Proxy, server: FakeServer | Mongod | SimpleNamespace) -> str:
     """Why this server is not reached, according to the log."""
     event = proxy.wait_event("upstream_unreachable", server=server.address)
-    assert event["level"] == "warning"
+    assert event["level"] == "error"
+    assert event["message"].startswith(f"server {server.address} cannot be reached: {event['reason']}: ")
     return event["reason"]
 
 

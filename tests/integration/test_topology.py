@@ -425,7 +425,8 @@ class TestOneServerOfTwoNames:
     def test_a_wrong_set_name(self, members, start):
         proxy = start(members.members[0].address, {}, "replicaSet=other")
         event = proxy.wait_event("set_name_differs")
-        assert event["level"] == "warning"
+        assert event["level"] == "error"
+        assert event["message"].startswith(f"server {members.members[0].address}: it is a member of ")
         assert (event["server"], event["expected"], event["found"]) == (
             members.members[0].address, "other", members.name)
 

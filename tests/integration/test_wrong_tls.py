@@ -49,7 +49,7 @@ def behind(certificates: Certificates, standalone: Mongod, start_proxy):
             "id_store": {"uri": standalone.uri}, "admin": LISTEN, "rules": RULES})
         admin = Admin(proxy)
         event = proxy.wait_event("upstream_unreachable", server=server.address)
-        assert event["level"] == "warning"
+        assert event["level"] == "error"
         with WireClient(proxy.address) as client:
             assert not is_served(client)
         # A connection can be made, but it leads nowhere.

@@ -147,15 +147,27 @@ def test_the_files_for_contributors_are_there():
         assert (ROOT / path.replace("NAME.cpp", "objectid.cpp").replace("NAME_", "objectid_")).exists(), path
 
 
+def test_each_finding_is_made_in_one_file():
+    table = (ROOT / "include/idproxy/base/finding.hpp").read_text()
+    makers: dict[str, set[str]] = {kind: set() for kind in re.findall(r"FindingKind (k\w+)\{", table)}
+    for path in sorted((ROOT / "src").rglob("*.?pp")):
+        # All but comparisons.
+        for kind in re.findall(r"(?<!== )(?<!!= )\bfinding::(k\w+)\b(?!\.(?:id|level|event))(?! [=!]=)", path.read_text()):
+            makers[kind].add(path.relative_to(ROOT).as_posix())
+    assert {kind: files for kind, files in makers.items() if len(files) != 1} == {}
+
+
 def test_the_examples_of_diffs_are_as_the_files():
     """Each added line is in the file that is named above it."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    for heading in "Add a stage", "Add a write command":
+    headings = re.findall(r"(?m)^## (Add .*)$", text)
+    assert {"Add a finding", "Add a figure", "Add a key", "Add a command"} < set(headings)
+    for heading in headings[1:]:  # a strategy has a walk
         diff = text.split(f"## {heading}\n")[1].split("```diff\n")[1].split("```")[0]
         file = ""
         for line in diff.splitlines():
             if line.startswith((" ", "+++")):
-                file = (ROOT / re.search(r"(?:src|include|tests)/[\w./]+\w", line)[0]).read_text()
+                file = (ROOT / re.search(r"(?:src|include|tests|docs|config)/[\w./-]+\w", line)[0]).read_text()
             else:
                 assert line[1:].strip() in file, line
 

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LEVELS: dict[str, str] = {
     name: level.lower() for name, level in re.findall(
         r'FindingKind k\w+\{\s*"([\w-]+)",\s+k(\w+)[,}]',
-        (ROOT / "src/app/state/finding.hpp").read_text())}
+        (ROOT / "include/idproxy/base/finding.hpp").read_text())}
 """Of all that it can find."""
 
 

@@ -8,6 +8,9 @@
 
 namespace idproxy::id_store {
 
+/// ServerHello::state of a server that waits for rs.initiate().
+inline constexpr const char* kWithoutSet = "without a set";
+
 /// A server of a connection string, as it describes itself. The replica set that the string names
 /// does not matter.
 struct ServerHello {

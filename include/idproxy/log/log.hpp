@@ -9,6 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "idproxy/base/finding.hpp"
+
 /// Logs one line per event to standard error: text on a terminal, else JSON. If that is systemd's
 /// journal, each line begins with its priority, as "<4>" (sd-daemon(3)). Callers never pass
 /// documents, credentials or the payload of commands. event() writes the line before it returns, in
@@ -47,6 +49,8 @@ void set_level(Level level);
 /// written; the next line reports how many were left out.
 void event(Level level, std::string_view name, std::string_view message,
            std::initializer_list<Field> fields = {});
+/// Logs the event of the finding's kind, with what is so and what to do as its message.
+void event(const Finding& finding, std::initializer_list<Field> fields = {});
 
 /// Writes buffered lines as far as standard error takes them now, and reports left-out lines of
 /// events that have not logged since. Call it every few seconds.
@@ -66,6 +70,7 @@ struct Line {
 /// The last 50 lines of level info and above, the oldest first.
 [[nodiscard]] std::vector<Line> last_lines();
 [[nodiscard]] std::string_view name_of(Level level);
+[[nodiscard]] Level level_of(FindingLevel level);
 
 /// The numbers of lines since the start that were not written.
 struct Counts {

@@ -70,9 +70,8 @@ ServersSaid ask_servers(const std::string& uri, const id_store::Options& store,
 /// The proxy would serve: one of several servers may be down, or without a primary.
 bool are_well(const ServersSaid& said, const doctor::DoctorCheck& check) {
   return std::ranges::any_of(said.upstream, answers) &&
-         std::ranges::none_of(check.findings, [](const state::Finding& each) {
-           return each.kind == doctor::finding::kSetNameDiffers ||
-                  each.kind == doctor::finding::kStoreElsewhere;
+         std::ranges::none_of(check.findings, [](const Finding& each) {
+           return each.kind == finding::kSetNameDiffers || each.kind == finding::kStoreElsewhere;
          });
 }
 
@@ -177,9 +176,8 @@ std::string summary_of(const RulesSaid& said) {
 }
 
 /// No row of a rule says it.
-bool is_further(const state::Finding& finding) {
-  return finding.kind != doctor::finding::kRuleNotReady &&
-         finding.kind != doctor::finding::kIndexMissing;
+bool is_further(const Finding& finding) {
+  return finding.kind != finding::kRuleNotReady && finding.kind != finding::kIndexMissing;
 }
 
 json::array findings_json(const ConfigFile& opened, const std::string& file) {
@@ -251,9 +249,7 @@ class Check {
     if (answer.wait_until(until + kStoreStopWithin) == std::future_status::ready) {
       return answer.get();
     }
-    const std::vector<state::Finding> late{{doctor::finding::kNoAnswerInTime,
-                                            "rules",
-                                            {"the servers did not answer all questions in time"}}};
+    const std::vector<Finding> late{doctor::no_answer_in_time("rules")};
     out_ << "\nRules\n" << doctor::findings_text(late, {});
     note(late, "rules");
     return std::nullopt;
@@ -263,9 +259,13 @@ class Check {
     json::array rows = rules_json(opened_.loaded.config.rules, said, oldest);
     out_ << rules_text(rows);
     json_["rules"] = std::move(rows);
-    std::vector<state::Finding> findings = said.check.findings;
+    std::vector<Finding> findings = said.check.findings;
     if (!said.why_down.empty()) {
-      findings.push_back({doctor::finding::kStoreDown, "id_store", {said.why_down}});
+      Finding found = store_down({});
+      found.subject = "id_store";
+      found.what.text = said.why_down;
+      found.remedy = {};  // nothing gives out numbers here
+      findings.push_back(std::move(found));
     }
     note(findings, said.check.name);
     std::erase_if(findings, std::not_fn(is_further));
@@ -273,8 +273,8 @@ class Check {
     out_ << summary_of(said);
   }
 
-  void note(const std::vector<state::Finding>& findings, const std::string& check) {
-    for (const state::Finding& each : findings) {
+  void note(const std::vector<Finding>& findings, const std::string& check) {
+    for (const Finding& each : findings) {
       found_.push_back(doctor::finding_json(each, check));
     }
   }

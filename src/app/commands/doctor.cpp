@@ -99,7 +99,7 @@ class Doctor {
   void add(doctor::DoctorCheck check) { report_.checks.push_back(std::move(check)); }
 
   static doctor::DoctorCheck merged(doctor::DoctorCheck check, doctor::DoctorCheck more) {
-    for (state::Finding& each : more.findings) check.findings.push_back(std::move(each));
+    for (Finding& each : more.findings) check.findings.push_back(std::move(each));
     return check;
   }
 
@@ -115,8 +115,7 @@ class Doctor {
     if (is_host_name(host)) {
       commands.shell({"resolvectl", "query", "--type=SRV", "_mongodb._tcp." + host});
     }
-    check.add(state::finding::kServerNameUnknown, "upstream.uri", std::move(text),
-              std::move(commands));
+    check.add(doctor::server_name_unknown("upstream.uri", std::move(text)), commands);
     return std::nullopt;
   }
 
@@ -172,10 +171,7 @@ class Doctor {
     if (answer.wait_until(until) == std::future_status::ready) return answer.get();
     doctor::DoctorCheck check{name};
     check.what = "no answer";
-    check.add(state::finding::kNoAnswerInTime, name,
-              "the servers, or the name service, did not answer all questions within " +
-                  std::to_string(kAllWithin.count()) + " s",
-              doctor::check_connect(report_.file));
+    check.add(doctor::no_answer_in_time(name), doctor::check_connect(report_.file));
     add(std::move(check));
     return std::nullopt;
   }
@@ -208,7 +204,7 @@ class Doctor {
   /// Root takes nothing from a process that may be anybody's.
   void add_stranger(doctor::DoctorCheck& check) const {
     const std::string port = std::to_string(config().admin->port);
-    check.add(state::finding::kProxyUnknown, proxy_.stranger,
+    check.add(finding::kProxyUnknown, proxy_.stranger,
               "what answers there is not known to be the proxy, and nothing of what it says is "
               "used: " +
                   proxy_.fault,

@@ -4,33 +4,35 @@
 #include <utility>
 #include <vector>
 
-#include "app/state/finding.hpp"
+#include "idproxy/base/finding.hpp"
 #include "idproxy/base/typed_command.hpp"
 
 /// What a part of `mongo-idproxy doctor` has found.
 namespace idproxy::app::doctor {
-
-namespace finding = state::finding;
-using state::FindingKind;
-using state::Level;
-using state::rule_subject;
 
 /// A part of the examination.
 struct DoctorCheck {
   std::string name;      ///< one word, for people and programs
   std::string what{};    ///< what was looked at, with figures
   bool skipped = false;  ///< `what` says why
-  std::vector<state::Finding> findings{};
+  std::vector<Finding> findings{};
 
   void add(const FindingKind& kind, std::string subject, std::string text, Commands commands) {
     add({kind, std::move(subject), {std::move(text), ": ", std::move(commands)}}, {});
   }
   /// `more`: what the examination knows of, besides.
-  void add(state::Finding finding, const Commands& more) {
+  void add(Finding finding, const Commands& more) {
     finding.what.commands.append(more);
     findings.push_back(std::move(finding));
   }
 };
+
+/// A part of the examination took too long.
+[[nodiscard]] inline Finding no_answer_in_time(std::string part) {
+  return {finding::kNoAnswerInTime,
+          std::move(part),
+          {"the servers, or the name service, did not answer all questions in time"}};
+}
 
 /// To see what a start with the configuration would meet.
 [[nodiscard]] inline Commands check_connect(const std::string& file) {

@@ -37,14 +37,12 @@ std::optional<ForwardReason> reason_named(std::string_view name) {
 
 /// True if the doctor says as `found` what a running proxy says as `said`.
 bool is_same(std::string_view said, std::string_view found) {
-  constexpr std::array kUnreachable{
-      finding::kServerNameUnknown, finding::kServerTlsFails,  finding::kServerSilent,
-      finding::kServerTooOld,      finding::kSetNotInitiated, finding::kMemberNotReady,
+  constexpr std::array<std::string_view, 6> kUnreachable{
+      finding::kServerNameUnknown.id, finding::kServerTlsFails.id,  finding::kServerSilent.id,
+      finding::kServerTooOld.id,      finding::kSetNotInitiated.id, finding::kMemberNotReady.id,
   };
   if (said == finding::kServerUnreachable.id) {
-    return found == said || std::ranges::any_of(kUnreachable, [&](const FindingKind& each) {
-             return found == each.id;
-           });
+    return found == said || std::ranges::find(kUnreachable, found) != kUnreachable.end();
   }
   return found == said ||
          (said == finding::kCertificateExpires.id && found == finding::kCertificateExpired.id);
@@ -68,6 +66,12 @@ std::optional<std::int64_t> changed_at(const std::string& file) {
 /// "app2 (10.0.0.2:27117)"
 std::string name_of_proxy(const KnownProxy& proxy) {
   return proxy.host + (proxy.listeners.empty() ? "" : " (" + proxy.listeners.front() + ")");
+}
+
+Finding versions_differ(const std::string& proxy, const std::string& its, std::string_view own) {
+  Finding found = state::proxy_versions_differ({proxy}, its, "this program, " + std::string(own));
+  found.subject = proxy;
+  return found;
 }
 
 /// Collects the findings about the running proxy.
@@ -116,10 +120,8 @@ class ProxyCheck {
   void look_at_version() {
     const std::string its = status_["version"].text();
     if (its == version()) return;
-    check_.add(
-        finding::kProxyVersionsDiffer, "the running proxy",
-        "the running proxy has version " + its + ", and this program " + std::string(version()),
-        Commands().shell({"sudo", "systemctl", "restart", "mongo-idproxy"}));
+    check_.add(versions_differ("the running proxy", its, version()),
+               Commands().shell({"sudo", "systemctl", "restart", "mongo-idproxy"}));
   }
 
   void look_at_rule(const JsonView& rule) {
@@ -157,7 +159,7 @@ class ProxyCheck {
   /// same subject. Of several subjects together it names none.
   static bool is_found(std::string_view id, const std::string& subject,
                        const std::vector<const DoctorCheck*>& others) {
-    const auto repeats = [&](const state::Finding& each) {
+    const auto repeats = [&](const Finding& each) {
       return (subject.empty() || each.subject == subject) && is_same(id, each.kind.id);
     };
     return std::ranges::any_of(others, [&](const DoctorCheck* check) {
@@ -260,17 +262,16 @@ DoctorCheck check_proxies(const std::vector<KnownProxy>& proxies, const JsonView
     if (is_own) continue;
     if (each.rules_hash != file.rules_hash &&
         state::share_collections(each.namespaces, file.namespaces)) {
-      check.add(finding::kProxiesDisagree, name_of_proxy(each),
-                "the proxy has other rules than " + file.name +
-                    ": one field may get values of two kinds; if it is one of yours, give it the "
-                    "same file, and reload it there",
-                {});
+      Finding found = state::proxies_disagree({name_of_proxy(each)}, file.name);
+      found.subject = name_of_proxy(each);
+      found.remedy = {
+          "one field may get values of two kinds; if it is one of yours, give it the same file, "
+          "and "
+          "reload it there"};
+      check.add(std::move(found), {});
     }
     if (each.version != version) {
-      check.add(finding::kProxyVersionsDiffer, name_of_proxy(each),
-                "the proxy has version " + each.version + ", and this program " +
-                    std::string(version) + ": install the same on its host, and restart it",
-                {});
+      check.add(versions_differ(name_of_proxy(each), each.version, version), {});
     }
   }
   if (proxies.empty()) {

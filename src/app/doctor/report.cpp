@@ -19,17 +19,17 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::array kLevels{Level::error, Level::warning, Level::note};
+constexpr std::array kLevels{FindingLevel::error, FindingLevel::warning, FindingLevel::note};
 
-views::Tone tone_of(Level level) {
+views::Tone tone_of(FindingLevel level) {
   constexpr std::array kTones{views::Tone::bad, views::Tone::warning, views::Tone::faint};
   return kTones[static_cast<std::size_t>(level)];
 }
 
 /// The worst level among a check's findings.
-std::optional<Level> worst_of(const DoctorCheck& check) {
-  std::optional<Level> worst;
-  for (const state::Finding& each : check.findings) {
+std::optional<FindingLevel> worst_of(const DoctorCheck& check) {
+  std::optional<FindingLevel> worst;
+  for (const Finding& each : check.findings) {
     if (!worst || each.kind.level < *worst) worst = each.kind.level;
   }
   return worst;
@@ -41,21 +41,20 @@ std::string result_of(const DoctorCheck& check) {
   return check.skipped ? "skipped" : "ok";
 }
 
-std::size_t count(const DoctorReport& report, Level level) {
+std::size_t count(const DoctorReport& report, FindingLevel level) {
   std::size_t found = 0;
   for (const DoctorCheck& check : report.checks) {
     found += static_cast<std::size_t>(std::ranges::count_if(
-        check.findings, [level](const state::Finding& each) { return each.kind.level == level; }));
+        check.findings, [level](const Finding& each) { return each.kind.level == level; }));
   }
   return found;
 }
 
-std::vector<std::pair<const DoctorCheck*, const state::Finding*>> worst_first(
-    const DoctorReport& report) {
-  std::vector<std::pair<const DoctorCheck*, const state::Finding*>> all;
-  for (const Level level : kLevels) {
+std::vector<std::pair<const DoctorCheck*, const Finding*>> worst_first(const DoctorReport& report) {
+  std::vector<std::pair<const DoctorCheck*, const Finding*>> all;
+  for (const FindingLevel level : kLevels) {
     for (const DoctorCheck& check : report.checks) {
-      for (const state::Finding& each : check.findings) {
+      for (const Finding& each : check.findings) {
         if (each.kind.level == level) all.emplace_back(&check, &each);
       }
     }
@@ -75,8 +74,8 @@ std::string checks_text(const DoctorReport& report, const views::Terminal& termi
   return table.text(terminal);
 }
 
-std::string finding_text(const state::Finding& finding, const views::Terminal& terminal) {
-  const Level level = finding.kind.level;
+std::string finding_text(const Finding& finding, const views::Terminal& terminal) {
+  const FindingLevel level = finding.kind.level;
   const std::string head =
       std::string(name_of(level)) + ": " + finding.kind.id + ": " + printable(finding.subject);
   std::string text = terminal.coloured(head, tone_of(level)) + '\n';
@@ -92,7 +91,7 @@ std::string finding_text(const state::Finding& finding, const views::Terminal& t
 /// "1 error, 2 warnings"
 std::string summary_of(const DoctorReport& report) {
   std::string text;
-  for (const Level each : kLevels) {
+  for (const FindingLevel each : kLevels) {
     const std::size_t found = count(report, each);
     if (found == 0) continue;
     text += (text.empty() ? "" : ", ") + count_of(found, name_of(each));
@@ -116,7 +115,7 @@ std::string clean_text(const DoctorReport& report, const views::Terminal& termin
 
 }  // namespace
 
-json::object finding_json(const state::Finding& finding, const std::string& check) {
+json::object finding_json(const Finding& finding, const std::string& check) {
   return json::object{{"id", finding.kind.id},
                       {"level", name_of(finding.kind.level)},
                       {"check", check},
@@ -126,11 +125,10 @@ json::object finding_json(const state::Finding& finding, const std::string& chec
                       {"link", std::string("troubleshooting.md#") + finding.kind.id}};
 }
 
-std::string findings_text(const std::vector<state::Finding>& findings,
-                          const views::Terminal& terminal) {
+std::string findings_text(const std::vector<Finding>& findings, const views::Terminal& terminal) {
   std::string text;
-  for (const Level level : {Level::error, Level::warning}) {
-    for (const state::Finding& each : findings) {
+  for (const FindingLevel level : {FindingLevel::error, FindingLevel::warning}) {
+    for (const Finding& each : findings) {
       if (each.kind.level == level) text += '\n' + finding_text(each, terminal);
     }
   }
@@ -161,12 +159,13 @@ json::object doctor_json(const DoctorReport& report) {
                    {"file", report.file},
                    {"checks", std::move(checks)},
                    {"findings", std::move(findings)}};
-  for (const Level each : kLevels) out[std::string(name_of(each)) + 's'] = count(report, each);
+  for (const FindingLevel each : kLevels)
+    out[std::string(name_of(each)) + 's'] = count(report, each);
   return out;
 }
 
 bool has_faults(const DoctorReport& report) {
-  return count(report, Level::error) + count(report, Level::warning) > 0;
+  return count(report, FindingLevel::error) + count(report, FindingLevel::warning) > 0;
 }
 
 }  // namespace idproxy::app::doctor

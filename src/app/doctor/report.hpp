@@ -16,11 +16,10 @@ struct DoctorReport {
 };
 
 /// The errors and warnings for people, the worst first, each with its commands; empty: none.
-[[nodiscard]] std::string findings_text(const std::vector<state::Finding>& findings,
+[[nodiscard]] std::string findings_text(const std::vector<Finding>& findings,
                                         const views::Terminal& terminal);
 /// A finding of this check, for programs.
-[[nodiscard]] boost::json::object finding_json(const state::Finding& finding,
-                                               const std::string& check);
+[[nodiscard]] boost::json::object finding_json(const Finding& finding, const std::string& check);
 
 /// For people: what was looked at, the findings, the worst first, and a summary; one line if there
 /// is none.

@@ -170,7 +170,7 @@ class RulesCheck {
                    process_sources().clock.monotonic());
     for (const state::RunOut::Warning& each : run_out.current()) {
       const rewrite::Rule& rule = rules_[each.rule_index];
-      state::Finding found = state::numbers_run_out(rule, each);
+      Finding found = state::numbers_run_out(rule, each);
       found.subject = rule_subject(each.ns, rule.field);
       check_.add(std::move(found), edit_and_reload(file_));
     }

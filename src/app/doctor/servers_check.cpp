@@ -102,8 +102,7 @@ class ServersCheck {
         if (is_new) unreachable(each, uri);
         continue;
       }
-      const std::string fault = id_store::set_name_fault(each, expected, key);
-      if (!fault.empty()) set_name(key, fault);
+      if (!id_store::set_name_fault(each, expected, key).empty()) set_name(key, each, expected);
       if (is_new) state(each);
     }
     primary(all);
@@ -122,9 +121,9 @@ class ServersCheck {
     if (has("Failed to resolve")) {
       if (is_host) commands.shell({"getent", "hosts", host});
       return check_.add(
-          finding::kServerNameUnknown, server.address,
-          "this host knows no address of " + host + ": correct the name, or the name service",
-          std::move(commands));
+          server_name_unknown(server.address, "this host knows no address of " + host +
+                                                  ": correct the name, or the name service"),
+          commands);
     }
     if (has("TLS") || has("SSL") || has("certificate")) {
       // A handshake that succeeds would wait for the keyboard.
@@ -155,10 +154,10 @@ class ServersCheck {
     }
     const bool is_closed = has("closed") || has("socket error");
     const char* hint = is_closed ? " (it may require TLS: tls=true; or be no MongoDB server)" : "";
-    check_.add(state::server_unreachable(server.address, reason + hint), commands);
+    check_.add(server_unreachable(server.address, reason + hint), commands);
   }
 
-  void set_name(const std::string& key, const std::string& fault) {
+  void set_name(const std::string& key, const ServerHello& server, const std::string& expected) {
     if (!reported_sets_.insert(key).second) return;  // all members say the same
     const bool is_upstream = key == "upstream.uri";
     const idproxy::Place& place =
@@ -166,10 +165,15 @@ class ServersCheck {
     const std::string line = "line " + std::to_string(place.line) + " of " + file_;
     Commands commands;
     commands.shell({"sudoedit", as_path(file_)}).append(check_connect(file_));
-    check_.add(
-        finding::kSetNameDiffers, key,
-        fault + (key.ends_with("_file") ? ", in the file that " + line + " names" : ", in " + line),
-        std::move(commands));
+    const std::string fault = server.state == id_store::kWithoutSet
+                                  ? std::string(kNotInitiated)
+                                  : "it " + fault_of_set(server.set_name, expected, key);
+    Finding found = set_name_differs(server.address, fault);
+    found.subject = key;
+    found.remedy = {};  // which line, and how to change it
+    found.what.text +=
+        key.ends_with("_file") ? ", in the file that " + line + " names" : ", in " + line;
+    check_.add(std::move(found), commands);
   }
 
   void state(const ServerHello& server) {
@@ -179,7 +183,7 @@ class ServersCheck {
                      ", and the proxy needs 4.4 or later",
                  Commands().mongosh("db.version()"));
     }
-    if (server.state == "without a set") {
+    if (server.state == id_store::kWithoutSet) {
       check_.add(state::set_not_initiated(server.address), {});
     } else if (server.state == "between states") {
       check_.add(
@@ -328,6 +332,10 @@ class ServersCheck {
 DoctorCheck check_servers(const config::Config& config, const std::string& upstream_uri,
                           const ServersSaid& said, const std::string& file) {
   return ServersCheck(config, upstream_uri, said, file).run();
+}
+
+Finding server_name_unknown(std::string subject, std::string what) {
+  return {finding::kServerNameUnknown, std::move(subject), {std::move(what)}};
 }
 
 }  // namespace idproxy::app::doctor

@@ -21,4 +21,6 @@ struct ServersSaid {
                                         const std::string& upstream_uri, const ServersSaid& said,
                                         const std::string& file);
 
+[[nodiscard]] Finding server_name_unknown(std::string subject, std::string what);
+
 }  // namespace idproxy::app::doctor

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "app/jobs/counter_text.hpp"
+#include "app/state/findings.hpp"
 #include "app/system_clock.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
@@ -319,10 +320,11 @@ void judge(const jobs::CounterView& view, const std::string& file, DoctorCheck& 
   if (view.counter.value.is_number() && view.counter.left == 0) {
     // As the rules say it, so that nobody says it twice.
     const auto& rules = view.counter.rules;
-    check.add(finding::kNumbersRunOut, rules.empty() ? view.name : rules.front(),
-              "no number is left up to max, " + std::to_string(view.counter.spec.max) +
-                  ": raise max, then reload",
-              edit_and_reload(file));
+    const std::string most = std::to_string(view.counter.spec.max);
+    check.add(
+        state::numbers_run_out(rules.empty() ? view.name : rules.front(),
+                               "no number is left up to max, " + most, "raise max, then reload"),
+        edit_and_reload(file));
   }
 }
 

@@ -249,10 +249,10 @@ void Control::look_at_numbers() {
     const rewrite::Rule& rule = rules_.set->rules()[each.rule_index];
     if (each.end == state::RunOut::End::max_fill || rule.strategy_name == "counter-ranges")
       continue;
-    state::log_finding(state::numbers_run_out(rule, each), {{"ns", each.ns},
-                                                            {"field", rule.field},
-                                                            {"left", each.left},
-                                                            {"used_in_an_hour", each.per_hour}});
+    log::event(state::numbers_run_out(rule, each), {{"ns", each.ns},
+                                                    {"field", rule.field},
+                                                    {"left", each.left},
+                                                    {"used_in_an_hour", each.per_hour}});
   }
 }
 

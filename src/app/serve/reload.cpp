@@ -201,8 +201,7 @@ void Reload::refuse(std::string_view fault) noexcept {
     const std::uint64_t failed = ++statistics_.failed;
     note_end(fault);
     lock.unlock();
-    state::log_finding(state::reload_failed(),
-                       {{"file", file_}, {"reason", fault}, {"failed", failed}});
+    log::event(state::reload_failed(), {{"file", file_}, {"reason", fault}, {"failed", failed}});
   } catch (const std::exception& error) {
     (void)std::fprintf(stderr, "mongo-idproxy: a reload failed: %s\n", error.what());
   }

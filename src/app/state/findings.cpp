@@ -32,7 +32,7 @@ class FindingsNow {
     }
     for (const Listener& each : snapshot_.net.listeners) server(each);
     primary();
-    store();
+    if (!snapshot_.store.up) add(store_down(snapshot_.store.down_reason));
     for (std::size_t i = 0; i < rules_.size(); ++i) rule(i);
     for (const Refusals::Refused& each : snapshot_.refused) refused(each);
     for (const auto& [i, lacks] : snapshot_.unguarded) {
@@ -50,7 +50,7 @@ class FindingsNow {
     certificates(snapshot_.client_side, "listen.tls");
     certificates(snapshot_.server_side, "upstream.uri");
     std::vector<Finding> sorted;
-    for (const Level level : {Level::error, Level::warning}) {
+    for (const FindingLevel level : {FindingLevel::error, FindingLevel::warning}) {
       std::ranges::copy_if(found_, std::back_inserter(sorted),
                            [&](const Finding& each) { return each.kind.level == level; });
     }
@@ -71,8 +71,7 @@ class FindingsNow {
     } else if (server.fault == kNotInitiated) {
       add(set_not_initiated(server.server));
     } else if (!server.fault.empty()) {
-      add(finding::kSetNameDiffers, server.server, "server " + server.server + ": " + server.fault,
-          "correct upstream.uri");
+      add(set_name_differs(server.server, server.fault));
     }
   }
 
@@ -87,25 +86,13 @@ class FindingsNow {
     if (is_set && !is_any("PRIMARY", "MONGOS")) add(primary_missing({}));
   }
 
-  void store() {
-    if (snapshot_.store.up) return;
-    const std::string& why = snapshot_.store.down_reason;
-    add(finding::kStoreDown, {}, "the id store " + (why.empty() ? "does not answer" : why),
-        "counters give out the numbers that they hold, and then none: see that id_store.uri leads "
-        "to servers with a primary");
-  }
-
   void rule(std::size_t i) {
     const rewrite::Rule& rule = rules_[i];
     const std::size_t not_ready = snapshot_.not_ready_of(i);
     if (Reason reason = snapshot_.reason_of(i); !reason.text.empty()) {
       add(rule_not_ready(rule, i, std::move(reason)));
     } else if (not_ready > 0) {
-      add({finding::kRuleNotReady,
-           rule_subject(rule.ns, rule.field),
-           {name_of_rule(rule, i) + " gives no values in " + count_of(not_ready, "collection")},
-           {"their names and the reasons", ": ",
-            Commands().mongosh("db.adminCommand({idproxy: \"status\"})")}});
+      add(rule_not_ready(rule, i, not_ready));
     }
   }
 
@@ -153,13 +140,6 @@ std::vector<Finding> findings_of(Phase phase, const Snapshot& snapshot,
   return FindingsNow(snapshot, now).find(phase);
 }
 
-Finding server_unreachable(const std::string& server, const std::string& reason) {
-  return {finding::kServerUnreachable,
-          server,
-          {"server " + server + " cannot be reached: " + reason},
-          {"see whether mongod runs there and a firewall lets this host in"}};
-}
-
 Finding set_not_initiated(const std::string& server) {
   return {finding::kSetNotInitiated,
           server,
@@ -191,11 +171,14 @@ Finding index_missing(const rewrite::Rule& rule, std::size_t index,
 }
 
 Finding numbers_run_out(const rewrite::Rule& rule, const RunOut::Warning& warning) {
-  return {finding::kNumbersRunOut,
-          rule_subject(rule.ns, rule.field),
-          {name_of_rule(rule, warning.rule_index) + ": " + warning.text() +
-           (has_wildcards(rule.ns) ? " in one of its collections" : "")},
-          {std::string(warning.way_out())}};
+  return numbers_run_out(rule_subject(rule.ns, rule.field),
+                         name_of_rule(rule, warning.rule_index) + ": " + warning.text() +
+                             (has_wildcards(rule.ns) ? " in one of its collections" : ""),
+                         std::string(warning.way_out()));
+}
+
+Finding numbers_run_out(std::string subject, std::string what, std::string way_out) {
+  return {finding::kNumbersRunOut, std::move(subject), {std::move(what)}, {std::move(way_out)}};
 }
 
 Finding reload_failed() {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "app/state/finding.hpp"
 #include "app/state/snapshot.hpp"
+#include "idproxy/base/finding.hpp"
 
 namespace idproxy::app::state {
 
@@ -17,7 +17,6 @@ namespace idproxy::app::state {
 
 // What others tell of, too.
 
-[[nodiscard]] Finding server_unreachable(const std::string& server, const std::string& reason);
 [[nodiscard]] Finding set_not_initiated(const std::string& server);
 /// `set`: its name, if it is known.
 [[nodiscard]] Finding primary_missing(const std::string& set);
@@ -25,6 +24,7 @@ namespace idproxy::app::state {
 [[nodiscard]] Finding index_missing(const rewrite::Rule& rule, std::size_t index,
                                     const id_store::MissingIndex& lacks);
 [[nodiscard]] Finding numbers_run_out(const rewrite::Rule& rule, const RunOut::Warning& warning);
+[[nodiscard]] Finding numbers_run_out(std::string subject, std::string what, std::string way_out);
 [[nodiscard]] Finding reload_failed();
 /// Nothing: it is valid, and for longer than `soon`. `key`: of the configuration.
 [[nodiscard]] std::optional<Finding> date_of_certificate(const net::tls::Certificate& certificate,

@@ -13,8 +13,9 @@
 namespace idproxy::app::state {
 namespace {
 
-// The status line names this many listeners and counts the others, to stay short.
-constexpr std::size_t kMostListeners = 3;
+// Lists name this many and count the others, to stay short: the listeners of the status line, and
+// counters that run out, which can be as many as collections.
+constexpr std::size_t kMostNamed = 3;
 
 std::string line_of(const net::ServerStatistics::Listener& listener) {
   const char* state = !listener.up ? "down" : is_slow(listener) ? "slow" : "up";
@@ -63,8 +64,14 @@ admin::HttpResponse readyz(Phase phase, const std::optional<Snapshot>& snapshot,
                                .body = std::string(name_of(phase)) + "\n"};
   if (!snapshot) return response;
   const auto add = [&](const std::string& line) { response.body += printable(line) + '\n'; };
+  std::size_t run_out = 0;
   for (const Finding& each : findings_of(phase, *snapshot, now)) {
-    if (!is_of_writes(each)) add(std::string(name_of(each.kind.level)) + ": " + each.what.whole());
+    const bool runs_out = each.kind == finding::kNumbersRunOut;
+    if (is_of_writes(each) || (runs_out && ++run_out > kMostNamed)) continue;
+    const std::size_t others =
+        runs_out && run_out == kMostNamed ? snapshot->run_out.size() - kMostNamed : 0;
+    add(std::string(name_of(each.kind.level)) + ": " + each.what.whole() +
+        (others > 0 ? " (" + and_more(others) + ")" : ""));
   }
   for (const auto& listener : snapshot->net.listeners) add(line_of(listener));
   for (std::size_t i = 0; i < snapshot->rules->rules().size(); ++i) {
@@ -82,7 +89,7 @@ std::string status_line(Phase phase, const std::optional<Snapshot>& snapshot) {
   std::vector<std::string> listeners;
   listeners.reserve(net.listeners.size());
   for (const auto& each : net.listeners) listeners.push_back(each.listener + " -> " + each.server);
-  std::string line = "serving " + list_text(listeners, kMostListeners) + "; " +
+  std::string line = "serving " + list_text(listeners, kMostNamed) + "; " +
                      count_of(net.connections_open, "client");
   if (!snapshot->run_out.empty()) line += "; numbers run out: see /readyz";
   return printable(snapshot->last_reload_failed ? line + "; the last reload failed" : line);

@@ -6,6 +6,7 @@
 
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/words.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
 namespace {
@@ -67,30 +68,31 @@ std::string have(const std::vector<std::string>& names) {
 void ProxyDifferences::update(const Proxies& proxies, std::chrono::nanoseconds now) {
   Found found{lasting(different(proxies, have_other_rules), rules_, now),
               lasting(different(proxies, have_other_versions), versions_, now)};
-  const auto tell = [&](const std::vector<std::string>& names,
-                        const std::vector<std::string>& before,
-                        Finding (*finding_of)(const std::vector<std::string>&)) {
-    if (names.empty() || names == before) return;
-    log_finding(finding_of(names),
-                {{"rules", in_words(found.rules)}, {"versions", in_words(found.versions)}});
+  const auto tell = [&](const Finding& news) {
+    log::event(news, {{"rules", in_words(found.rules)}, {"versions", in_words(found.versions)}});
   };
-  tell(found.rules, current_.rules, proxies_disagree);
-  tell(found.versions, current_.versions, proxy_versions_differ);
+  const auto is_news = [](const auto& names, const auto& before) {
+    return !names.empty() && names != before;
+  };
+  if (is_news(found.rules, current_.rules)) tell(proxies_disagree(found.rules));
+  if (is_news(found.versions, current_.versions)) tell(proxy_versions_differ(found.versions));
   current_ = std::move(found);
 }
 
-Finding proxies_disagree(const std::vector<std::string>& names) {
+Finding proxies_disagree(const std::vector<std::string>& names, const std::string& than) {
   return {finding::kProxiesDisagree,
           {},
-          {have(names) + "other rules than this proxy"},
+          {have(names) + "other rules than " + than},
           {"give all proxies of this id store the same rules, and reload them"}};
 }
 
-Finding proxy_versions_differ(const std::vector<std::string>& names) {
-  return {finding::kProxyVersionsDiffer,
-          {},
-          {have(names) + "another version than this proxy"},
-          {"install the same version on all hosts"}};
+Finding proxy_versions_differ(const std::vector<std::string>& names, const std::string& its,
+                              const std::string& than) {
+  return {
+      finding::kProxyVersionsDiffer,
+      {},
+      {have(names) + "another version" + (its.empty() ? "" : ", " + its + ",") + " than " + than},
+      {"install the same version on all hosts"}};
 }
 
 bool share_collections(const std::vector<std::string>& a, const std::vector<std::string>& b) {

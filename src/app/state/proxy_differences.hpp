@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/state/finding.hpp"
+#include "idproxy/base/finding.hpp"
 #include "idproxy/id_store/known_proxy.hpp"
 
 namespace idproxy::app::state {
@@ -38,8 +38,12 @@ class ProxyDifferences {
 };
 
 // Of these proxies.
-[[nodiscard]] Finding proxies_disagree(const std::vector<std::string>& names);
-[[nodiscard]] Finding proxy_versions_differ(const std::vector<std::string>& names);
+[[nodiscard]] Finding proxies_disagree(const std::vector<std::string>& names,
+                                       const std::string& than = "this proxy");
+/// `its`: the version of the one proxy, if there is one.
+[[nodiscard]] Finding proxy_versions_differ(const std::vector<std::string>& names,
+                                            const std::string& its = "",
+                                            const std::string& than = "this proxy");
 
 /// True unless the rules for these namespaces, globs, are known to have no collection in common.
 [[nodiscard]] bool share_collections(const std::vector<std::string>& a,

@@ -63,6 +63,20 @@ RuleLists lists_of(const std::vector<rewrite::Rule>& rules, const std::vector<Re
   return {ready.text(), not_ready.text()};
 }
 
+std::string name_of_rule(const rewrite::Rule& rule, std::size_t index) {
+  return "rule " + std::to_string(index + rule.nones_before) + " (" +
+         rule_subject(rule.ns, rule.field) + ")";
+}
+
+Finding rule_not_ready(const rewrite::Rule& rule, std::size_t index, std::size_t collections) {
+  return {
+      finding::kRuleNotReady,
+      rule_subject(rule.ns, rule.field),
+      {name_of_rule(rule, index) + " gives no values in " + count_of(collections, "collection")},
+      {"their names and the reasons", ": ",
+       Commands().mongosh("db.adminCommand({idproxy: \"status\"})")}};
+}
+
 Finding rule_not_ready(const rewrite::Rule& rule, std::size_t index, Reason reason) {
   reason.text = name_of_rule(rule, index) + " is not ready: " + reason.text;
   return {finding::kRuleNotReady,
@@ -85,8 +99,8 @@ void ReadinessLog::update(const std::vector<rewrite::Rule>& rules,
     const std::string& reason = not_ready.readiness.error.reason;
     if (!reasons.try_emplace(key, reason).second) continue;
     if (before != reported_.end() && before->second == reason) continue;
-    log_finding(rule_not_ready(rule, not_ready.rule_index, reason_in(not_ready.readiness)),
-                {{"ns", key.first}, {"field", key.second}, {"reason", reason}});
+    log::event(rule_not_ready(rule, not_ready.rule_index, reason_in(not_ready.readiness)),
+               {{"ns", key.first}, {"field", key.second}, {"reason", reason}});
   }
   for (const auto& [key, reason] : reported_) {
     if (reasons.contains(key)) continue;
@@ -148,11 +162,11 @@ void ServerLimitsLog::update(const std::vector<rewrite::Rule>& rules,
                {{"server", server.server}, {"release", server.release}});
     for (const auto& [limit, of] : rules_by_limit(rules, server.wire_version)) {
       const std::string concerned = of.text();
-      log_finding(server_lacks(server.server, server.wire_version, limit, concerned),
-                  {{"server", server.server},
-                   {"release", server.release},
-                   {"limit", limit},
-                   {"rules", concerned}});
+      log::event(server_lacks(server.server, server.wire_version, limit, concerned),
+                 {{"server", server.server},
+                  {"release", server.release},
+                  {"limit", limit},
+                  {"rules", concerned}});
     }
   }
 }

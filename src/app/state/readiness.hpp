@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/state/finding.hpp"
+#include "idproxy/base/finding.hpp"
 #include "idproxy/id_store/watch.hpp"
 #include "idproxy/net/server_statistics.hpp"
 #include "idproxy/rewrite/rules.hpp"
@@ -24,8 +24,14 @@ inline constexpr std::string_view kLeftAlone =
 /// insert. The texts name no collections except those in the configuration.
 [[nodiscard]] std::vector<Reason> reasons_of(const rewrite::RuleSet& rules);
 
-/// `index`: among the rules.
+// `index`: among the rules.
+
+/// "rule 0 (shop.orders, number)"
+[[nodiscard]] std::string name_of_rule(const rewrite::Rule& rule, std::size_t index);
 [[nodiscard]] Finding rule_not_ready(const rewrite::Rule& rule, std::size_t index, Reason reason);
+/// In so many collections of the rule's wildcards.
+[[nodiscard]] Finding rule_not_ready(const rewrite::Rule& rule, std::size_t index,
+                                     std::size_t collections);
 
 /// Returns the note for a rule that is ready although no unique index guards its field
 /// (Watch::lack_index()), with the `commands` that make one.

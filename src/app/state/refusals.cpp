@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "app/state/readiness.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
+#include "idproxy/log/log.hpp"
 
 namespace idproxy::app::state {
 namespace {
@@ -68,19 +70,19 @@ void Refusals::say(const rewrite::RuleSet& rules, const Key& key, Entry& entry, 
   Finding finding = writes_refused(rules.rules()[rule], refused);
   if (entry.holder == nullptr) {
     finding.remedy = {};  // to read this line
-    return log_finding(finding, {{"rule", place},
-                                 {"ns", ns},
-                                 {"field", field},
-                                 {"writes", refused.writes},
-                                 {"reason", reason}});
+    return log::event(finding, {{"rule", place},
+                                {"ns", ns},
+                                {"field", field},
+                                {"writes", refused.writes},
+                                {"reason", reason}});
   }
-  log_finding(finding, {{"rule", place},
-                        {"ns", ns},
-                        {"field", field},
-                        {"writes", refused.writes},
-                        {"reason", reason},
-                        {"held_by_connection", entry.holder->connection},
-                        {"held_by_application", entry.holder->application}});
+  log::event(finding, {{"rule", place},
+                       {"ns", ns},
+                       {"field", field},
+                       {"writes", refused.writes},
+                       {"reason", reason},
+                       {"held_by_connection", entry.holder->connection},
+                       {"held_by_application", entry.holder->application}});
 }
 
 Refusals::Refused Refusals::refused_of(const Key& key, const Entry& entry, Time now) {

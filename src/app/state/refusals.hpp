@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "app/state/finding.hpp"
+#include "idproxy/base/finding.hpp"
 #include "idproxy/ids/error.hpp"
 #include "idproxy/rewrite/rule_outcomes.hpp"
 #include "idproxy/rewrite/rules.hpp"

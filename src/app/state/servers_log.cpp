@@ -51,10 +51,10 @@ void ServersLog::update(const std::vector<net::ServerStatistics::Listener>& serv
     if (is_slow(server)) {
       const auto age = std::max(server.oldest, server.asked).value();
       if (before == slow_.end()) {
-        log_finding(server_slow(server, rules), {{"server", server.server},
-                                                 {"listener", server.listener},
-                                                 {"oldest_seconds", whole_seconds(age)},
-                                                 {"in_flight", server.in_flight}});
+        log::event(server_slow(server, rules), {{"server", server.server},
+                                                {"listener", server.listener},
+                                                {"oldest_seconds", whole_seconds(age)},
+                                                {"in_flight", server.in_flight}});
       }
       slow_[server.server] = age;
     } else if (before != slow_.end() && server.up) {

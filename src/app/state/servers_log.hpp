@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/state/finding.hpp"
+#include "idproxy/base/finding.hpp"
 #include "idproxy/net/server_statistics.hpp"
 #include "idproxy/rewrite/rule.hpp"
 

@@ -1,6 +1,6 @@
 #include "app/views/wait_reason.hpp"
 
-#include "app/state/finding.hpp"
+#include "idproxy/base/finding.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/words.hpp"
 
@@ -8,10 +8,9 @@ namespace idproxy::app::views {
 namespace {
 
 /// In version 0.2.0 and before findings had no ids: then "".
-std::string text_of(const state::FindingKind& kind, const std::string& subject,
-                    const JsonView& status) {
+std::string text_of(std::string_view id, const std::string& subject, const JsonView& status) {
   for (const JsonView& each : status["wrong"].items()) {
-    const bool is_it = each["id"].text() == kind.id && each["subject"].text() == subject;
+    const bool is_it = each["id"].text() == id && each["subject"].text() == subject;
     if (is_it) return each["text"].text();
   }
   return {};
@@ -22,7 +21,7 @@ std::string text_of(const state::FindingKind& kind, const std::string& subject,
 std::string why_not_ready(const JsonView& status) {
   const std::string phase = status["phase"].text();
   if (phase != "ready") {
-    const std::string text = text_of(state::finding::kProxyStopping, "", status);
+    const std::string text = text_of(finding::kProxyStopping.id, "", status);
     return text.empty() ? "the proxy is " + phase : text;
   }
   std::string first;
@@ -34,8 +33,8 @@ std::string why_not_ready(const JsonView& status) {
       ++others;
       continue;
     }
-    const std::string subject = state::rule_subject(ns, rule["field"].text());
-    first = text_of(state::finding::kRuleNotReady, subject, status);
+    const std::string subject = rule_subject(ns, rule["field"].text());
+    first = text_of(finding::kRuleNotReady.id, subject, status);
     if (first.empty()) first = subject + " is not ready";
   }
   if (others > 0) first += " (" + and_more(others) + ")";

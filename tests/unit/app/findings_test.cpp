@@ -49,7 +49,7 @@ const std::map<std::string, std::string> kShown{
     {"address-unavailable", "doctor"},
     {"descriptors-too-few", "doctor"},
     {"descriptors-of-shell", "doctor"},
-    {"server-unreachable", "everywhere"},
+    {"server-unreachable", "everywhere log"},
     {"server-silent", "doctor"},
     {"server-name-unknown", "doctor"},
     {"server-tls-fails", "doctor"},
@@ -58,7 +58,7 @@ const std::map<std::string, std::string> kShown{
     {"server-lacks", "doctor log"},
     {"server-releases-differ", "doctor"},
     {"fcv-behind", "doctor"},
-    {"set-name-differs", "everywhere"},
+    {"set-name-differs", "everywhere log"},
     {"set-not-initiated", "everywhere"},
     {"primary-missing", "everywhere"},
     {"member-not-ready", "doctor"},
@@ -66,14 +66,14 @@ const std::map<std::string, std::string> kShown{
     {"standalone-server", "doctor"},
     {"clock-skew", "doctor"},
     {"store-elsewhere", "doctor"},
-    {"store-down", "everywhere"},
+    {"store-down", "everywhere log"},
     {"login-refused", "doctor"},
     {"login-missing", "doctor"},
     {"role-missing", "doctor"},
     {"rule-not-ready", "everywhere wait log"},
     {"writes-refused", "page json terminal doctor log"},
     {"number-held", "page json terminal doctor log"},
-    {"index-missing", "everywhere"},
+    {"index-missing", "everywhere log"},
     {"duplicates-stored", "doctor"},
     {"counter-behind", "doctor"},
     {"numbers-run-out", "everywhere log"},
@@ -98,9 +98,9 @@ const std::map<std::string, std::string> kShown{
     {"no-answer-in-time", "doctor"},
 };
 
-/// The table in src/app/state/finding.hpp: levels by id.
+/// The table in include/idproxy/base/finding.hpp: levels by id.
 std::map<std::string, std::string> table() {
-  std::ifstream in(IDPROXY_SOURCE_DIR "/src/app/state/finding.hpp");
+  std::ifstream in(IDPROXY_SOURCE_DIR "/include/idproxy/base/finding.hpp");
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   const std::regex row("FindingKind k\\w+\\{\\s*\"([\\w-]+)\",\\s+k(\\w+)[,}]");
   std::map<std::string, std::string> levels;
@@ -166,8 +166,13 @@ struct FindingsTest : ::testing::Test {
     differences.update(proxies, 0s);
     differences.update(proxies, ProxyDifferences::kLasts);
     all.differences = differences.current();
-    log_finding(numbers_run_out(rules[1], all.run_out[0]), {});
-    log_finding(reload_failed(), {});
+    log::event(numbers_run_out(rules[1], all.run_out[0]), {});
+    log::event(reload_failed(), {});
+    log::event(server_unreachable("db1:1", "refused"), {});
+    log::event(set_name_differs("db4:1", "it has the name rs1"), {});
+    log::event(store_down(""), {});
+    constexpr FindingKind kIndex = finding::kIndexMissing;
+    log::event(log::level_of(kIndex.level), kIndex.event, id_store::kNoUniqueIndex);
     limited = server_lacks("db1:1", 9, limits_of(rules[1], 9)[0], "1 (shop.b, n)");
   }
 
@@ -180,11 +185,13 @@ struct FindingsTest : ::testing::Test {
 
   [[nodiscard]] static bool is_logged(const Finding& finding) {
     const std::string_view level =
-        finding.kind.level == Level::note ? "info" : name_of(finding.kind.level);
+        finding.kind.level == FindingLevel::note ? "info" : name_of(finding.kind.level);
     return finding.kind.event != nullptr &&
            std::ranges::any_of(log::last_lines(), [&](const log::Line& each) {
              return each.event == finding.kind.event && log::name_of(each.level) == level &&
-                    each.message.starts_with(finding.what.whole());
+                    (each.message.starts_with(finding.what.whole()) ||
+                     // The line's fields name the rule's field.
+                     finding.what.whole().ends_with(": " + each.message));
            });
   }
 
@@ -226,7 +233,7 @@ TEST_F(FindingsTest, AreTheSameWhereverTheyAreShown) {
     EXPECT_NE(finding.kind.page, nullptr);
     const std::string text = finding.what.whole();
     const std::string level(name_of(finding.kind.level));
-    const bool is_error = finding.kind.level == Level::error;
+    const bool is_error = finding.kind.level == FindingLevel::error;
     std::string where;
     const auto note = [&](const char* view, bool has) {
       if (has) where += (where.empty() ? "" : " ") + std::string(view);
@@ -253,9 +260,9 @@ TEST_F(FindingsTest, AreTheSameWhereverTheyAreShown) {
   for (const auto& [id, level] : levels) {
     if (shown.contains(id)) continue;
     const bool is_limit = id == limited.kind.id;
-    const Level its = level == "error"     ? Level::error
-                      : level == "warning" ? Level::warning
-                                           : Level::note;
+    const FindingLevel its = level == "error"     ? FindingLevel::error
+                             : level == "warning" ? FindingLevel::warning
+                                                  : FindingLevel::note;
     const Finding finding =
         is_limit ? limited : Finding{{id.c_str(), its}, "subject", {"text of " + id}};
     shown[id] = shown_by_doctor(finding) + (is_logged(finding) ? " log" : "");

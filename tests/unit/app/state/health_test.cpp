@@ -107,6 +107,19 @@ TEST(Readyz, SaysWhatIsLeftOfNumbersThatRunOut) {
               testing::EndsWith("; 4 clients; numbers run out: see /readyz"));
 }
 
+TEST(Readyz, NamesThreeCountersThatRunOut) {
+  Snapshot shown = sample();
+  for (std::uint64_t left = 1; left <= 3; ++left) {
+    shown.run_out.push_back({1, "shop.a", RunOut::End::max, left, 0});
+  }
+  EXPECT_THAT(page(Phase::serving, shown).body, testing::Not(HasSubstr(" more)")));
+  shown.run_out.resize(7, {1, "shop.b", RunOut::End::max, 9, 0});
+  const std::string body = page(Phase::serving, shown).body;
+  EXPECT_THAT(body,
+              HasSubstr(" 3 numbers are left up to max in one of its collections (and 4 more)\n"));
+  EXPECT_THAT(body, testing::Not(HasSubstr(" 9 numbers")));
+}
+
 TEST(Readyz, SaysThatNoUniqueIndexGuardsAField) {
   Snapshot shown = sample();
   shown.unguarded[0] = {"shop.orders", {}, ""};

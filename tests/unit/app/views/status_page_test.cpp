@@ -45,7 +45,7 @@ struct StatusPageTest : ::testing::Test {
     return state::status_document(sources, &snapshot, recent, clients, query);
   }
   std::string page() const { return status_page(document(), query); }
-  state::Level worst() const {
+  FindingLevel worst() const {
     return state::findings_of(sources.phase, snapshot, std::chrono::sys_seconds(1'764'260'000s))
         .front()
         .kind.level;
@@ -78,7 +78,7 @@ TEST_F(StatusPageTest, ShowsAServerThatIsDown) {
   server.fault = server.last_failure = "Connection refused";
   EXPECT_THAT(page(), HasSubstr("<td class=\"bad\">down for 1 min 30 s</td>"));
   EXPECT_THAT(page(), HasSubstr("server db1:27017 cannot be reached: Connection refused"));
-  EXPECT_EQ(worst(), state::Level::error);
+  EXPECT_EQ(worst(), FindingLevel::error);
 }
 
 TEST_F(StatusPageTest, ShowsASlowServer) {
@@ -104,12 +104,12 @@ TEST_F(StatusPageTest, ShowsRulesThatFailAndThoseThatEnd) {
   EXPECT_THAT(page(), HasSubstr("(2 min"));
   EXPECT_EQ(document().at("rules").at(1).at("full_at_hour_rate").to_number<std::int64_t>(),
             1'764'260'120);
-  EXPECT_EQ(worst(), state::Level::error);
+  EXPECT_EQ(worst(), FindingLevel::error);
 
   snapshot.reasons[0] = {};
   query.rules = state::StatusQuery::Rules::failing;
   EXPECT_EQ(document().at("rules").as_array().size(), 1U);
-  EXPECT_EQ(worst(), state::Level::warning);
+  EXPECT_EQ(worst(), FindingLevel::warning);
 }
 
 TEST_F(StatusPageTest, ShowsClients) {
@@ -165,7 +165,7 @@ TEST_F(StatusPageTest, ShowsTheProxiesOfTheStore) {
                            "operations.md#several-proxies"}) {
     EXPECT_THAT(shown, HasSubstr(text));
   }
-  EXPECT_EQ(worst(), state::Level::warning);
+  EXPECT_EQ(worst(), FindingLevel::warning);
   const json::object first = document().at("proxies").at(0).as_object();
   EXPECT_EQ(first.at("since").as_int64(), 1'764'260'000 - 61);
   EXPECT_EQ(first.at("seen").as_int64(), 1'764'260'000 - 7);

@@ -2,34 +2,31 @@
 
 #include <array>
 #include <cstddef>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 
 #include "idproxy/base/typed_command.hpp"
-#include "idproxy/log/log.hpp"
-#include "idproxy/rewrite/rule.hpp"
 
 /// What can be wrong with a proxy and all that it depends on, for an operator.
-namespace idproxy::app::state {
+namespace idproxy {
 
-enum class Level {
+enum class FindingLevel {
   error,    ///< clients notice it, or will with the next start
   warning,  ///< something may go wrong
   note,     ///< good to know; nothing has to be done
 };
 /// "error", "warning" or "note".
-[[nodiscard]] constexpr std::string_view name_of(Level level) {
+[[nodiscard]] constexpr std::string_view name_of(FindingLevel level) {
   constexpr std::array<std::string_view, 3> kNames{"error", "warning", "note"};
   return kNames[static_cast<std::size_t>(level)];
 }
 
 struct FindingKind {
   const char* id;  ///< never changes; an anchor of docs/troubleshooting.md
-  Level level;
+  FindingLevel level;
   /// Where the documentation says more, of those that a running proxy finds.
   const char* page = nullptr;
-  /// Of the log, if log_finding() tells of it there.
+  /// Of the log, if log::event() tells of it there.
   const char* event = nullptr;
   friend bool operator==(const FindingKind& a, const FindingKind& b) {
     return std::string_view(a.id) == b.id;
@@ -61,9 +58,9 @@ struct Finding {
 /// All kinds. A test holds that each is explained, and found where its cause is.
 namespace finding {
 
-inline constexpr auto kError = Level::error;
-inline constexpr auto kWarning = Level::warning;
-inline constexpr auto kNote = Level::note;
+inline constexpr auto kError = FindingLevel::error;
+inline constexpr auto kWarning = FindingLevel::warning;
+inline constexpr auto kNote = FindingLevel::note;
 
 // The configuration and its files.
 inline constexpr FindingKind kConfigError{"config-error", kError};
@@ -87,7 +84,8 @@ inline constexpr FindingKind kDescriptorsOfShell{"descriptors-of-shell", kNote};
 
 // The servers.
 inline constexpr FindingKind kServerUnreachable{"server-unreachable", kError,
-                                                "troubleshooting.md#a-server-cannot-be-reached"};
+                                                "troubleshooting.md#a-server-cannot-be-reached",
+                                                "upstream_unreachable"};
 inline constexpr FindingKind kServerSilent{"server-silent", kError};
 inline constexpr FindingKind kServerNameUnknown{"server-name-unknown", kError};
 inline constexpr FindingKind kServerTlsFails{"server-tls-fails", kError};
@@ -97,7 +95,8 @@ inline constexpr FindingKind kServerTooOld{"server-too-old", kError};
 inline constexpr FindingKind kServerLacks{"server-lacks", kNote, nullptr, "server_limit"};
 inline constexpr FindingKind kServerReleasesDiffer{"server-releases-differ", kNote};
 inline constexpr FindingKind kFcvBehind{"fcv-behind", kNote};
-inline constexpr FindingKind kSetNameDiffers{"set-name-differs", kError, "replica-sets.md#names"};
+inline constexpr FindingKind kSetNameDiffers{"set-name-differs", kError, "replica-sets.md#names",
+                                             "set_name_differs"};
 inline constexpr FindingKind kSetNotInitiated{"set-not-initiated", kError, "replica-sets.md#names"};
 inline constexpr FindingKind kPrimaryMissing{"primary-missing", kError, "replica-sets.md#failover"};
 inline constexpr FindingKind kMemberNotReady{"member-not-ready", kWarning};
@@ -108,7 +107,7 @@ inline constexpr FindingKind kStoreElsewhere{"store-elsewhere", kError};
 
 // The id store and its user.
 inline constexpr FindingKind kStoreDown{"store-down", kError,
-                                        "troubleshooting.md#the-store-is-down"};
+                                        "troubleshooting.md#the-store-is-down", "store_down"};
 inline constexpr FindingKind kLoginRefused{"login-refused", kError};
 inline constexpr FindingKind kLoginMissing{"login-missing", kError};
 inline constexpr FindingKind kRoleMissing{"role-missing", kWarning};
@@ -121,7 +120,7 @@ inline constexpr FindingKind kWritesRefused{
 inline constexpr FindingKind kNumberHeld{"number-held", kError, "strategies.md#gapless",
                                          "writes_refused"};
 inline constexpr FindingKind kIndexMissing{"index-missing", kWarning,
-                                           "duplicates.md#the-unique-index"};
+                                           "duplicates.md#the-unique-index", "no_unique_index"};
 inline constexpr FindingKind kDuplicatesStored{"duplicates-stored", kWarning};
 inline constexpr FindingKind kCounterBehind{"counter-behind", kWarning};
 inline constexpr FindingKind kNumbersRunOut{
@@ -155,14 +154,20 @@ inline constexpr FindingKind kNoAnswerInTime{"no-answer-in-time", kError};
 
 }  // namespace finding
 
-/// Logs the event of the finding's kind, with the finding as its message.
-void log_finding(const Finding& finding, std::initializer_list<log::Field> fields);
+// What is found in several modules. Each is made in one place, as a test holds.
 
-/// "rule 0 (shop.orders, number)". `index`: among the rules.
-[[nodiscard]] std::string name_of_rule(const rewrite::Rule& rule, std::size_t index);
+[[nodiscard]] Finding server_unreachable(const std::string& server, std::string_view reason);
+/// "is a member of the replica set rs0, but upstream.uri has replicaSet=rs1: write replicaSet=rs0"
+[[nodiscard]] std::string fault_of_set(const std::string& found, const std::string& expected,
+                                       const std::string& uri_key);
+/// `fault`: as fault_of_set(), with a subject.
+[[nodiscard]] Finding set_name_differs(const std::string& server, const std::string& fault);
+/// `why`: "is not found: …"; empty: it just does not answer.
+[[nodiscard]] Finding store_down(const std::string& why);
+
 /// "shop.orders, number"
 [[nodiscard]] inline std::string rule_subject(const std::string& ns, const std::string& field) {
   return ns + ", " + field;
 }
 
-}  // namespace idproxy::app::state
+}  // namespace idproxy

@@ -73,17 +73,23 @@ void count(const TakenAway& updates, std::vector<TakenAway>& taken) {
 
 namespace {
 
-/// Whether its stored value stays. From an upsert by operators that can get no value, nothing is
-/// left out: it may have to insert what is left.
+/// Whether its stored value stays. From an upsert by operators that should get a value and cannot,
+/// nothing is left out: it may have to insert what is left. A rule with conditions gives no value
+/// to a replacement that goes together with others, since it may find a document without one.
 KeepVerdict keep_of(const UpsertStatement& statement, const Assignment& assignment, bool is_alone,
                     UpsertVerdict& upsert) {
   KeepVerdict keep = judge_keep(statement, assignment, is_alone);
   const bool is_kept = keep.kind == KeepVerdict::Kind::kept;
   upsert = judge(statement, assignment, is_kept);
+  using Kind = UpsertVerdict::Kind;
+  const bool assigns = upsert.kind == Kind::assign;
   const bool is_plain = statement.kind == UpsertStatement::Kind::plain;
-  if (is_kept && !statement.is_replacement && !is_plain &&
-      upsert.kind != UpsertVerdict::Kind::assign) {
+  if (is_kept && !statement.is_replacement && !is_plain && !assigns &&
+      upsert.kind != Kind::unfulfilled) {
     keep = {KeepVerdict::Kind::lost, LossReason::unset};
+  }
+  if (assigns && statement.is_replacement && !is_alone && !assignment.rule->when.empty()) {
+    upsert = {Kind::forward, ForwardReason::depends_on_document};
   }
   return keep;
 }

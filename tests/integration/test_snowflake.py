@@ -5,13 +5,17 @@ An independent decoder reads what is stored.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import datetime
+import functools
 import json
 import pathlib
 import random
+import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -19,12 +23,13 @@ from typing import Any, NamedTuple
 import bson
 import pymongo
 import pytest
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from support.full import FULL
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
+from support.threads import Threads
 
 SET_CLOCK = pathlib.Path(__file__).resolve().parents[1] / "support" / "set_clock.c"
 TTL = 3
@@ -104,6 +109,12 @@ def numbers(server: Mongod, field: str = "number", **query: Any) -> list[int]:
 
 def machines_of(server: Mongod, proxy: Proxy, layout: Layout = OWN) -> set[int]:
     return {layout.decode(each)[1] for each in numbers(server, by=proxy.pid)}
+
+
+def library_of_clock(directory: pathlib.Path) -> pathlib.Path:
+    library = directory / "set_clock.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, SET_CLOCK], check=True)
+    return library
 
 
 def why_not(proxy: Proxy) -> str:
@@ -225,8 +236,7 @@ def test_killed_proxies_repeat_nothing(server: Mongod) -> None:
 
 @pytest.mark.parametrize("step", [3600, -3600])
 def test_a_clock_that_is_set_by_an_hour(server: Mongod, tmp_path: pathlib.Path, step: int) -> None:
-    library = tmp_path / "set_clock.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, SET_CLOCK], check=True)
+    library = library_of_clock(tmp_path)
     clock = tmp_path / "clock"
     clock.write_text("0")
     environment = {"LD_PRELOAD": str(library), "SET_CLOCK_FILE": str(clock)}
@@ -279,6 +289,80 @@ def test_proxies_that_come_and_go(server: Mongod) -> None:
         for each in alive:
             each.kill()
     assert len(numbers(server)) == stored > 100
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_fifty_proxies_on_thirty_two_numbers(server: Mongod, tmp_path: pathlib.Path, record: Any) -> None:
+    """Killed, paused for longer than their lease lasts, with clocks that are set by an hour: no id twice, and those
+    that have no number say so."""
+    dice = random.Random(50)
+    config = configuration(server, [rule(5)])
+    library = library_of_clock(tmp_path)
+    alive: list[Proxy] = []
+    stored: list[int] = []
+    refusals: collections.Counter[str] = collections.Counter()
+    done: collections.Counter[str] = collections.Counter()
+
+    def clock_of(proxy_number: int) -> pathlib.Path:
+        return tmp_path / f"clock{proxy_number % 50}"
+
+    def start(number: int) -> Proxy:
+        clock_of(number).write_text("0")
+        proxy = Proxy(config, {"LD_PRELOAD": str(library), "SET_CLOCK_FILE": str(clock_of(number))}, await_ready=False)
+        proxy.address = proxy.wait_event("listening", 60)["address"]
+        return proxy
+
+    def work(over: threading.Event, chance: random.Random) -> None:
+        while not over.is_set():
+            proxy = chance.choice([*alive])
+            try:
+                with pymongo.MongoClient(f"mongodb://{proxy.address}", directConnection=True, socketTimeoutMS=5000,
+                                         serverSelectionTimeoutMS=1000, retryWrites=False) as client:
+                    size = chance.choice([1, 20, 200])
+                    client.snow.docs.insert_many([{"by": proxy.pid} for _ in range(size)])
+                    stored.append(size)
+            except OperationFailure as error:
+                assert error.code == 6, error
+                refusals[re.sub("number [0-9]+", "number N", str(error))[:150]] += 1
+            except PyMongoError:
+                pass  # killed, or paused
+
+    try:
+        alive += [start(number) for number in range(50)]
+        begun = time.monotonic()
+        over = threading.Event()
+        with Threads(*(functools.partial(work, over, random.Random(i)) for i in range(6)), timeout=120):
+            try:
+                for _ in range(60):
+                    place = dice.randrange(50)
+                    what = dice.choice(["kill", "pause", "clock"])
+                    done[what] += 1
+                    if what == "kill":
+                        alive[place].kill()
+                        alive[place] = start(place)
+                    elif what == "clock":
+                        clock_of(place).write_text(str(dice.choice([3600, 0, -3600])))
+                        time.sleep(0.5)
+                    else:
+                        alive[place].process.send_signal(signal.SIGSTOP)
+                        time.sleep(TTL + 1)
+                        alive[place].process.send_signal(signal.SIGCONT)
+            finally:
+                over.set()
+        seconds = time.monotonic() - begun
+        assert any(HELD in each for each in refusals), refusals
+        for each in alive:
+            eventually(lambda each=each: each.find_events("machine_claimed") or each.find_events("machine_refused"), 30)
+    finally:
+        for each in alive:
+            each.kill()
+    found = numbers(server)
+    machines = {Layout(1704067200000, 1, 41, 5, 12).decode(each)[1] for each in found}
+    assert len(found) >= sum(stored) and len(machines) > 16
+    record("ids of fifty proxies on 32 machine numbers", len(found))
+    record("their seconds", seconds)
+    print(len(found), "ids, acknowledged", sum(stored), "in", seconds, "s;", done, len(machines), refusals)
 
 
 def test_a_fixed_number_belongs_to_one_proxy(server: Mongod) -> None:

@@ -169,6 +169,10 @@ TEST(Keeps, AlwaysAlsoInUpsertsThatDoNotFulfilTheConditions) {
       .relays()
       .counts("")
       .play();
+  // It would have nothing to insert.
+  ExchangeWorld alone(drafts());
+  EXPECT_EQ(alone.request(statement(unset)), ActionKind::relay);
+  EXPECT_EQ(alone.exchange->facts().taken_away.front().reason, LossReason::unset);
   ExchangeWorld published(drafts());
   EXPECT_EQ(published.request(statement(doc_field("$set", kX) + unset)), ActionKind::send);
   EXPECT_EQ(published.bytes(),

@@ -268,16 +268,19 @@ CounterDocument::Attempt CounterDocument::allocate_what_fits(Run& run, const Rep
 /// True if the document does not say yet with which key its numbers are hidden.
 ids::Result<bool> CounterDocument::lacks_seal(Bytes document) const {
   const ids::Permutation::Seal& own = spec_.seal;
-  if (own.fpe.empty()) return false;
+  const bool hides = !own.fpe.empty();
   const auto fpe = bson::find(document, "fpe");
   const auto space = bson::find(document, "space");
-  if (!fpe) return true;
+  if (!fpe) return hides;
   if (says(fpe, own.fpe) && says(space, own.space)) return false;
+  const std::string its =
+      hides ? "has fpe " + in_quotes(own.fpe) + " and space " + in_quotes(own.space)
+            : "does not hide them";
   return exhausted("the numbers of counter " + events_.counter() + " are hidden with fpe " +
-                   seal_text(fpe) + " and space " + seal_text(space) + ", and the rule has fpe " +
-                   in_quotes(own.fpe) + " and space " + in_quotes(own.space) +
-                   ": values would be given twice. Go back to its key, tweak, alphabet and length, "
-                   "or give the rule another `name`");
+                   seal_text(fpe) + " and space " + seal_text(space) + ", and the rule " + its +
+                   ": values would be given twice. Go back to " +
+                   (hides ? "its key, tweak, alphabet and length" : "strategy: permuted") +
+                   ", or give the rule another `name`");
 }
 
 CounterDocument::Attempt CounterDocument::seal(Run& run, const Found& found) {
@@ -384,7 +387,9 @@ CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& r
 }
 
 Document CounterDocument::query(const Document& value) const {
-  return {identity_, {spec_.place.value_field, value}, seal_of(spec_)};
+  const bool hides = !spec_.seal.fpe.empty();
+  const Document seal = hides ? seal_of(spec_) : Document{"fpe", {"$exists", false}};
+  return {identity_, {spec_.place.value_field, value}, seal};
 }
 
 /// Matches a value, int or double, that has a number left to give out and to which `increment` can

@@ -13,6 +13,12 @@ std::int64_t wall_of(const Clock& clock) {
   return static_cast<std::int64_t>(milliseconds_of(clock));
 }
 
+/// Nobody waits long enough for more, and all others would wait behind it.
+std::uint64_t most_in_time(const SnowflakeLayout& layout) {
+  const auto units = StoreSource::kPatience / std::chrono::milliseconds(layout.unit) + 1;
+  return static_cast<std::uint64_t>(units * (layout.sequence_mask() + 1));
+}
+
 Error stops() {
   return {Errc::unavailable, "the proxy ends"};
 }
@@ -53,6 +59,11 @@ void MachineLease::announce() {
 
 std::optional<Result<std::int64_t>> MachineLease::take(const SnowflakeLayout& layout,
                                                        std::uint64_t n) {
+  if (n > most_in_time(layout)) {
+    return Error{Errc::exhausted, "so many ids at once take longer than 2 s: send at most " +
+                                      std::to_string(most_in_time(layout)) +
+                                      " documents in one command"};
+  }
   const auto lock = locked(mutex_);
   Positions& positions = positions_of(layout);
   if (!positions.waiting.empty()) return std::nullopt;

@@ -76,7 +76,9 @@ std::optional<std::int64_t> Permutation::read(std::string_view text) const {
   do {
     plain = cipher_->decrypt(plain);
   } while (space_.zeros == LeadingZeros::none && plain.high >= ends.high - tenth_of(ends));
-  if (plain.high > (kLastNumber - plain.low) / ends.low) return std::nullopt;
+  if (plain.low > kLastNumber || plain.high > (kLastNumber - plain.low) / ends.low) {
+    return std::nullopt;
+  }
   const auto number = static_cast<std::int64_t>(plain.high * ends.low + plain.low);
   return number > max_ ? std::nullopt : std::optional(number);
 }

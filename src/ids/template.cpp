@@ -50,7 +50,7 @@ std::string period_of(Reset reset, std::chrono::year_month_day day, YearStart ye
   if (reset == Reset::yearly && year != kCalendarYear) {
     return digits_of_year(first_year_of(day, year)) + "-" +
            padded(static_cast<unsigned>(year.month()), 2) + "-" +
-           padded(static_cast<unsigned>(year.day()), 2);
+           padded(static_cast<unsigned>(year.day()), 2) + "/P1Y";
   }
   std::string period = digits_of_year(static_cast<int>(day.year()));
   if (reset == Reset::yearly) return period;

@@ -414,6 +414,7 @@ void ConnectionPair::count_request() {
   if (exchange_->is_hello()) cells[Counted::requests_hello].add();
   if (exchange_->is_status()) cells[Counted::requests_status].add();
   if (exchange_->is_next()) cells[Counted::requests_next].add();
+  if (exchange_->is_assign()) cells[Counted::requests_assign].add();
   counts_.documents += exchange_->facts().documents;
   counts_.lately.add(0, exchange_->facts().documents, thread_.now());
   if (exchange_->facts().assigned == 0) return;
@@ -530,6 +531,9 @@ void ConnectionPair::act_on_reply(const rewrite::Action& next, Bytes message) {
     return send(*again);
   }
   const auto* own = std::get_if<action::Reply>(&next);
+  if (own == nullptr && !std::holds_alternative<action::Relay>(next)) {
+    throw std::logic_error("an exchange answered a reply with an action for its request");
+  }
   const auto compressor = exchange_->about.compressor;
   const Bytes answer = own == nullptr ? message : own->message;
   const bool deflates = own != nullptr && compressor != wire::Compressor::none;

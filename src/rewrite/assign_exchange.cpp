@@ -13,10 +13,12 @@
 #include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/field_request.hpp"
 #include "idproxy/rewrite/memory.hpp"
+#include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/rewrite/write_exchange.hpp"
 #include "idproxy/rewrite/zero_value.hpp"
 #include "rewrite/own_message.hpp"
 #include "rewrite/right_question.hpp"
+#include "rewrite/turn_stage.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -129,7 +131,7 @@ class AssignExchange final : public Conversation {
   std::optional<Action> take_indexes();
   std::optional<Action> take_document();
   std::optional<Action> answer_found();
-  [[nodiscard]] bool must_confirm() const;
+  [[nodiscard]] std::optional<bson::Element> value_found() const;
   [[nodiscard]] std::string blocked_at() const;
   void begin_write();
   [[nodiscard]] bool is_writing() const;
@@ -187,7 +189,7 @@ Steps AssignExchange::assign() {
     if (const auto end = take_indexes()) co_return *end;
   }
   co_await read_document();
-  if (must_confirm()) {
+  if (!in_transaction() && value_found()) {
     co_await confirm();
     co_return take_confirmation();
   }
@@ -198,7 +200,8 @@ Steps AssignExchange::assign() {
   if (const auto end = answer_found()) co_return *end;
   co_return fail({ErrorCode::write_conflict,
                   "mongo-idproxy: the document has changed meanwhile: send the command again",
-                  in_transaction() ? kTransientTransactionError : std::string_view()});
+                  in_transaction() ? kTransientTransactionError : std::string_view(), false,
+                  std::string(as_text(concern_error_.view()))});
 }
 
 Action AssignExchange::begin(const Received& received) {
@@ -217,8 +220,6 @@ Action AssignExchange::go_on(const Context& context, Workspace& workspace) {
   facts_ = write_->facts();
   if (!is_writing()) return action;
   request_id_ = write_->request_id();
-  awaits_reply_ = write_->awaits_reply();
-  asks_server_ = write_->asks_server();
   return action;
 }
 
@@ -353,18 +354,19 @@ Action AssignExchange::read_document() {
   return send();
 }
 
-/// True if the document has a value that a failover may undo: whoever is told of it wants it as
-/// durable as one that is given now.
-bool AssignExchange::must_confirm() const {
-  if (in_transaction() || bson::find_integer(body(), "ok") != 1) return false;
+/// The value that the document has and keeps, as read.
+std::optional<bson::Element> AssignExchange::value_found() const {
+  if (bson::find_integer(body(), "ok") != 1) return std::nullopt;
   const auto found = first_of(body());
   const auto value = found ? field_at(*found, request_.field) : std::nullopt;
-  return value && value->is == ids::FieldValue::Is::there &&
-         !replaces(missing_as(*request_.assignment->rule), value->element);
+  const bool stays = value && value->is == ids::FieldValue::Is::there &&
+                     !replaces(missing_as(*request_.assignment->rule), value->element);
+  return stays ? std::optional(value->element) : std::nullopt;
 }
 
-/// A write that finds nothing, after which a server waits for all that was written before, as the
-/// client's write concern says.
+/// A failover may undo a value that is there, and whoever is told of it wants it as durable as one
+/// that is given now. So this is a write that finds nothing, after which a server waits for all
+/// that was written before, as the client's write concern says.
 Action AssignExchange::confirm() {
   document_.append(reply_->message());
   refill(*workspace_);
@@ -380,17 +382,30 @@ Action AssignExchange::confirm() {
       bson::append_inside(out, Type::document, "u", [&] {
         bson::append_inside(out, Type::document, "$set", [&] { bson::append_int32(out, "_", 0); });
       });
+      bson::append_bool(out, "multi", true);  // else a mongos wants the shard key
     });
   });
   std::vector<std::string_view> kept(kOfSession.begin(), kOfSession.end());
-  kept.emplace_back("writeConcern");
+  if (request_.assignment->in_turn) {
+    const std::int64_t majority = memory_ == nullptr ? 0 : memory_->majority;
+    static_cast<void>(append_write_concern(request_.message.body(), majority, out));
+  } else {
+    kept.emplace_back("writeConcern");
+  }
   command.send(kept, request_.db, message_);
   return send();
 }
 
 /// The answer, by the read before.
 Action AssignExchange::take_confirmation() {
-  if (bson::find_integer(body(), "ok") != 1) return action::Relay{};
+  const auto read = WriteReply::read(body(), 1);
+  if (!read) return action::Close{};
+  if (!read->ok) return action::Relay{};
+  if (!read->errors.empty()) {
+    return fail({ErrorCode{static_cast<std::int32_t>(read->errors.front().code)},
+                 "mongo-idproxy: the document has a value, but the server does not say whether it "
+                 "is durable"});
+  }
   if (const auto error = bson::find(body(), "writeConcernError")) {
     bson::append_copy(concern_error_, *error);
   }
@@ -434,15 +449,14 @@ std::string AssignExchange::blocked_at() const {
 /// The answer by what was read; nothing: the document is there, and lacks its value.
 std::optional<Action> AssignExchange::answer_found() {
   if (bson::find_integer(body(), "ok") != 1) return action::Relay{};
+  if (const auto value = value_found()) return answer(value, false, true);
   const auto found = first_of(body());
   if (!found) return answer({}, false, false);
   const auto value = field_at(*found, request_.field);
   if (!value) return action::Close{};
-  if (value->is == ids::FieldValue::Is::missing) return std::nullopt;
-  if (value->is != ids::FieldValue::Is::there) return answer({}, false, true);
-  const Assign missing = missing_as(*request_.assignment->rule);
-  if (replaces(missing, value->element)) return std::nullopt;
-  return answer(value->element, false, true);
+  using Is = ids::FieldValue::Is;
+  if (value->is == Is::missing || value->is == Is::there) return std::nullopt;
+  return answer({}, false, true);
 }
 
 // ---- the write ---------------------------------------------------------------------------------

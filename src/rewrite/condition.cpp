@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "idproxy/base/regex.hpp"
+#include "idproxy/base/utf8.hpp"
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/document_fields.hpp"
 
@@ -22,6 +23,15 @@ void append_arrays(const std::string& field, std::size_t& place, Buffer& out) {
   }
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Character next = first_character(text);
+    if (next.code_point == kReplacementCharacter && next.size == 1) return false;
+    text.remove_prefix(next.size);
+  }
+  return true;
+}
+
 void append_condition(const Condition& condition, Buffer& out) {
   if (condition.exists) return bson::append_bool(out, "$exists", *condition.exists);
   bson::append_inside(out, bson::Type::array, "$in", [&] {
@@ -29,9 +39,12 @@ void append_condition(const Condition& condition, Buffer& out) {
     for (const std::string& each : condition.values) {
       const auto type = static_cast<bson::Type>(each.front());
       const Bytes value = as_bytes(each).subspan(2);
-      if (type == bson::Type::string) {
-        // No collation takes other texts for equal to a regular expression's.
-        const std::string_view text = as_text(value.subspan(4, value.size() - 5));
+      const bool is_string = type == bson::Type::string;
+      const std::string_view text =
+          is_string ? as_text(value.subspan(4, value.size() - 5)) : std::string_view();
+      // No collation takes other texts for equal to a regular expression's. A server refuses one
+      // that is no UTF-8.
+      if (is_string && is_utf8(text)) {
         bson::append_head(out, bson::Type::regex, std::to_string(place++));
         out.append(as_bytes("^" + escaped_for_regex(text) + "\\z"));
         out.append(as_bytes(std::string_view("\0\0", 2)));  // its end, and no options

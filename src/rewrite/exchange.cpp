@@ -51,6 +51,7 @@ Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const 
     other_ =
         next_exchange(std::move(*next), message, memory_ == nullptr ? nullptr : &memory_->rights);
   } else if (auto* assign = std::get_if<AssignRequest>(&request)) {
+    kind = Kind::assign;
     other_ = assign_exchange(std::move(*assign), message, memory_);
   } else if (auto* ending = std::get_if<EndOfTransaction>(&request)) {
     other_ = end_of_transaction_exchange(std::move(*ending), message);

@@ -275,7 +275,9 @@ bool InsertRewriter::plan_edits(Bytes document) {
   const std::size_t first_edit = edits_.size();
   Site& site = site_;
   std::size_t changed = 0;
+  bool gets_id = false;
   for (std::size_t i = 0; i < assignments_->size(); ++i) {
+    if ((*assignments_)[i].implied && gets_id) continue;
     const auto gets = all_hold((*assignments_)[i].rule->when, document);
     if (!gets) return false;
     if (!*gets) continue;
@@ -297,6 +299,7 @@ bool InsertRewriter::plan_edits(Bytes document) {
       }
     }
     ++changed;
+    gets_id = gets_id || (*assignments_)[i].path.front() == "_id";
     add_lengths(site, first_edit);
     plan_edit(site, i);
     if (site.found == Site::Found::present) keep_driver_id(document, site, i);

@@ -34,6 +34,7 @@ void append_error(const CommandError& error, Buffer& out) {
   bson::append_int32(out, "code", static_cast<std::int32_t>(error.code));
   bson::append_string(out, "codeName", code_name(error.code));
   append_labels(error.label, error.repeats_write, out);
+  out.append(as_bytes(error.details));
 }
 
 /// Sets the flag that servers set in every answer to a command (observed, 6.0.5).

@@ -187,13 +187,16 @@ Plan RuleSet::passed_by(std::string_view db, std::string_view collection) const 
   return is_time_series ? Plan(std::move(plan)) : Plan();
 }
 
-/// A reservation names its document by `_id`, so documents without one get it here.
+/// A reservation names its document by `_id`, so documents without one get it here, also those that
+/// do not fulfil the conditions of a rule for it.
 void RuleSet::add_id(std::vector<Assignment>& plan) const {
   const auto reserving = std::ranges::find_if(
       plan, [](const Assignment& each) { return each.reservations != nullptr; });
   if (reserving == plan.end()) return;
-  if (std::ranges::any_of(plan, [](const auto& each) { return each.path.front() == "_id"; }))
-    return;
+  const auto always_gives = [](const Assignment& each) {
+    return each.path.front() == "_id" && each.rule->when.empty();
+  };
+  if (std::ranges::any_of(plan, always_gives)) return;
   const std::size_t i = reserving->rule_index;
   Assignment id{&id_rules_[i], id_outcomes_.get(), i, {"_id"}, reserving->ns};
   id.source = id_rules_[i].strategy->bind({}, nullptr).source;

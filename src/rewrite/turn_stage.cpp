@@ -37,10 +37,13 @@ bool is_up_to_majority(const std::optional<bson::Element>& w, std::int64_t major
   return members && *members <= std::max<std::int64_t>(majority, 1);
 }
 
-/// Appends {writeConcern: {w: "majority", j: true}}, with the client's j and wtimeout, and its `w`
-/// if that names a tag or more members than `majority` is sure to be. Asks for the journal, which a
-/// standalone server does not wait for otherwise. Returns the durability of the command's writes
-/// once it has been answered without a writeConcernError.
+void append_w_1(Buffer& out) {
+  bson::append_inside(out, bson::Type::document, "writeConcern",
+                      [&] { bson::append_int32(out, "w", 1); });
+}
+
+}  // namespace
+
 ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& out) {
   const auto sent = bson::find(body, "writeConcern", bson::Type::document);
   const Bytes concern = sent ? sent->value : Bytes(kNoFields);
@@ -57,13 +60,6 @@ ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& 
   });
   return raises ? ids::Durability::by_majority : ids::Durability::not_yet;
 }
-
-void append_w_1(Buffer& out) {
-  bson::append_inside(out, bson::Type::document, "writeConcern",
-                      [&] { bson::append_int32(out, "w", 1); });
-}
-
-}  // namespace
 
 TurnStage::TurnStage(GivenValues& given, const Operation& command, std::size_t statements,
                      const WriteOptions& options, bool is_unsure, const ConnectionMemory* memory)

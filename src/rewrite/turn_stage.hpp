@@ -23,6 +23,12 @@ namespace idproxy::rewrite {
 /// nothing if these are missing or malformed.
 [[nodiscard]] std::optional<std::string> transaction_of(Bytes body);
 
+/// Appends {writeConcern: {w: "majority", j: true}}, with the client's j and wtimeout, and its `w`
+/// if that names a tag or more members than `majority` is sure to be. Asks for the journal, which a
+/// standalone server does not wait for otherwise. Returns the durability of the command's writes
+/// once it has been answered without a writeConcernError.
+ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& out);
+
 /// True if a statement gets a number of a sequence without gaps.
 [[nodiscard]] bool needs_turn(const Plan& plan, const GivenValues& given);
 

@@ -160,7 +160,7 @@ std::optional<Verdict> judge_conditions(const UpsertStatement& statement,
   const auto values = known_values(statement, fields);
   if (!values) return forward(ForwardReason::depends_on_document);
   for (std::size_t i = 0; i < conditions.size(); ++i) {
-    if (!holds(conditions[i], (*values)[i])) return kNotNeeded;
+    if (!holds(conditions[i], (*values)[i])) return Verdict{Verdict::Kind::unfulfilled, {}};
   }
   return std::nullopt;
 }

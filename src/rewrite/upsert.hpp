@@ -20,10 +20,11 @@ namespace idproxy::rewrite {
 /// Whether an upsert gets a value for a field.
 struct UpsertVerdict {
   enum class Kind {
-    not_needed,  ///< it inserts nothing, or the client sends a value of its own
-    assign,      ///< add the value, as edit_of() does
-    forward,     ///< leave the statement alone, for `reason`
-    malformed,   ///< mongod will refuse the command
+    not_needed,   ///< it inserts nothing, or the client sends a value of its own
+    unfulfilled,  ///< it inserts a document that does not fulfil the rule's conditions
+    assign,       ///< add the value, as edit_of() does
+    forward,      ///< leave the statement alone, for `reason`
+    malformed,    ///< mongod will refuse the command
   };
   Kind kind{};
   ForwardReason reason{};

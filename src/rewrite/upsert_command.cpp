@@ -9,6 +9,7 @@
 
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/keep.hpp"
+#include "rewrite/left_out.hpp"
 #include "rewrite/upsert.hpp"
 #include "rewrite/upsert_statement.hpp"
 
@@ -67,17 +68,35 @@ void count(const TakenAway& updates, std::vector<TakenAway>& taken) {
 
 namespace {
 
-/// Whether its stored value stays. From an upsert by operators that can get no value, nothing is
-/// left out: it may have to insert what is left.
+/// True if an update by operators does something beside what the rule leaves out.
+bool does_more(Bytes update, const Rule& rule) {
+  for (const bson::Element& each : bson::Elements(update)) {
+    for (const bson::Element& path : bson::Elements(each.value)) {
+      if (!is_left_out(each, path, rule)) return true;
+    }
+  }
+  return false;
+}
+
+/// Whether its stored value stays. From an upsert by operators that should get a value and cannot,
+/// nothing is left out: it may have to insert what is left, which must be something. A rule with
+/// conditions gives no value to a replacement that goes together with others, since it may find a
+/// document without one.
 KeepVerdict keep_of(const UpsertStatement& statement, const Assignment& assignment, bool is_alone,
                     UpsertVerdict& upsert) {
   KeepVerdict keep = judge_keep(statement, assignment, is_alone);
   const bool is_kept = keep.kind == KeepVerdict::Kind::kept;
   upsert = judge(statement, assignment, is_kept);
+  using Kind = UpsertVerdict::Kind;
+  const bool assigns = upsert.kind == Kind::assign;
   const bool is_plain = statement.kind == UpsertStatement::Kind::plain;
-  if (is_kept && !statement.is_replacement && !is_plain &&
-      upsert.kind != UpsertVerdict::Kind::assign) {
+  const bool needs_none =
+      upsert.kind == Kind::unfulfilled && does_more(statement.update, *assignment.rule);
+  if (is_kept && !statement.is_replacement && !is_plain && !assigns && !needs_none) {
     keep = {KeepVerdict::Kind::lost, LossReason::unset};
+  }
+  if (assigns && statement.is_replacement && !is_alone && !assignment.rule->when.empty()) {
+    upsert = {Kind::forward, ForwardReason::depends_on_document};
   }
   return keep;
 }

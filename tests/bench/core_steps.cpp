@@ -181,6 +181,7 @@ void draw_from(benchmark::State& state, ids::Source& source) {
     values.clear();
     if (source.next(kCount, values)) drawn += static_cast<std::int64_t>(kCount);
   }
+  if (drawn == 0) state.SkipWithError("no values");
   state.SetItemsProcessed(drawn);
 }
 
@@ -193,11 +194,14 @@ BENCHMARK_CAPTURE(draw_of, objectid, "objectid", {});
 BENCHMARK_CAPTURE(draw_of, ulid, "ulid", {});
 BENCHMARK_CAPTURE(draw_of, nanoid, "nanoid", {});
 BENCHMARK_CAPTURE(draw_of, random_digits, "random-digits", {{"digits", "12"}});
+BENCHMARK_CAPTURE(draw_of, ulid, "ulid", {});
+BENCHMARK_CAPTURE(draw_of, nanoid, "nanoid", {});
 
 /// With so long a sequence that no draw waits for the clock.
 void draw_of_snowflake(benchmark::State& state) {
   const auto rule = make_strategy("snowflake",
-                                  {{"machine.lease", "none"},
+                                  {{"epoch", "1970-01-01T00:00:00Z"},  // the clock's
+                                   {"machine.lease", "none"},
                                    {"machine.id", "0"},
                                    {"machine_bits", "0"},
                                    {"sequence_bits", "22"}},

@@ -404,6 +404,7 @@ WHEN = [
     {"ns": "articles.*", "field": "key", "strategy": "uuid"},
     {"ns": "plain.*", "field": "n", "strategy": "counter", "upserts": "refuse",
      "when": {"status": "published"}},
+    {"ns": "saved.*", "field": "n", "strategy": "counter", "keep": "always", "when": {"status": "published"}},
 ]
 PUBLISHED = [{"status": "published"}, {"status": "published", "kind": 1}, {"status": "published", "kind": 1.0},
              {"status": "published", "kind": None, "meta": {"x": 1}}, {"status": "published", "meta": 5}]
@@ -494,6 +495,22 @@ def test_upserts_of_a_rule_with_conditions(replica_set, when_proxy, coll):
         assert assign(client, f"plain.{coll}", {"_id": through.find_one({"k": 3})["_id"]}, "n")["value"] == 4
     stored = {each["k"]: each.get("n") for each in replica_set.client.plain[coll].find()}
     assert stored == {0: 1, 1: 2, 2: 3, 3: 4, 4: None, 5: None}
+
+
+def test_saving_gives_no_draft_a_number_and_takes_none_away(replica_set, when_proxy, coll):
+    """By replacements, alone and together, and by setting each field."""
+    with when_proxy.client() as client:
+        through = client.saved[coll]
+        through.insert_many([{"_id": 1, "status": "draft"}, {"_id": 2, "status": "published"}])
+        through.replace_one({"_id": 1}, {"status": "published"}, upsert=True)
+        through.bulk_write([pymongo.ReplaceOne({"_id": i}, {"status": "published", "x": 1}, upsert=True)
+                            for i in (1, 2)])
+        for i in (2, 3):
+            through.update_one({"_id": i}, {"$set": {"status": "draft", "n": None}}, upsert=True)
+        assert list(replica_set.client.saved[coll].find().sort("_id")) == [
+            {"_id": 1, "status": "published", "x": 1}, {"_id": 2, "status": "draft", "x": 1, "n": 1},
+            {"_id": 3, "status": "draft"}]
+        assert assign(client, f"saved.{coll}", {"_id": 3}, "n") == {"value": 2, "modified": True}
 
 
 def test_backfill_and_verify_leave_drafts_alone(replica_set, coll, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import random
 from typing import Any
 
@@ -20,9 +21,18 @@ RANGES, WIDTH, ACTIVE = 20, 100_000, 4
 
 
 
-def rules_of(db: str) -> dict[str, dict[str, Any]]:
+def rules_of(db: str, key: pathlib.Path) -> dict[str, dict[str, Any]]:
     """By collection."""
+    # A value that were repeated would be an error that the client gets.
+    unrepeated = {
+        "permuted": {"strategy": "permuted", "key": {"file": str(key)}, "block": {"size": BLOCK}},
+        "snowflake": {"strategy": "snowflake"},
+        "ulid": {"strategy": "ulid"},
+        "nanoid": {"strategy": "nanoid"},
+        "typeid": {"strategy": "uuid", "version": 7, "encoding": "base32", "prefix": "user_"},
+    }
     return {
+        **{name: {**rule, "retry": {"attempts": 0}} for name, rule in unrepeated.items()},
         "counter": {"strategy": "counter", "block": {"size": BLOCK}},
         "ranges": {"strategy": "counter-ranges", "block": BLOCK, "active": ACTIVE,
                    "ranges": {"count": RANGES, "width": WIDTH}, "store": {"collection": db}},
@@ -48,9 +58,12 @@ def taken(replica_set: Mongod, db: str, scheme: str) -> int:
 
 @pytest.mark.timeout(3600 if FULL else 600)
 @pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.full)])
-def test_kill_9(replica_set: Mongod, kills: int, record, request: pytest.FixtureRequest):
+def test_kill_9(replica_set: Mongod, kills: int, record, request: pytest.FixtureRequest, tmp_path: pathlib.Path):
     db = f"every{kills}"
-    rules = rules_of(db)
+    key = tmp_path / "key"
+    key.write_text("2B7E151628AED2A6ABF7158809CF4F3C")
+    key.chmod(0o600)
+    rules = rules_of(db, key)
     for scheme in rules:
         if scheme == "reserve":
             continue  # as in a sharded collection, where the index cannot be unique
@@ -78,13 +91,14 @@ def test_kill_9(replica_set: Mongod, kills: int, record, request: pytest.Fixture
         audit.end()
         assert not audit.violations(), (scheme, audit.violations()[:5])
         assert len(audit.values) >= loads[scheme].documents > kills
+        record(f"values of {scheme} in {kills} kills", len(audit.values))
     stored = audits["gapless"].values  # nothing has been deleted
     assert stored == list(range(1, len(stored) + 1))
     reserved = {each["_id"]: each["parent_id"] for each in replica_set.client[db].reserve__n.find()}
     documents = {each["n"]: each["_id"] for each in replica_set.client[db].reserve.find(
         {"client": {"$exists": True}})}
     assert documents.items() <= reserved.items(), "each document's number is reserved for it"
-    for scheme, at_once in (("counter", 1), ("ranges", ACTIVE), ("scope", 1),
+    for scheme, at_once in (("counter", 1), ("permuted", 1), ("ranges", ACTIVE), ("scope", 1),
                             ("reserve", 1)):
         lost = taken(replica_set, db, scheme) - len(audits[scheme].values)
         record(f"numbers of {scheme} lost per kill -9, blocks of {BLOCK}", lost / kills)

@@ -361,6 +361,18 @@ def test_a_used_counter_is_hidden_only_with_an_index(place: Place, start_proxy):
     assert [number_of(value) for value in place.values()[10:]] == [11]
 
 
+def test_hidden_numbers_are_not_shown(place: Place, start_proxy):
+    """A number that is stored as it is may be the value of another that was hidden."""
+    proxy = start_proxy(place.config(unique_index="warn", block={"size": 1}))
+    insert(proxy, place.ns, 10)
+    plain = start_proxy(place.config(strategy="counter", unique_index="warn", block={"size": 1}))
+    eventually(lambda: "hidden with fpe" in insert(plain, place.ns, 1).get("errmsg", ""))
+    reason = refused(plain, place.ns)
+    assert "the rule does not hide them" in reason and "Go back to strategy: permuted" in reason, reason
+    insert(proxy, place.ns, 10)
+    assert [number_of(value) for value in place.values()] == list(range(20))
+
+
 @pytest.mark.parametrize("fpe, said", [(None, "(no string)"), ("", '""'), (7, "(no string)"), ("x" * 5000, "x…")])
 def test_a_seal_that_is_none_is_refused(place: Place, start_proxy, fpe, said):
     """With its reason, and the document stays as it is."""

@@ -5,14 +5,17 @@ An independent decoder reads what is stored.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import datetime
+import functools
 import json
 import pathlib
 import random
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -20,7 +23,7 @@ from typing import Any, NamedTuple
 import bson
 import pymongo
 import pytest
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from support.admin import Admin, Metrics
 from support.backfill import failing
@@ -30,6 +33,7 @@ from support.mongod import Mongod
 from support.own_clock import OwnClock
 from support.process import eventually, free_port
 from support.proxy import Proxy, binary, configuration
+from support.threads import Threads
 
 TTL = 3
 HELD = "are held by other proxies"
@@ -282,6 +286,77 @@ def test_proxies_that_come_and_go(server: Mongod, tmp_path: pathlib.Path) -> Non
         for each in alive:
             each.kill()
     assert len(numbers(server)) == stored > 100
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_fifty_proxies_on_thirty_two_numbers(server: Mongod, tmp_path: pathlib.Path, record: Any) -> None:
+    """Killed, paused for longer than their lease lasts, with clocks that are set by an hour: no id twice, and those
+    that have no number say so."""
+    dice = random.Random(50)
+    config = configuration(server, [rule(5)])
+    clocks = [OwnClock(tmp_path, f"clock{number}") for number in range(50)]
+    alive: list[Proxy] = []
+    stored: list[int] = []
+    refusals: collections.Counter[str] = collections.Counter()
+    done: collections.Counter[str] = collections.Counter()
+
+    def start(number: int) -> Proxy:
+        clocks[number % 50].set_ahead(0)
+        proxy = Proxy(config, clocks[number % 50].environment, await_ready=False)
+        proxy.address = proxy.wait_event("listening", 60)["address"]
+        return proxy
+
+    def work(over: threading.Event, chance: random.Random) -> None:
+        while not over.is_set():
+            proxy = chance.choice([*alive])
+            try:
+                with pymongo.MongoClient(f"mongodb://{proxy.address}", directConnection=True, socketTimeoutMS=5000,
+                                         serverSelectionTimeoutMS=1000, retryWrites=False) as client:
+                    size = chance.choice([1, 20, 200])
+                    client.snow.docs.insert_many([{"by": proxy.pid} for _ in range(size)])
+                    stored.append(size)
+            except OperationFailure as error:
+                assert error.code == 6, error
+                refusals[re.sub("number [0-9]+", "number N", str(error))[:150]] += 1
+            except PyMongoError:
+                pass  # killed, or paused
+
+    try:
+        alive += [start(number) for number in range(50)]
+        begun = time.monotonic()
+        over = threading.Event()
+        with Threads(*(functools.partial(work, over, random.Random(i)) for i in range(6)), timeout=120):
+            try:
+                for _ in range(60):
+                    place = dice.randrange(50)
+                    what = dice.choice(["kill", "pause", "clock"])
+                    done[what] += 1
+                    if what == "kill":
+                        alive[place].kill()
+                        alive[place] = start(place)
+                    elif what == "clock":
+                        clock_of(place).write_text(str(dice.choice([3600, 0, -3600])))
+                        time.sleep(0.5)
+                    else:
+                        alive[place].process.send_signal(signal.SIGSTOP)
+                        time.sleep(TTL + 1)
+                        alive[place].process.send_signal(signal.SIGCONT)
+            finally:
+                over.set()
+        seconds = time.monotonic() - begun
+        assert any(HELD in each for each in refusals), refusals
+        for each in alive:
+            eventually(lambda each=each: each.find_events("machine_claimed") or each.find_events("machine_refused"), 30)
+    finally:
+        for each in alive:
+            each.kill()
+    found = numbers(server)
+    machines = {Layout(1704067200000, 1, 41, 5, 12).decode(each)[1] for each in found}
+    assert len(found) >= sum(stored) and len(machines) > 16
+    record("ids of fifty proxies on 32 machine numbers", len(found))
+    record("their seconds", seconds)
+    print(len(found), "ids, acknowledged", sum(stored), "in", seconds, "s;", done, len(machines), refusals)
 
 
 def test_a_fixed_number_belongs_to_one_proxy(server: Mongod) -> None:

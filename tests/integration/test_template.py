@@ -88,7 +88,20 @@ class TestTemplates:
         assert insert(proxy, f"fiscal{days}.{coll}", 2)["n"] == 2
         assert numbers(server.client, f"fiscal{days}.{coll}") == [f"{shown}/{n:03}" for n in (1, 2)]
         (counter,) = counters(server).find({"_id.c": f"fiscal{days}.{coll}.n"})
-        assert counter["_id"]["p"] == f"{first}-{_fiscal_day(days):%m-%d}"
+        assert counter["_id"]["p"] == f"{first}-{_fiscal_day(days):%m-%d}/P1Y"
+
+    def test_a_day_that_becomes_a_fiscal_year(self, server, start_proxy, coll):
+        """The year begins on the day whose counter is there: it has one of its own."""
+        ns = f"fiscal-day.{coll}"
+        shown = f"{_fiscal_day(0).year}-{(_fiscal_day(0).year + 1) % 100:02}"
+        for template, reset, first in (
+                ("{yyyy}{MM}{dd}-{counter:03}", "daily", f"{_fiscal_day(0):%Y%m%d}-001"),
+                ("{fy}/{counter:03}", {"yearly": f"{_fiscal_day(0):%m-%d}"}, f"{shown}/001")):
+            rule = {"ns": ns, **_TEXT, "template": template, "reset": reset}
+            proxy = start_proxy(configuration(server, [rule]))
+            insert(proxy, ns, 1)
+            proxy.stop()
+            assert numbers(server.client, ns)[-1] == first
 
     def test_one_counter_whose_text_shows_the_day(self, server, proxy, coll):
         ns = f"dated.{coll}"

@@ -19,4 +19,7 @@ class OwnClock:
         self.set_ahead(0)
 
     def set_ahead(self, seconds: int) -> None:
-        self._file.write_text(str(seconds))
+        # At once: whoever reads a file that is being written sees an empty one.
+        beside = self._file.with_suffix(".new")
+        beside.write_text(str(seconds))
+        beside.rename(self._file)

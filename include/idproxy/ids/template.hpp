@@ -22,7 +22,7 @@ using YearStart = std::chrono::month_day;
 inline constexpr YearStart kCalendarYear = std::chrono::January / 1;
 
 /// The period that a day belongs to: "2026", "2026-11" or "2026-11-22", of a fiscal year
-/// "2026-04-01"; "" for Reset::none.
+/// "2026-04-01/P1Y" (ISO 8601: the year from that day on); "" for Reset::none.
 [[nodiscard]] std::string period_of(Reset reset, std::chrono::year_month_day day,
                                     YearStart year = kCalendarYear);
 

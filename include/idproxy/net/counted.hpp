@@ -34,6 +34,7 @@ enum Counted : std::uint8_t {
   requests_hello,
   requests_status,
   requests_next,
+  requests_assign,
   requests_refused,
   requests_shutdown,
   requests_snappy,

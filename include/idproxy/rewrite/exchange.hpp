@@ -94,6 +94,7 @@ class Exchange {
   [[nodiscard]] bool is_hello() const { return kind_ == Kind::hello; }
   [[nodiscard]] bool is_status() const { return kind_ == Kind::status; }
   [[nodiscard]] bool is_next() const { return kind_ == Kind::next; }
+  [[nodiscard]] bool is_assign() const { return kind_ == Kind::assign; }
 
   [[nodiscard]] const ExchangeFacts& facts() const {
     return what_ == nullptr ? kNothing : what_->facts();
@@ -102,7 +103,7 @@ class Exchange {
  private:
   static const ExchangeFacts kNothing;
 
-  enum class Kind { hello, status, next, other };
+  enum class Kind { hello, status, next, assign, other };
   const ServerId server_;
   ConnectionMemory* const memory_;
   Kind kind_ = Kind::other;

@@ -54,12 +54,13 @@ enum class ErrorCode : std::int32_t {
 [[nodiscard]] ErrorCode code_of(ids::Errc why);
 
 /// The error of a command that fails as a whole: {ok: 0, errmsg, code, codeName, errorLabels:
-/// [label]}.
+/// [label], <details>}.
 struct CommandError {
   ErrorCode code{};
   std::string message;
   std::string_view label{};    ///< a string with static lifetime; empty: none
   bool repeats_write = false;  ///< adds kNoWritesPerformed
+  std::string details{};       ///< further fields, as BSON elements
 };
 inline constexpr std::string_view kTransientTransactionError = "TransientTransactionError";
 inline constexpr std::string_view kRetryableWriteError = "RetryableWriteError";

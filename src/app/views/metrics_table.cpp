@@ -228,13 +228,15 @@ const Metric kMetrics[] = {
                     {"hello", requests_hello},
                     {"status", requests_status},
                     {"next", requests_next},
+                    {"assign", requests_assign},
                     {"refused", requests_refused},
                     {"shutdown", requests_shutdown}});
      },
      "Client requests. relayed: passed on unchanged; insert, update, findAndModify, bulkWrite: "
      "commands "
      "that got values; hello: questions about the server and its set; status: {idproxy: "
-     "\"status\"}; next: {idproxy: \"next\"}; refused: answered with an error by the proxy; "
+     "\"status\"}; next: {idproxy: \"next\"}; assign: {idproxy: \"assign\"}; refused: answered "
+     "with an error by the proxy; "
      "shutdown: answered with ShutdownInProgress while draining."},
     {Type::counter, "idproxy_requests_compressed_total",
      [](Family& family, const Serving& from) {

@@ -22,6 +22,7 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from support.middleman import deafen
+from support.own_clock import OwnClock
 from support.process import Closing, free_ports
 from support.proxy import Proxy
 from support.replica_set import Member, ReplicaSet
@@ -38,26 +39,23 @@ class Sidecar(Closing):
     """
 
     def __init__(self, directory: pathlib.Path, number: int, members: int, config: dict[str, Any],
-                 environment: dict[str, str], library: pathlib.Path, **options: Any):
+                 environment: dict[str, str], **options: Any):
         self.number = number
         self._path = directory / f"proxy{number}.yaml"
-        self._clock = directory / f"clock{number}"
+        self._clock = OwnClock(directory, f"clock{number}")
         self._log = directory / f"proxy{number}.log"
         self._options = options
-        self._environment = {**environment, "LD_PRELOAD": str(library), "SET_CLOCK_FILE": str(self._clock)}
+        self._environment = {**environment, **self._clock.environment}
         self._config = {**config, "listen": {"address": "127.0.0.1", **config.get("listen", {}),
                                              "port": free_ports(members + 2)[0]},
                         "admin": {"listen": None}, "log": {"level": "info", "format": "json"}, "threads": 2,
                         "limits": {"drain": "3s", **config.get("limits", {})}}
-        self.clock(0)
         self.change({})
         self.starts = 0
         self.start()
 
     def clock(self, seconds: int) -> None:
-        beside = self._clock.with_suffix(".new")
-        beside.write_text(str(seconds))
-        beside.rename(self._clock)
+        self._clock.set_ahead(seconds)
 
     def change(self, more: dict[str, Any]) -> None:
         """Takes effect with a reload, or with the next start."""

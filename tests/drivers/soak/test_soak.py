@@ -15,7 +15,6 @@ import random
 import shutil
 import signal
 import statistics
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -41,7 +40,6 @@ from tables import DB, KEY, SoakTable, tables, taken
 MINUTES = float(os.environ.get("IDPROXY_SOAK_MINUTES", "0.4"))
 SEED = os.environ.get("IDPROXY_SOAK_SEED", "1")
 PLACE = os.environ.get("IDPROXY_SOAK_DIRECTORY", "")
-SET_CLOCK = pathlib.Path(__file__).resolve().parents[2] / "support" / "set_clock.c"
 
 # Who makes an _id itself: a driver that cannot leave it out of a retryable write.
 OWN = {"node": False, "go": True, "java": False, "libmongoc": True}
@@ -99,8 +97,6 @@ class Soak:
             admin.command("grantRolesToUser", "idproxy", roles=[{"role": "readWrite", "db": DB}])
 
     def _start_proxies(self, certificates: Certificates) -> None:
-        library = self.directory / "set_clock.so"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, SET_CLOCK], check=True)
         config: dict[str, Any] = {"upstream": {"uri": self.three.access.without("user", "password").uri(
             self.three.address)}, "rules": self.rules}
         access = {}
@@ -110,8 +106,7 @@ class Soak:
             access = {"access": certificates.application}
         key = {KEY: "7f036d6f04fc6a94" * 4}
         self.sidecars = [
-            self._stack.enter_context(Sidecar(self.directory, number, len(self.three.members), config, key, library,
-                                              **access))
+            self._stack.enter_context(Sidecar(self.directory, number, len(self.three.members), config, key, **access))
             for number in range(PROXIES)]
 
     def _uri_of(self, number: int) -> Any:

@@ -160,6 +160,26 @@ TEST(Permutation, HasNoTextBeyondItsNumbers) {
   }
 }
 
+/// Of spaces with more texts than there are numbers, most belong to none.
+TEST(Permutation, ReadsNoNumberThatItDoesNotWrite) {
+  const std::pair<std::string_view, std::size_t> spaces[] = {
+      {"hex", 31}, {"hex", 32}, {"base32", 25}, {"base36", 25}, {"base58", 21}, {"base62", 22}};
+  for (const auto& [name, length] : spaces) {
+    const std::string alphabet(alphabet_named(name));
+    const Permutation permutation({alphabet, length, Zeros::allowed}, "t", kKey1);
+    for (std::size_t i = 0; i < 100; ++i) {
+      std::string text;
+      for (std::size_t at = 0; at < length; ++at) {
+        text += alphabet[(i * 7919 + at * 104'729 + i * at * 31) % alphabet.size()];
+      }
+      const auto number = permutation.read(text);
+      if (number) {
+        EXPECT_EQ(written(permutation, *number), text) << name << '^' << length;
+      }
+    }
+  }
+}
+
 TEST(Permutation, SucceedsWithTheLargestSpaces) {
   constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(of_digits(18).max(), 999'999'999'999'999'999);

@@ -193,11 +193,13 @@ Template fiscal(std::string_view text, YearStart year = kApril) {
 }
 
 TEST(Period, OfAFiscalYearIsItsFirstDay) {
-  EXPECT_EQ(period_of(Reset::yearly, 2026y / 3 / 31, kApril), "2025-04-01");
-  EXPECT_EQ(period_of(Reset::yearly, 2026y / 4 / 1, kApril), "2026-04-01");
-  EXPECT_EQ(period_of(Reset::yearly, 2026y / 12 / 31, kApril), "2026-04-01");
-  EXPECT_EQ(period_of(Reset::yearly, 2026y / 7 / 14, std::chrono::July / 15), "2025-07-15");
+  EXPECT_EQ(period_of(Reset::yearly, 2026y / 3 / 31, kApril), "2025-04-01/P1Y");
+  EXPECT_EQ(period_of(Reset::yearly, 2026y / 4 / 1, kApril), "2026-04-01/P1Y");
+  EXPECT_EQ(period_of(Reset::yearly, 2026y / 12 / 31, kApril), "2026-04-01/P1Y");
+  EXPECT_EQ(period_of(Reset::yearly, 2026y / 7 / 14, std::chrono::July / 15), "2025-07-15/P1Y");
   EXPECT_EQ(period_of(Reset::yearly, 2026y / 4 / 1, kCalendarYear), "2026");
+  EXPECT_NE(period_of(Reset::yearly, 2026y / 4 / 1, kApril),
+            period_of(Reset::daily, 2026y / 4 / 1));
 }
 
 TEST(Template, ShowsTheFiscalYear) {

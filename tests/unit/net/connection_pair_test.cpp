@@ -273,11 +273,14 @@ const Rules kPauses = [](const auto&) {
       with({.backoff = kLong, .backoff_max = kLong, .deadline = 1h}, rule("shop.*", "_id")));
 };
 /// All values have to be asked for.
-const Rules kAsks = [](const std::shared_ptr<Store>& store) {
-  rewrite::Rule asks = rule("shop.*", "_id");
-  asks.strategy = shared_source<AskingSource>(store);
-  return rule_set_of(std::move(asks));
-};
+Rules asks_for(const char* field) {
+  return [field](const std::shared_ptr<Store>& store) {
+    rewrite::Rule asks = rule("shop.*", field);
+    asks.strategy = shared_source<AskingSource>(store);
+    return rule_set_of(std::move(asks));
+  };
+}
+const Rules kAsks = asks_for("_id");
 const Rules kAsksForAWhile = [](const std::shared_ptr<Store>& store) {
   store->patience = kLong;
   return kAsks(store);
@@ -592,6 +595,21 @@ TEST(ConnectionPair, AsksTheStoreForValuesBeforeOrAfterTheServer) {
   EXPECT_EQ(world.calls, (Texts{"sends", "replies", "replies"}));
   EXPECT_EQ(world.count(Counted::requests_next), 2U);
   EXPECT_EQ(world.count(Counted::requests_refused), 1U);
+  expect_idle(world);
+}
+
+TEST(ConnectionPair, CountsAnAssignOnceThatAsksTheStore) {
+  World world(asks_for("number"));
+  world.request(
+      op_msg(body(doc(string_field("idproxy", "assign") + string_field("ns", "shop.orders") +
+                      string_field("field", "number") + doc_field("filter", int_field("_id", 1)) +
+                      string_field("$db", "admin")))));
+  world.reply_with(doc_field("cursor", array_field("firstBatch", {doc("")})) + ok()).granted(41);
+  EXPECT_EQ(world.calls, (Texts{"sends", "sends"}));
+  world.reply_with(doc_field("value", long_field("number", 41)) + ok());
+  EXPECT_EQ(world.calls, (Texts{"sends", "sends", "replies"}));
+  EXPECT_EQ(world.count(Counted::requests_assign), 1U);
+  EXPECT_EQ(world.count(Counted::requests_find_and_modify), 0U);
   expect_idle(world);
 }
 

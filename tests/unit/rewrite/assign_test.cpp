@@ -5,6 +5,7 @@
 #include "support/exchange_script.hpp"
 #include "support/lending_source.hpp"
 #include "support/rule_set.hpp"
+#include "support/turn_source.hpp"
 #include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
@@ -41,7 +42,8 @@ std::string read(const std::string& filter, const std::string& more = {},
 /// Waits for what was written before.
 std::string confirms(const std::string& more = {}) {
   const std::string nothing = doc_field("q", doc_field("_id", array_field("$in", {}))) +
-                              doc_field("u", doc_field("$set", int_field("_", 0)));
+                              doc_field("u", doc_field("$set", int_field("_", 0))) +
+                              bool_field("multi", true);
   return op_msg(body(doc(string_field("update", "orders") + array_field("updates", {doc(nothing)}) +
                          more + string_field("$db", "shop"))));
 }
@@ -119,6 +121,44 @@ TEST_F(AssignExchange, SaysWhatItFindsIfAnotherWasFirst) {
       answer(long_field("value", 5) + bool_field("modified", false) + bool_field("found", true)));
   EXPECT_EQ(told(cursor({})), answer(kNone + bool_field("found", false)));
   EXPECT_NE(told(cursor({doc("")})).find("has changed meanwhile"), std::string::npos);
+}
+
+/// A failover could undo a value that is told before, and give its number to another document.
+TEST_F(AssignExchange, TellsNoNumberInTurnThatAMajorityMayLack) {
+  Rule in_turn = rule("shop.o*", "number");
+  in_turn.strategy_name = "gapless";
+  in_turn.strategy = std::make_shared<TurnRule>(std::make_shared<Turns>());
+  world_.reload(rule_set_of(std::move(in_turn)));
+  world_.request(assign(kById, doc_field("writeConcern", int_field("w", 1))));
+  EXPECT_EQ(world_.reply_with(cursor({doc(long_field("number", 5))})), ActionKind::send);
+  EXPECT_EQ(world_.bytes(), confirms(doc_field("writeConcern", string_field("w", "majority") +
+                                                                   bool_field("j", true))));
+  world_.exchange->release(world_.workspace);
+}
+
+TEST_F(AssignExchange, TellsNoValueOfWhichTheServerDoesNotSayThatItIsDurable) {
+  const std::string stored = cursor({doc(long_field("number", 5))});
+  for (const std::string& reply :
+       {n(0) + write_errors({write_error(0, 61)}) + ok(), int_field("n", 0)}) {
+    world_.request(assign(kById));
+    world_.reply_with(stored);
+    const ActionKind kind = world_.reply_with(reply);
+    EXPECT_TRUE(kind == ActionKind::close ||
+                world_.body().find("does not say whether") != std::string::npos);
+    world_.exchange->release(world_.workspace);
+  }
+}
+
+TEST_F(AssignExchange, TellsOfAFailedWriteConcernInEachAnswerAfterTheWrite) {
+  const std::string late = doc_field("writeConcernError", int_field("code", 64));
+  for (const std::string& found : {cursor({doc("")}), cursor({})}) {
+    world_.request(assign(kById));
+    world_.reply_with(cursor({doc("")}));
+    world_.reply_with(kNothing + late);
+    EXPECT_EQ(world_.reply_with(found), ActionKind::reply);
+    EXPECT_NE(world_.body().find(late), std::string::npos);
+    world_.exchange->release(world_.workspace);
+  }
 }
 
 /// The write has sent commands with request ids of their own.

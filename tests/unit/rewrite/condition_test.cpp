@@ -77,16 +77,16 @@ TEST(Condition, HoldsForAllOrForNone) {
 TEST(Condition, IsAFilterOfTheServer) {
   Buffer filter;
   bson::Scope document(filter);
-  append_filter(
-      std::vector<Condition>{among("a.b", {long_field("", 1), string_field("", "x.y"), kNull}),
-                             {"c", true, {}}},
-      filter);
+  append_filter(std::vector<Condition>{among("a.b", {long_field("", 1), string_field("", "x.y"),
+                                                     kNull, string_field("", "\xff")}),
+                                       {"c", true, {}}},
+                filter);
   document.close();
   const auto no_array = [](const std::string& field) {
     return doc(doc_field(field, string_field("$type", "array")));
   };
   const std::string text = element(bson::Type::regex, "1", std::string("^x\\.y\\z\0\0", 9));
-  const std::string values = long_field("0", 1) + text + null_as("2");
+  const std::string values = long_field("0", 1) + text + null_as("2") + string_field("3", "\xff");
   EXPECT_EQ(as_text(filter.view()),
             doc(doc_field("a.b", element(bson::Type::array, "$in", doc(values))) +
                 doc_field("c", bool_field("$exists", true)) +

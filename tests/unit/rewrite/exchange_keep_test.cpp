@@ -149,6 +149,50 @@ TEST(Keeps, AlwaysLeavesOutWhatTakesAway) {
       .play();
 }
 
+/// A draft gets no value, and one that has been published keeps its own.
+TEST(Keeps, AlwaysAlsoInUpsertsThatDoNotFulfilTheConditions) {
+  const auto drafts = [] {
+    Rule rule = test::rule("shop.*", "number");
+    rule.keep = Keep::always;
+    rule.when.push_back({"x", true});
+    return rule_set_of(std::move(rule));
+  };
+  const std::string y = int_field("y", 1);
+  const std::string unset = doc_field("$unset", string_field("number", ""));
+  const auto statement = [&](const std::string& update) {
+    return update_sequence("", {doc(upsert_fields(0, update))});
+  };
+  ExchangeScript(drafts)
+      .request(statement(doc_field("$set", y) + unset))
+      .sends(statement(doc_field("$set", y)))
+      .reply(n(1) + modified(1) + ok())
+      .relays()
+      .counts("")
+      .play();
+  // It would have nothing to insert.
+  ExchangeWorld alone(drafts());
+  EXPECT_EQ(alone.request(statement(unset)), ActionKind::relay);
+  EXPECT_EQ(alone.exchange->facts().taken_away.front().reason, LossReason::unset);
+  ExchangeWorld published(drafts());
+  EXPECT_EQ(published.request(statement(doc_field("$set", kX) + unset)), ActionKind::send);
+  EXPECT_EQ(published.bytes(),
+            statement(doc_field("$set", kX) + doc_field("$setOnInsert", long_field("number", 1))));
+}
+
+/// Of replacements in one command nobody knows which find a draft: an update gives it no value.
+TEST(Keeps, ReplacementsTogetherGetNoValuesByARuleWithConditions) {
+  Rule rule = test::rule("shop.*", "number");
+  rule.when.push_back({"x", true});
+  ExchangeWorld world(rule_set_of(std::move(rule)));
+  EXPECT_EQ(world.request(update_sequence("", {saved(0), saved(1)})), ActionKind::send);
+  const auto kept_upsert = [](std::int32_t k) {
+    return doc(query(k) + pipeline("u", kStored) + bool_field("upsert", true));
+  };
+  EXPECT_EQ(world.bytes(), update_sequence("", {kept_upsert(0), kept_upsert(1)}));
+  ASSERT_EQ(world.exchange->facts().forwarded.size(), 1U);
+  EXPECT_EQ(world.exchange->facts().forwarded.front().reason, ForwardReason::depends_on_document);
+}
+
 TEST(Keeps, AlwaysLeavesConstantsOutOfStages) {
   const auto null = [](const char* name) { return element(bson::Type::null, name, ""); };
   const auto statement = [&](const std::vector<std::string>& stages) {

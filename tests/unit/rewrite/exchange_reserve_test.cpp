@@ -112,6 +112,27 @@ TEST_F(Reserve, ReservesTheClientsOwnValues) {
   EXPECT_EQ(world.counts(), "");
 }
 
+/// The rule for `_id` gives one to some documents; the others get that of the reservation.
+TEST_F(Reserve, ReservesForDocumentsThatARuleForIdsLeavesOut) {
+  const auto others = std::make_shared<Lending>();
+  others->next = 201;
+  others->at_hand = 100;
+  Rule id = rule("shop.orders", "_id");
+  id.strategy = shared_source<LendingSource>(others);
+  id.when.push_back({"x", std::nullopt, {long_field("", 0)}});
+  ExchangeWorld world(rules({std::move(id)}));
+  const std::string own = doc(int_field("x", 1) + string_field("number", "A-1"));
+  EXPECT_EQ(world.request(client(Form::sequence, "", {nth(0), nth(1), own})),
+            ActionKind::ask_store);
+  EXPECT_EQ(reserve(world), ActionKind::send);
+  const std::string kept =
+      doc(long_field("_id", 102) + int_field("x", 1) + string_field("number", "A-1"));
+  EXPECT_EQ(world.bytes(), part("", {stored(201, 0, 1), stored(101, 1, 2), kept}));
+  EXPECT_EQ(world.reply_with(n(3) + ok()), ActionKind::relay);
+  world.exchange.reset();
+  EXPECT_EQ(collection->calls, "reserve 1=201 2=101 A-1=102; ");
+}
+
 TEST_F(Reserve, TakesAnotherNumberWhereOneIsTaken) {
   collection->all = {{"1", "x"}, {"3", "y"}, {"4", "z"}};
   ExchangeWorld world(rules());

@@ -302,8 +302,8 @@ def test_fifty_proxies_on_thirty_two_numbers(server: Mongod, tmp_path: pathlib.P
     done: collections.Counter[str] = collections.Counter()
 
     def start(number: int) -> Proxy:
-        clocks[number % 50].set_ahead(0)
-        proxy = Proxy(config, clocks[number % 50].environment, await_ready=False)
+        clocks[number].set_ahead(0)
+        proxy = Proxy(config, clocks[number].environment, await_ready=False)
         proxy.address = proxy.wait_event("listening", 60)["address"]
         return proxy
 
@@ -336,7 +336,7 @@ def test_fifty_proxies_on_thirty_two_numbers(server: Mongod, tmp_path: pathlib.P
                         alive[place].kill()
                         alive[place] = start(place)
                     elif what == "clock":
-                        clock_of(place).write_text(str(dice.choice([3600, 0, -3600])))
+                        clocks[place].set_ahead(dice.choice([3600, 0, -3600]))
                         time.sleep(0.5)
                     else:
                         alive[place].process.send_signal(signal.SIGSTOP)

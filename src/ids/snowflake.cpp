@@ -254,6 +254,7 @@ std::unique_ptr<RuleSource> make_snowflake(Parameters& rule, Sources sources,
   RuleSource::About about;
   about.lease = read_lease(rule.section("machine"), form.layout);
   about.lease->store_db = store_db;
+  about.layout = form.layout;
   about.field.ns = rule.text("ns", "");
   about.field.field = rule.text("field", "");
   form.is_text = read_text_output(rule, "int64", kSnowflakeBits, form.text);

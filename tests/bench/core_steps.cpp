@@ -194,8 +194,6 @@ BENCHMARK_CAPTURE(draw_of, objectid, "objectid", {});
 BENCHMARK_CAPTURE(draw_of, ulid, "ulid", {});
 BENCHMARK_CAPTURE(draw_of, nanoid, "nanoid", {});
 BENCHMARK_CAPTURE(draw_of, random_digits, "random-digits", {{"digits", "12"}});
-BENCHMARK_CAPTURE(draw_of, ulid, "ulid", {});
-BENCHMARK_CAPTURE(draw_of, nanoid, "nanoid", {});
 
 /// With so long a sequence that no draw waits for the clock.
 void draw_of_snowflake(benchmark::State& state) {

@@ -38,6 +38,7 @@ class RuleSource {
     std::optional<RangesSpec> ranges{};
     std::optional<GaplessSpec> gapless{};  ///< of a rule without gaps
     std::optional<LeaseSpec> lease{};      ///< of a rule whose ids have a machine number
+    SnowflakeLayout layout{};              ///< of these ids
     /// The field that has the numbers; its ns is the rule's glob.
     CounterField field{};
     /// True: each collection has a counter of its own, whose key is "<db>.<collection>.<field>"; in

@@ -10,7 +10,9 @@
 
 #include "app/config_file.hpp"
 #include "app/state/findings.hpp"
+#include "app/state/readiness.hpp"
 #include "app/system_clock.hpp"
+#include "idproxy/base/glob.hpp"
 #include "idproxy/base/secret_file.hpp"
 #include "idproxy/base/words.hpp"
 #include "idproxy/log/log.hpp"
@@ -99,6 +101,26 @@ bool has(const Keys& keys, std::string_view key) {
 
 bool same_rules(const std::vector<rewrite::Rule>& a, const std::vector<rewrite::Rule>& b) {
   return std::ranges::equal(a, b, {}, &rewrite::Rule::definition, &rewrite::Rule::definition);
+}
+
+/// Ids of two leases, or of two layouts, can be the same. Inserts under way go on with the old ones,
+/// and other proxies do not know of the new ones.
+std::string fault_of_snowflakes(const Rules& running, const Rules& next) {
+  const auto can_repeat = [](const rewrite::Rule& a, const rewrite::Rule& b) {
+    const ids::RuleSource::About& one = a.strategy->about();
+    const ids::RuleSource::About& other = b.strategy->about();
+    return one.lease && other.lease && a.field == b.field && globs_overlap(a.ns, b.ns) &&
+           (one.lease->name != other.lease->name || one.layout <=> other.layout != 0);
+  };
+  for (std::size_t i = 0; i < next.size(); ++i) {
+    const auto found = std::ranges::find_if(
+        running, [&](const rewrite::Rule& each) { return can_repeat(each, next[i]); });
+    if (found == running.end()) continue;
+    return state::name_of_rule(next[i], i) +
+           ": lease, epoch, unit and bits of snowflake change only while all proxies are stopped that "
+           "fill the field (docs/snowflake.md#changing-lease-bits-unit-or-epoch)";
+  }
+  return {};
 }
 
 bool same_certificates(const Tls& a, const Tls& b) {
@@ -229,6 +251,9 @@ std::string Reload::attempt() {
   if (!read->loaded.ok()) return fault_of(read->loaded);
   config::Config& next = read->loaded.config;
   keep_what_takes_a_restart(next);
+  if (std::string fault = fault_of_snowflakes(rules_.set->rules(), next.rules); !fault.empty()) {
+    return fault;
+  }
   if (next.net.pins != running_.net.pins) {
     std::string fault = server_.fault_of_pins(next.net.pins);
     if (!fault.empty()) return "listen.members: " + fault;

@@ -1,7 +1,6 @@
 #include "idproxy/rewrite/rules.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "idproxy/base/glob.hpp"
 
@@ -107,13 +106,6 @@ void RuleSet::take_over(const RuleSet& before) {
       break;
     }
   }
-}
-
-std::uint64_t RuleSet::sum(RuleOutcomes::Counter RuleOutcomes::* counter) const {
-  return std::accumulate(outcomes_.begin(), outcomes_.end(), std::uint64_t{0},
-                         [&](std::uint64_t total, const std::shared_ptr<RuleOutcomes>& rule) {
-                           return total + ((*rule).*counter).load();
-                         });
 }
 
 bool RuleSet::is_untouchable(std::string_view db, std::string_view collection,

@@ -139,17 +139,21 @@ class ExchangeWorld {
   [[nodiscard]] std::string counts() const {
     using O = rewrite::RuleOutcomes;
     std::string text;
-    const std::pair<const char*, rewrite::RuleOutcomes::Counter O::*> all[] = {
-        {"assigned", &O::assigned},     {"resent", &O::resent},
-        {"cured", &O::cured},           {"given_up", &O::given_up},
-        {"foreign", &O::foreign},       {"transient", &O::transient},
-        {"surfaced", &O::surfaced},     {"unacknowledged", &O::unacknowledged},
-        {"handed_out", &O::handed_out}, {"not_permitted", &O::not_permitted}};
-    for (const auto& [name, counter] : all) {
+    const auto add = [&](const char* name, auto counter) {
       const auto sum = rules_->sum(counter);
-      if (sum == 0) continue;
+      if (sum == 0) return;
       text += (text.empty() ? "" : " ") + std::string(name) + '=' + std::to_string(sum);
-    }
+    };
+    add("assigned", &O::assigned);
+    add("resent", &O::resent);
+    add("cured", &O::cured);
+    add("given_up", &O::given_up);
+    add("foreign", &O::foreign);
+    add("transient", &O::transient);
+    add("surfaced", &O::surfaced);
+    add("unacknowledged", &O::unacknowledged);
+    add("handed_out", &O::handed_out);
+    add("not_permitted", &O::not_permitted);
     return text;
   }
 

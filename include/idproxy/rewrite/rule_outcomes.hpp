@@ -155,17 +155,44 @@ class WaitingRequests {
   std::multiset<std::chrono::nanoseconds> since_;
 };
 
+/// A counter to which every thread adds all the time: each in a cell of its own, so that no cache
+/// line goes from one processor to another. Thread-safe.
+class SpreadCounter {
+ public:
+  void operator+=(std::uint64_t n) { cells_[own()].count.fetch_add(n, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t load() const {
+    std::uint64_t sum = 0;
+    for (const Cell& cell : cells_) sum += cell.count.load(std::memory_order_relaxed);
+    return sum;
+  }
+
+ private:
+  // More threads share them.
+  static constexpr std::size_t kCells = 8;
+  struct alignas(64) Cell {
+    std::atomic<std::uint64_t> count{0};
+  };
+
+  [[nodiscard]] static std::size_t own() {
+    static std::atomic<std::size_t> threads{0};
+    thread_local const std::size_t mine = threads.fetch_add(1, std::memory_order_relaxed) % kCells;
+    return mine;
+  }
+
+  std::array<Cell, kCells> cells_{};
+};
+
 /// Counts what happened to one rule's values since the start. Thread-safe. Each counter is exact;
 /// together they are not a snapshot.
 struct RuleOutcomes {
   using Counter = std::atomic<std::uint64_t>;
-  Counter assigned{0};   ///< values sent in documents and upserts
-  Counter resent{0};     ///< re-sends of documents with a fresh value
-  Counter cured{0};      ///< documents stored thanks to a fresh value
-  Counter given_up{0};   ///< duplicates of the rule's values that clients got
-  Counter foreign{0};    ///< duplicates on other keys, in documents with a value of the rule
-  Counter transient{0};  ///< transactions that clients were told to run again
-  Counter surfaced{0};   ///< duplicates of the rule's values, in transactions, that clients got
+  SpreadCounter assigned;  ///< values sent in documents and upserts
+  Counter resent{0};       ///< re-sends of documents with a fresh value
+  Counter cured{0};        ///< documents stored thanks to a fresh value
+  Counter given_up{0};     ///< duplicates of the rule's values that clients got
+  Counter foreign{0};      ///< duplicates on other keys, in documents with a value of the rule
+  Counter transient{0};    ///< transactions that clients were told to run again
+  Counter surfaced{0};     ///< duplicates of the rule's values, in transactions, that clients got
   Counter unacknowledged{0};  ///< values in documents of unacknowledged writes (w: 0)
   Counter handed_out{0};      ///< values given to applications that asked for them
   Counter refused{0};         ///< writes that the proxy itself has answered with an error
@@ -189,7 +216,12 @@ struct RuleOutcomes {
   void sent(std::size_t values, bool acknowledged, std::chrono::nanoseconds now) {
     if (values == 0) return;
     assigned += values;
-    last_assigned.store(now.count(), std::memory_order_relaxed);
+    // Nobody looks more closely, and other threads need not read it anew for each write.
+    constexpr std::chrono::nanoseconds kExact = std::chrono::milliseconds(1);
+    const std::int64_t last = last_assigned.load(std::memory_order_relaxed);
+    if (last == 0 || now.count() - last >= kExact.count()) {
+      last_assigned.store(now.count(), std::memory_order_relaxed);
+    }
     if (!acknowledged) unacknowledged += values;
   }
 

@@ -188,7 +188,12 @@ class RuleSet {
     return *outcomes_[rule_index];
   }
   /// The sum of one counter over all rules.
-  [[nodiscard]] std::uint64_t sum(RuleOutcomes::Counter RuleOutcomes::* counter) const;
+  template <class Counter>
+  [[nodiscard]] std::uint64_t sum(Counter RuleOutcomes::* counter) const {
+    std::uint64_t total = 0;
+    for (const auto& rule : outcomes_) total += ((*rule).*counter).load();
+    return total;
+  }
   /// True if some rule has to know when transactions end.
   [[nodiscard]] bool follows_transactions() const { return follows_transactions_; }
   /// A client's transaction has ended, or perhaps. `transaction` as for ids::TurnTaker.

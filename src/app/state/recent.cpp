@@ -87,7 +87,7 @@ void Recent::sample(const net::ServerStatistics& net, const id_store::StoreStati
   mark(net, now);
   Given given{.at = now};
   for (std::size_t i = 0; i < rules.rules().size(); ++i) {
-    given.values.push_back(rules.outcomes(i).assigned);
+    given.values.push_back(rules.outcomes(i).assigned.load());
   }
   given_.push_back(std::move(given));
   if (given_.size() > kGiven) given_.pop_front();

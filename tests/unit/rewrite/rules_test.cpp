@@ -116,7 +116,7 @@ TEST(RuleSet, GoesOnWithTheValuesAndCountsOfTheOneBefore) {
   const RuleSet after = reloaded(*before, from("x", "other.*"), from("a"));
   EXPECT_EQ(draw(after, 2), 5);
   EXPECT_EQ(draw(*before, 1), 6);  // of an exchange that had begun
-  EXPECT_EQ(after.outcomes(1).assigned, 6U);
+  EXPECT_EQ(after.outcomes(1).assigned.load(), 6U);
   EXPECT_EQ(after.plan("shop", "orders").front().rule_index, 1U);
 }
 
@@ -176,7 +176,7 @@ TEST(Namespaces, GiveOutPlansThatOutliveThemAndTheirRules) {
   EXPECT_EQ(plan->front().rule->field, "_id");
   ids::Values values;
   EXPECT_TRUE(plan->front().source->next(1, values));
-  ++plan->front().outcomes->assigned;
+  plan->front().outcomes->assigned += 1;
   plan.reset();
   EXPECT_TRUE(watched.expired());
 }

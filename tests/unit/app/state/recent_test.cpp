@@ -75,7 +75,7 @@ TEST_F(RecentTest, KnowsTheMostEverAndTheMostLately) {
 }
 
 TEST_F(RecentTest, AReloadThatForgetsCountsIsNoNegativeRate) {
-  rules->outcomes(0).assigned = 100;
+  rules->outcomes(0).assigned += 100;
   sample();
   rules = test::rule_set_of(test::rule("shop.orders", "number"));
   sample(20s);
@@ -86,7 +86,7 @@ TEST_F(RecentTest, AReloadThatForgetsCountsIsNoNegativeRate) {
 TEST_F(RecentTest, KnowsHowFastARuleGivesValues) {
   sample();
   EXPECT_EQ(recent.values_per_second(0), 0);
-  rules->outcomes(0).assigned = 50;
+  rules->outcomes(0).assigned += 50;
   sample(10s);
   EXPECT_EQ(recent.values_per_second(0), 5);
   EXPECT_EQ(recent.values_per_second(1), 0) << "there is no such rule";

@@ -70,7 +70,7 @@ TEST_F(StatusDocument, NamesCollectionsOnlyToThoseWhoMayLook) {
 
 TEST_F(StatusDocument, HasTheCountsOfRules) {
   rewrite::RuleOutcomes& of = snapshot.rules->outcomes(1);
-  of.assigned = 1;
+  of.assigned += 1;
   of.resent = 2;
   of.cured = 3;
   of.given_up = 4;
@@ -100,7 +100,7 @@ TEST_F(StatusDocument, IsBson) {
   sources.asked = "app1:27117";
   snapshot.numbers = {
       {0, "shop.a", ids::CounterNumbers{-3, 7, std::numeric_limits<std::uint64_t>::max()}}};
-  snapshot.rules->outcomes(0).assigned = std::uint64_t{1} << 40;
+  snapshot.rules->outcomes(0).assigned += std::uint64_t{1} << 40;
   const Buffer made = bson_of(document());
   EXPECT_TRUE(bson::well_formed(made.view(), 10));
   const auto rules = bson::find(made.view(), "rules");

@@ -23,7 +23,7 @@ namespace json = boost::json;
 struct ColumnsTest : ::testing::Test {
   ColumnsTest() {
     snapshot.rules = test::rule_set_of(test::rule("shop.orders", "number"));
-    snapshot.rules->outcomes(0).assigned = 12;
+    snapshot.rules->outcomes(0).assigned += 12;
     snapshot.rules->outcomes(0).resent = 13;
     snapshot.rules->outcomes(0).given_up = 14;
     snapshot.not_ready = {0};

@@ -172,7 +172,7 @@ state::Snapshot sample() {
   auto odd = test::rule("shop.\"\\*", "a\nb");
   snapshot.rules = test::rule_set_of(test::rule("shop.orders", "number"), std::move(odd),
                                      test::rule("shop.orders", "number"));
-  snapshot.rules->outcomes(0).assigned = 12;
+  snapshot.rules->outcomes(0).assigned += 12;
   snapshot.rules->outcomes(0)
       .forwarded[static_cast<std::size_t>(rewrite::ForwardReason::replacement)] = 4;
   snapshot.rules->outcomes(1).cured = 3;

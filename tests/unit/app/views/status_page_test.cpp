@@ -206,7 +206,7 @@ TEST_F(StatusPageTest, StaysSmallWithManyRulesAndClients) {
   snapshot.outlooks.assign(1000, std::nullopt);
   snapshot.reasons[700].text = "why";
   snapshot.outlooks[900] = state::RunOut::Outlook{.left = 5, .at_hour_rate = 1h};
-  snapshot.rules->outcomes(800).assigned = 5;
+  snapshot.rules->outcomes(800).assigned += 5;
   snapshot.net.connections_open = 10'000;
   for (std::uint64_t i = 0; i < 50; ++i) {
     clients.clients.push_back({.id = i, .address = "10.0.0.7:50122", .application = "shop"});

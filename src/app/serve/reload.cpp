@@ -103,8 +103,8 @@ bool same_rules(const std::vector<rewrite::Rule>& a, const std::vector<rewrite::
   return std::ranges::equal(a, b, {}, &rewrite::Rule::definition, &rewrite::Rule::definition);
 }
 
-/// Ids of two leases, or of two layouts, can be the same. Inserts under way go on with the old ones,
-/// and other proxies do not know of the new ones.
+/// Ids of two leases, or of two layouts, can be the same. Inserts under way go on with the old
+/// ones, and other proxies do not know of the new ones.
 std::string fault_of_snowflakes(const Rules& running, const Rules& next) {
   const auto can_repeat = [](const rewrite::Rule& a, const rewrite::Rule& b) {
     const ids::RuleSource::About& one = a.strategy->about();
@@ -117,7 +117,8 @@ std::string fault_of_snowflakes(const Rules& running, const Rules& next) {
         running, [&](const rewrite::Rule& each) { return can_repeat(each, next[i]); });
     if (found == running.end()) continue;
     return state::name_of_rule(next[i], i) +
-           ": lease, epoch, unit and bits of snowflake change only while all proxies are stopped that "
+           ": lease, epoch, unit and bits of snowflake change only while all proxies are stopped "
+           "that "
            "fill the field (docs/snowflake.md#changing-lease-bits-unit-or-epoch)";
   }
   return {};

@@ -77,10 +77,11 @@ def secure(certificates: Certificates) -> Iterator[Mongod]:
 def leg(request, certificates, standalone, secure) -> Iterator[SimpleNamespace]:
     """A proxy without TLS, or with TLS on both sides."""
     kind, how = request.param
-    server = secure if kind == "tls" else standalone
+    # The store's own connections come when they like, and are not counted where it is another server.
+    server, store = (secure, standalone) if kind == "tls" else (standalone, secure)
     listen = {"listen": certificates.listen()} if kind == "tls" else {}
     access = certificates.access if kind == "tls" else OPEN
-    config = configuration(server, RULES, **listen, admin={"listen": "127.0.0.1:0"})
+    config = configuration(server, RULES, store, **listen, admin={"listen": "127.0.0.1:0"})
     with Proxy(config, access=access) as proxy:
         yield SimpleNamespace(proxy=proxy, server=server, tls=access.tls, how=how)
 

@@ -346,6 +346,7 @@ TEST(Upsert, AsksTheConditions) {
   const std::string set_x = u(doc_field("$set", int_field("x", 1)));
   const auto set = [](const std::string& elements) { return u(doc_field("$set", elements)); };
   const auto depends = forwards(Reason::depends_on_document);
+  const UpsertVerdict unfulfilled{UpsertVerdict::Kind::unfulfilled, {}};
   const Condition is_ann{"t", std::nullopt, {string_field("", "ann"), string_field("", "bob")}};
   const Condition no_x{"x", false, {}};
   const Condition there{"t", true, {}};
@@ -359,13 +360,13 @@ TEST(Upsert, AsksTheConditions) {
       {"the other value", string_field("t", "bob"), set_x, {is_ann}, kAssigns},
       {"$set", kK, set(ann), {is_ann}, kAssigns},
       {"$setOnInsert", kK, u(doc_field("$setOnInsert", ann)), {is_ann}, kAssigns},
-      {"another value", string_field("t", "eve"), set_x, {is_ann}, kNeedsNone},
-      {"none", kK, set_x, {is_ann}, kNeedsNone},
-      {"an array", kK, set(array_of("t", {string_field("", "ann")})), {is_ann}, kNeedsNone},
+      {"another value", string_field("t", "eve"), set_x, {is_ann}, unfulfilled},
+      {"none", kK, set_x, {is_ann}, unfulfilled},
+      {"an array", kK, set(array_of("t", {string_field("", "ann")})), {is_ann}, unfulfilled},
       {"$exists", ann, set_x, {there}, kAssigns},
-      {"$exists of none", kK, set_x, {there}, kNeedsNone},
+      {"$exists of none", kK, set_x, {there}, unfulfilled},
       {"both hold", ann, u(doc_field("$set", kK)), {is_ann, no_x}, kAssigns},
-      {"one does not", ann, set_x, {is_ann, no_x}, kNeedsNone},
+      {"one does not", ann, set_x, {is_ann, no_x}, unfulfilled},
       {"one does not, the other is open",
        doc_field("t", string_field("$gt", "a")),
        set_x,

@@ -4,7 +4,8 @@ and as the last line "N passed, N failed, N skipped".
 The seconds of all files are kept in FILES, each as of the last run that had it: a line has its part, the
 seconds, the cases and the file, with tabs between.
 
-Usage: test_totals.py DIRECTORY FILES. Reads below the directory: *.xml (JUnit, of ctest, GoogleTest and
+Usage: test_totals.py DIRECTORY FILES. Reads below the directory, or, of pieces of a run, below directories in
+it that have numbers for names: *.xml (JUnit, of ctest, GoogleTest and
 pytest), *.checks (a line for each single check: outcome, name, seconds), and PART.part (its seconds and its
 outcome, which may be "failed" with or without a test saying so). Fails if nothing passed, if anything failed, and under
 CI=true if anything was skipped.
@@ -36,10 +37,15 @@ def file_of(case: ET.Element) -> str:
     return f"tests/{found[1]}/{found[2]}.py" if found else ""
 
 
+def part_of(path: pathlib.Path) -> str:
+    """By the first name that is not the number of a piece."""
+    return next(name for name in path.parts if not name.isdigit()).split(".")[0]
+
+
 def cases_of(results: pathlib.Path) -> list[Case]:
     cases = []
     for path in sorted(results.rglob("*.xml")):
-        part = path.relative_to(results).parts[0].split(".")[0]
+        part = part_of(path.relative_to(results))
         for case in ET.parse(path).iter("testcase"):
             kinds = {child.tag for child in case}
             outcome, message = "passed", ""
@@ -53,7 +59,7 @@ def cases_of(results: pathlib.Path) -> list[Case]:
             name = names[-1] if len(set(names)) == 1 else ".".join(names)
             cases.append(Case(part, name, float(case.get("time") or 0), outcome, message,
                               file_of(case)))
-    for path in sorted(results.glob("*.checks")):
+    for path in sorted(results.rglob("*.checks")):
         for line in path.read_text().splitlines():
             outcome, name, seconds = line.split()
             cases.append(Case(path.stem, name, float(seconds), outcome))
@@ -88,10 +94,14 @@ def main(results: pathlib.Path, files: pathlib.Path) -> bool:
     cases = cases_of(results)
     count = collections.Counter(case.outcome for case in cases)
     print(f"{'part':<12} {'seconds':>8} {'cases':>7}  result")
-    for path in sorted(results.glob("*.part"), key=lambda path: path.stat().st_mtime_ns):
+    parts: dict[str, list[tuple[int, str]]] = {}
+    for path in sorted(results.rglob("*.part"), key=lambda path: path.stat().st_mtime_ns):
         seconds, outcome = path.read_text().split()
-        own = [case for case in cases if case.part == path.stem]
-        print(f"{path.stem:<12} {seconds:>8} {len(own):>7}  {outcome}")
+        parts.setdefault(path.stem, []).append((int(seconds), outcome))
+    for part, pieces in parts.items():
+        own = [case for case in cases if case.part == part]
+        outcome = "failed" if any(each == "failed" for _, each in pieces) else "passed"
+        print(f"{part:<12} {sum(each for each, _ in pieces):>8} {len(own):>7}  {outcome}")
         # One that failed without a failing test, as when it does not build, counts as a case.
         count["failed"] += outcome == "failed" and not any(c.outcome == "failed" for c in own)
     print("\nthe slowest cases, in seconds:")

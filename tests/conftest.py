@@ -49,10 +49,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out.update(beyond_pairs([
             item for item in items
             if item.path.parent.name == "integration" and item not in left_out]))
+    left_out.update(of_other_pieces(items))
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+def of_other_pieces(items: list[pytest.Item]) -> list[pytest.Item]:
+    """$IDPROXY_PIECE, "2/6": of `scripts/test full --piece`. Files go to the pieces by turns, the longest first."""
+    piece, _, pieces = os.environ.get("IDPROXY_PIECE", "1/1").partition("/")
+    places = {name: place for place, name in enumerate(LONGEST)}
+    files = sorted({item.path for item in items}, key=lambda path: (places.get(path.stem, len(places)), path))
+    own = {*files[int(piece) - 1::int(pieces)]}
+    return [item for item in items if item.path not in own]
 
 
 def only_open(item: pytest.Item) -> bool:

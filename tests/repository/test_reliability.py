@@ -87,10 +87,20 @@ def test_what_is_not_covered_is_listed():
     assert listed == [row.of for row in ROWS if "*Not covered:*" in row.tests]
 
 
-def test_the_soak_knows_what_the_page_has_it_do():
-    usage = (ROOT / "scripts/soak").read_text().split("\n\n")[0]
-    named = re.findall(r"--\w+", "".join(re.findall(r"(?m)^scripts/soak.*$", PAGE)))
-    assert {"--seed", "--record"} <= {*named} and all(option in usage for option in named)
+@pytest.mark.parametrize("script, some", [
+    ("soak", {"--seed", "--record"}), ("fuzz", {"--minutes"}), ("test", {"--piece"})])
+def test_the_scripts_know_what_the_page_has_them_do(script: str, some: set[str]):
+    usage = (ROOT / "scripts" / script).read_text().split("\n\n")[0]
+    named = re.findall(r"--\w+", "".join(re.findall(rf"(?m)^scripts/{script} .*$", PAGE)))
+    assert some <= {*named} and all(option in usage for option in named)
+
+
+@pytest.mark.parametrize("script, words, reason", [
+    ("soak", ["--hours", "1"], "unknown argument '--hours'"), ("fuzz", ["--hours", "1"], "unknown argument '--hours'"),
+    ("fuzz", ["--minutes"], "--minutes needs a number"), ("fuzz", ["nothing"], "there is no target 'nothing'")])
+def test_what_the_scripts_do_not_know(script: str, words: list[str], reason: str):
+    done = subprocess.run([ROOT / "scripts" / script, *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and reason in done.stderr
 
 
 # ---- scripts/reliability

@@ -165,3 +165,36 @@ def test_what_was_skipped_or_has_failed_without_a_test(results: pathlib.Path):
     (results / "unit.part").write_text("7 failed\n")
     done = totals(results.parent)
     assert done.returncode == 1 and done.stdout.endswith("4 passed, 1 failed, 1 skipped\n")
+
+
+def test_pieces_are_added_up(results: pathlib.Path):
+    whole = results.parent / "pieces/results"
+    for number in (1, 2):
+        shutil.copytree(results, whole / str(number))
+    (whole / "2/unit.part").write_text("3 failed\n")
+    done = totals(whole.parent)
+    assert done.returncode == 1 and done.stdout.endswith("8 passed, 1 failed, 2 skipped\n")
+    assert ["unit", "10", "2", "failed"] in [line.split() for line in done.stdout.splitlines()]
+
+
+# ---- scripts/test full --piece
+
+@pytest.mark.parametrize("piece", ["", "0/2", "3/2", "2", "a/b"])
+def test_what_is_no_piece(tree: Tree, piece: str):
+    done = subprocess.run([tree.root / "scripts/test", "full", "--piece", piece], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 1 and "--piece needs which one of how many: 2/6" in done.stderr
+
+
+def test_each_file_belongs_to_one_piece():
+    """And each of the longest to another one."""
+    def files(piece: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-c", "tests/pytest.ini", "--collect-only", "tests/repository",
+             "tests/package"], cwd=ROOT, capture_output=True, text=True, timeout=120,
+            env={**os.environ, "IDPROXY_PIECE": piece})
+        return sorted({line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line})
+
+    pieces = [files(f"{number}/3") for number in (1, 2, 3)]
+    assert sorted(sum(pieces, [])) == files("1/1")
+    assert max(map(len, pieces)) - min(map(len, pieces)) <= 1

@@ -13,16 +13,12 @@ HistogramValues& HistogramValues::operator+=(const HistogramValues& other) {
 
 template <class Counter>
 void HistogramOf<Counter>::observe(std::chrono::nanoseconds duration) {
-  static constexpr auto kBounds = [] {
-    std::array<std::int64_t, HistogramValues::kBounds.size()> bounds{};
-    std::ranges::transform(HistogramValues::kBounds, bounds.begin(), [](double seconds) {
-      return static_cast<std::int64_t>(seconds * 1e9 + 0.5);
-    });
-    return bounds;
-  }();
+  const double seconds = std::chrono::duration<double>(duration).count();
+  const auto& bounds = HistogramValues::kBounds;
   // From the front: what is observed for each message is short.
-  std::size_t bucket = 0;
-  while (bucket < kBounds.size() && duration.count() > kBounds[bucket]) ++bucket;
+  const auto bucket = static_cast<std::size_t>(
+      std::ranges::find_if(bounds, [&](double bound) { return seconds <= bound; }) -
+      bounds.begin());
   counts_[bucket].add();
   nanoseconds_.add(static_cast<std::uint64_t>(std::max<std::int64_t>(duration.count(), 0)));
 }

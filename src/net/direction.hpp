@@ -40,12 +40,6 @@ namespace idproxy::net {
 template <class Side, class Io = Stream>
 class Direction : private StreamReader {
  public:
-  /// `notices_leaving`: notices the end of its source at once, even while it is held up.
-  Direction(Io& source, Io& sink, BufferPool& pool, bool notices_leaving)
-      : source_(source), sink_(sink), pool_(pool), notices_leaving_(notices_leaving) {}
-  Direction(const Direction&) = delete;
-  Direction& operator=(const Direction&) = delete;
-
   /// From here on, the direction reads, takes and writes nothing.
   void close() { closed_ = true; }
 
@@ -156,10 +150,16 @@ class Direction : private StreamReader {
   /// True if the last read found nothing.
   [[nodiscard]] bool seen_empty() const { return seen_empty_; }
 
- protected:
+ private:
+  friend Side;
+
+  /// `notices_leaving`: notices the end of its source at once, even while it is held up.
+  Direction(Io& source, Io& sink, BufferPool& pool, bool notices_leaving)
+      : source_(source), sink_(sink), pool_(pool), notices_leaving_(notices_leaving) {}
+  Direction(const Direction&) = delete;
+  Direction& operator=(const Direction&) = delete;
   ~Direction() = default;
 
- private:
   // Bounds what is read before it is known whether there is room for it.
   static constexpr std::size_t kMostExpected = std::size_t{4} * 1024 * 1024;
 

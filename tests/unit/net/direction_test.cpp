@@ -115,7 +115,8 @@ class ScriptedStream {
 /// Notes what it is told, and does as the test says.
 class ScriptedDirection final : public Direction<ScriptedDirection, ScriptedStream> {
  public:
-  using Direction::Direction;
+  ScriptedDirection(ScriptedStream& source, ScriptedStream& sink, BufferPool& pool, bool leaving)
+      : Direction(source, sink, pool, leaving) {}
 
   std::function<std::size_t(ScriptedDirection&, Bytes)> decide = [](ScriptedDirection& direction,
                                                                     Bytes input) {

@@ -158,7 +158,7 @@ class Direction : private StreamReader {
       : source_(source), sink_(sink), pool_(pool), notices_leaving_(notices_leaving) {}
   Direction(const Direction&) = delete;
   Direction& operator=(const Direction&) = delete;
-  ~Direction() = default;
+  ~Direction() override = default;
 
   // Bounds what is read before it is known whether there is room for it.
   static constexpr std::size_t kMostExpected = std::size_t{4} * 1024 * 1024;

@@ -28,10 +28,8 @@ struct TlsScratch {
 /// Waits for a stream that may have something to read.
 class StreamReader {
  public:
+  virtual ~StreamReader() = default;
   virtual void readable() = 0;
-
- protected:
-  ~StreamReader() = default;
 };
 
 /// A connected socket, plain or with TLS; no other class knows which. Never blocks. Lives on one io

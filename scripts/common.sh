@@ -13,7 +13,8 @@ unset PYTHONDONTWRITEBYTECODE
 
 # Clones share what was compiled: paths below the tree count as relative ones.
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
-export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+# debhelper sets a locale, which the compiler's output does not depend on.
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime,locale
 
 say() { printf '%s\n' "$*" >&2; }
 

@@ -95,6 +95,15 @@ bool Glob::covers(std::string_view other) const {
          });
 }
 
+bool covers_any(const Exceptions& except, std::string_view pattern) {
+  return std::ranges::any_of(except, [&](const Glob& each) { return each.covers(pattern); });
+}
+
+bool globs_overlap(std::string_view a, const Exceptions& a_except, std::string_view b,
+                   const Exceptions& b_except) {
+  return globs_overlap(a, b) && !covers_any(a_except, b) && !covers_any(b_except, a);
+}
+
 bool glob_matches(std::string_view pattern, const Exceptions& except, std::string_view text) {
   return glob_matches(pattern, text) &&
          std::ranges::none_of(except, [&](const Glob& each) { return each.matches(text); });

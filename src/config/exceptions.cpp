@@ -25,10 +25,6 @@ constexpr std::array<LeftAlone, 3> kLeftAlone{{
     {"*.*.files", true, "GridFS finds a file's chunks by the _id that the driver made"},
 }};
 
-bool covers_any(const Exceptions& except, std::string_view ns) {
-  return std::ranges::any_of(except, [&](const Glob& each) { return each.covers(ns); });
-}
-
 /// Why an exception of this ns is none, or "".
 std::string fault_of_exception(const std::string& exception, const std::string& ns) {
   if (!has_wildcards(ns)) {
@@ -114,7 +110,7 @@ void check_nones(std::span<const Draft> drafts) {
 }
 
 bool overlap(const rewrite::Rule& a, const rewrite::Rule& b) {
-  return globs_overlap(a.ns, b.ns) && !covers_any(a.except, b.ns) && !covers_any(b.except, a.ns);
+  return globs_overlap(a.ns, a.except, b.ns, b.except);
 }
 
 std::string exceptions_text(const Exceptions& except) {

@@ -125,9 +125,10 @@ extern "C" [[gnu::visibility("default")]] int sasl_client_init(const void* /*cal
 
 /// What libmongoc asks first for such a login: which mechanisms there are.
 extern "C" [[gnu::visibility("default")]] const char** sasl_global_listmech() {
-  [[maybe_unused]] static const int begun =
-      library_function<int(const void*)>("sasl_client_init")(nullptr);
-  return library_function<const char**()>("sasl_global_listmech")();
+  static const bool begun = library_function<int(const void*)>("sasl_client_init")(nullptr) == 0;
+  static const char* none = nullptr;
+  const char** all = begun ? library_function<const char**()>("sasl_global_listmech")() : nullptr;
+  return all == nullptr ? &none : all;  // libmongoc reads to the first null
 }
 
 namespace idproxy::id_store::mongo {

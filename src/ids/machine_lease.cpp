@@ -60,9 +60,8 @@ void MachineLease::announce() {
 std::optional<Result<std::int64_t>> MachineLease::take(const SnowflakeLayout& layout,
                                                        std::uint64_t n) {
   if (n > most_in_time(layout)) {
-    return Error{Errc::exhausted, "so many ids at once take longer than 2 s: send at most " +
-                                      std::to_string(most_in_time(layout)) +
-                                      " documents in one command"};
+    return Error{Errc::exhausted, "so many ids at once take longer than 2 s: ask for at most " +
+                                      std::to_string(most_in_time(layout)) + " in one command"};
   }
   const auto lock = locked(mutex_);
   Positions& positions = positions_of(layout);

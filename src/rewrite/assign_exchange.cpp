@@ -329,9 +329,8 @@ Action AssignExchange::read_document() {
   bson::append_string(out, "find", request_.collection);
   append_value(out, "filter", *bson::find(request_.message.body(), "filter"));
   std::vector<std::string> paths = fields();
-  paths.push_back(request_.field);
+  paths.insert(paths.end(), {request_.field, "_id"});  // which confirm() needs
   bson::append_inside(out, Type::document, "projection", [&] {
-    if (std::ranges::find(paths, "_id") == paths.end()) bson::append_int32(out, "_id", 0);
     // A server refuses a path and one around it.
     for (const std::string& each : paths) {
       const bool is_within = std::ranges::any_of(
@@ -365,9 +364,11 @@ std::optional<bson::Element> AssignExchange::value_found() const {
 }
 
 /// A failover may undo a value that is there, and whoever is told of it wants it as durable as one
-/// that is given now. So this is a write that finds nothing, after which a server waits for all
-/// that was written before, as the client's write concern says.
+/// that is given now. So this is a write that changes nothing, after which the server that has the
+/// document waits for all that was written before, as the client's write concern says.
 Action AssignExchange::confirm() {
+  const auto id = bson::find(*first_of(body()), "_id");
+  if (!id) return action::Close{};
   document_.append(reply_->message());
   refill(*workspace_);
   OwnCommand command(request_.message, client_id());
@@ -376,11 +377,11 @@ Action AssignExchange::confirm() {
   bson::append_inside(out, Type::array, "updates", [&] {
     bson::append_inside(out, Type::document, "0", [&] {
       bson::append_inside(out, Type::document, "q", [&] {
-        bson::append_inside(out, Type::document, "_id",
-                            [&] { bson::append_inside(out, Type::array, "$in", [] {}); });
+        bson::append_inside(out, Type::document, "_id", [&] { append_value(out, "$eq", *id); });
       });
       bson::append_inside(out, Type::document, "u", [&] {
-        bson::append_inside(out, Type::document, "$set", [&] { bson::append_int32(out, "_", 0); });
+        bson::append_inside(out, Type::document, "$setOnInsert",
+                            [&] { bson::append_int32(out, "_", 0); });
       });
       bson::append_bool(out, "multi", true);  // else a mongos wants the shard key
     });

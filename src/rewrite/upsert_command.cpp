@@ -68,11 +68,14 @@ void count(const TakenAway& updates, std::vector<TakenAway>& taken) {
 
 namespace {
 
-/// True if an update by operators does something beside what the rule leaves out.
-bool does_more(Bytes update, const Rule& rule) {
+/// True if an update by operators does something beside what these rules leave out.
+bool does_more(Bytes update, const Plan& rules) {
   for (const bson::Element& each : bson::Elements(update)) {
     for (const bson::Element& path : bson::Elements(each.value)) {
-      if (!is_left_out(each, path, rule)) return true;
+      const auto leaves_out = [&](const Assignment& its) {
+        return is_left_out(each, path, *its.rule);
+      };
+      if (std::ranges::none_of(rules, leaves_out)) return true;
     }
   }
   return false;
@@ -81,17 +84,16 @@ bool does_more(Bytes update, const Rule& rule) {
 /// Whether its stored value stays. From an upsert by operators that should get a value and cannot,
 /// nothing is left out: it may have to insert what is left, which must be something. A rule with
 /// conditions gives no value to a replacement that goes together with others, since it may find a
-/// document without one.
-KeepVerdict keep_of(const UpsertStatement& statement, const Assignment& assignment, bool is_alone,
-                    UpsertVerdict& upsert) {
+/// document without one. `rules`: all of the collection.
+KeepVerdict keep_of(const UpsertStatement& statement, const Assignment& assignment,
+                    const Plan& rules, bool is_alone, UpsertVerdict& upsert) {
   KeepVerdict keep = judge_keep(statement, assignment, is_alone);
   const bool is_kept = keep.kind == KeepVerdict::Kind::kept;
   upsert = judge(statement, assignment, is_kept);
   using Kind = UpsertVerdict::Kind;
   const bool assigns = upsert.kind == Kind::assign;
   const bool is_plain = statement.kind == UpsertStatement::Kind::plain;
-  const bool needs_none =
-      upsert.kind == Kind::unfulfilled && does_more(statement.update, *assignment.rule);
+  const bool needs_none = upsert.kind == Kind::unfulfilled && does_more(statement.update, rules);
   if (is_kept && !statement.is_replacement && !is_plain && !assigns && !needs_none) {
     keep = {KeepVerdict::Kind::lost, LossReason::unset};
   }
@@ -110,7 +112,7 @@ bool scan_upsert(const UpsertStatement& statement, std::int32_t index, bool is_a
   for (std::size_t i = 0; i < ns.plan->size(); ++i) {
     const Assignment& assignment = all[ns.first + i];
     UpsertVerdict verdict{};
-    const KeepVerdict keep = keep_of(statement, assignment, is_alone, verdict);
+    const KeepVerdict keep = keep_of(statement, assignment, *ns.plan, is_alone, verdict);
     if (keep.kind == KeepVerdict::Kind::malformed) return false;
     if (verdict.kind == UpsertVerdict::Kind::malformed) return false;
     if (keep.kind == KeepVerdict::Kind::kept) {

@@ -525,6 +525,36 @@ def test_a_reload_that_could_repeat_ids_is_refused(server: Mongod, change: tuple
     assert len(numbers(server)) == 2
 
 
+@pytest.mark.parametrize("last", [
+    {"ns": "snow.*", "except": ["snow.docs"]}, {"ns": "snow.*"}], ids=["except", "narrow first"])
+def test_a_reload_takes_two_leases_that_stand(server: Mongod, last: dict[str, Any]) -> None:
+    """In the file that runs already, and with another rule beside them; but not in the other order."""
+    proxy = Proxy(configuration(server, [rule(1, machine={"lease": "own"}), rule(1, **last)]))
+    try:
+        assert proxy._own_config
+        file = json.loads(proxy._own_config.read_text())
+        insert(proxy)
+
+        def reload() -> None:
+            proxy._own_config.write_text(json.dumps(file))
+            proxy.process.send_signal(signal.SIGHUP)
+
+        reload()
+        assert eventually(lambda: len(proxy.find_events("reloaded")) == 1, 10)
+        file["rules"].append({"ns": "other.docs", "field": "number", "strategy": "uuid"})
+        reload()
+        assert eventually(lambda: len(proxy.find_events("reloaded")) == 2, 10)
+        if "except" not in last:
+            file["rules"][:2] = file["rules"][1::-1]
+            reload()
+            proxy.wait_event("reload_failed")
+        insert(proxy)
+        proxy.stop()
+    finally:
+        proxy.kill()
+    assert len(numbers(server)) == 2
+
+
 @pytest.fixture
 def examined(server: Mongod, doctor: Doctor) -> Callable[..., pathlib.Path]:
     """A configuration with an admin port, for doctor and a proxy."""

@@ -30,6 +30,11 @@ struct Glob {
   friend bool operator==(const Glob&, const Glob&) = default;
 };
 using Exceptions = std::vector<Glob>;
+/// True if one of the exceptions matches all texts that `pattern` matches.
+[[nodiscard]] bool covers_any(const Exceptions& except, std::string_view pattern);
+/// False if no text is matched by both, without their exceptions.
+[[nodiscard]] bool globs_overlap(std::string_view a, const Exceptions& a_except, std::string_view b,
+                                 const Exceptions& b_except);
 
 /// True if `pattern` matches the whole `text`, and none of the exceptions does.
 [[nodiscard]] bool glob_matches(std::string_view pattern, const Exceptions& except,

@@ -106,20 +106,38 @@ bool same_rules(const std::vector<rewrite::Rule>& a, const std::vector<rewrite::
 /// Ids of two leases, or of two layouts, can be the same. Inserts under way go on with the old
 /// ones, and other proxies do not know of the new ones.
 std::string fault_of_snowflakes(const Rules& running, const Rules& next) {
-  const auto can_repeat = [](const rewrite::Rule& a, const rewrite::Rule& b) {
+  const auto differ = [](const rewrite::Rule& a, const rewrite::Rule& b) {
     const ids::RuleSource::About& one = a.strategy->about();
     const ids::RuleSource::About& other = b.strategy->about();
-    return one.lease && other.lease && a.field == b.field && globs_overlap(a.ns, b.ns) &&
-           (one.lease->name != other.lease->name || one.layout <=> other.layout != 0);
+    return !one.lease || !other.lease || one.lease->name != other.lease->name ||
+           one.layout <=> other.layout != 0;
+  };
+  const auto can_repeat = [&](const rewrite::Rule& a, const rewrite::Rule& b) {
+    return a.strategy->about().lease && b.strategy->about().lease && a.field == b.field &&
+           globs_overlap(a.ns, a.except, b.ns, b.except) && differ(a, b);
+  };
+  const auto place = [&](const Rules& in, const rewrite::Rule& of) {
+    const auto same = [&](const rewrite::Rule& each) {
+      return each.ns == of.ns && each.field == of.field && each.except == of.except &&
+             !differ(each, of);
+    };
+    return std::ranges::find_if(in, same) - in.begin();
+  };
+  // Of two rules that stand in both files in the same order, each keeps its collections.
+  const auto stand = [&](const rewrite::Rule& a, const rewrite::Rule& b) {
+    const auto there = place(next, a);
+    const auto here = place(running, b);
+    return there < std::ssize(next) && here < std::ssize(running) &&
+           (place(running, a) < here) == (there < place(next, b));
   };
   for (std::size_t i = 0; i < next.size(); ++i) {
-    const auto found = std::ranges::find_if(
-        running, [&](const rewrite::Rule& each) { return can_repeat(each, next[i]); });
+    const auto found = std::ranges::find_if(running, [&](const rewrite::Rule& each) {
+      return can_repeat(each, next[i]) && !stand(each, next[i]);
+    });
     if (found == running.end()) continue;
     return state::name_of_rule(next[i], i) +
            ": lease, epoch, unit and bits of snowflake change only while all proxies are stopped "
-           "that "
-           "fill the field (docs/snowflake.md#changing-lease-bits-unit-or-epoch)";
+           "that fill the field (docs/snowflake.md#changing-lease-bits-unit-or-epoch)";
   }
   return {};
 }

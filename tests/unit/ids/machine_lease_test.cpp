@@ -91,7 +91,7 @@ TEST_F(MachineLeaseTest, FailsAtOnceIfThereAreTooManyForTheTime) {
   auto one = holder();
   one.work();
   EXPECT_EQ(take(one, 8005),
-            "so many ids at once take longer than 2 s: send at most 8004 documents in one command");
+            "so many ids at once take longer than 2 s: ask for at most 8004 in one command");
   EXPECT_EQ(take(one), "0: 0.0");
 }
 

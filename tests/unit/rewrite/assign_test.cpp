@@ -35,14 +35,14 @@ const std::string kLocal = doc_field("readConcern", string_field("level", "local
 std::string read(const std::string& filter, const std::string& more = {},
                  const std::string& concern = kLocal) {
   return op_msg(body(doc(string_field("find", "orders") + doc_field("filter", filter) +
-                         doc_field("projection", int_field("_id", 0) + int_field("number", 1)) +
+                         doc_field("projection", int_field("number", 1) + int_field("_id", 1)) +
                          int_field("limit", 1) + bool_field("singleBatch", true) + concern + more +
                          string_field("$db", "shop"))));
 }
-/// Waits for what was written before.
+/// Waits for what was written before, on the shard that has the document.
 std::string confirms(const std::string& more = {}) {
-  const std::string nothing = doc_field("q", doc_field("_id", array_field("$in", {}))) +
-                              doc_field("u", doc_field("$set", int_field("_", 0))) +
+  const std::string nothing = doc_field("q", doc_field("_id", doc_field("$eq", int_field("", 1)))) +
+                              doc_field("u", doc_field("$setOnInsert", int_field("_", 0))) +
                               bool_field("multi", true);
   return op_msg(body(doc(string_field("update", "orders") + array_field("updates", {doc(nothing)}) +
                          more + string_field("$db", "shop"))));

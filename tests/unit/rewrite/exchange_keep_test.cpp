@@ -173,6 +173,20 @@ TEST(Keeps, AlwaysAlsoInUpsertsThatDoNotFulfilTheConditions) {
   ExchangeWorld alone(drafts());
   EXPECT_EQ(alone.request(statement(unset)), ActionKind::relay);
   EXPECT_EQ(alone.exchange->facts().taken_away.front().reason, LossReason::unset);
+  // Nor where two rules leave out all between them.
+  const auto two = [&] {
+    Rule number = test::rule("shop.*", "number");
+    Rule code = test::rule("shop.*", "code");
+    for (Rule* each : {&number, &code}) {
+      each->keep = Keep::always;
+      each->when.push_back({"x", true});
+    }
+    return rule_set_of(std::move(number), std::move(code));
+  };
+  ExchangeWorld both(two());
+  EXPECT_EQ(both.request(statement(
+                doc_field("$unset", string_field("number", "") + string_field("code", "")))),
+            ActionKind::relay);
   ExchangeWorld published(drafts());
   EXPECT_EQ(published.request(statement(doc_field("$set", kX) + unset)), ActionKind::send);
   EXPECT_EQ(published.bytes(),

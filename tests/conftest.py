@@ -17,6 +17,7 @@ from support.pairs import beyond_pairs, params_of
 from support.proxy import Proxy, binary, configuration
 from support.secured import Certificates
 from support.servers import lacks
+from support.shared import Shared
 from support.thief import Robbed, Thief, robbing
 
 # libmongoc of a process that is killed leaves a file behind.
@@ -77,22 +78,29 @@ def pytest_report_header() -> str:
     return f"mongo-idproxy: {binary()}"
 
 
-# Modules share no data: a counter looks at every collection of its rule, whoever made it.
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Shared]:
+    with Shared() as servers:
+        yield servers
+
+
+# Modules share no data: a counter looks at every collection of its rule, whoever made it. A module whose server
+# dies, stands still or gets other members starts one of its own.
 @pytest.fixture(scope="module")
-def standalone() -> Iterator[Mongod]:
-    with Mongod() as mongod:
+def standalone(shared: Shared) -> Iterator[Mongod]:
+    with shared.lent("standalone", Mongod) as mongod:
         yield mongod
 
 
 @pytest.fixture(scope="module")
-def replica_set() -> Iterator[Mongod]:
-    with Mongod("rs0") as mongod:
+def replica_set(shared: Shared) -> Iterator[Mongod]:
+    with shared.lent("replica_set", lambda: Mongod("rs0")) as mongod:
         yield mongod
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[Guarded]:
-    with Guarded() as mongod:
+def guarded(shared: Shared) -> Iterator[Guarded]:
+    with shared.lent("guarded", Guarded) as mongod:
         yield mongod
 
 

@@ -244,17 +244,6 @@ def test_what_is_no_reply(liar: Liar, name: str):
     liar.tells_the_truth()
 
 
-@pytest.mark.parametrize("question", ["op_msg", "op_query"])
-def test_an_answer_in_the_other_form(liar: Liar, question: str):
-    """Mapped, or no answer at all."""
-    if question == "op_msg":
-        received = liar.hello(lambda r: old_reply(r, truth(liar.server)))
-    else:
-        received = liar.hello(lambda r: reply_to(r, truth(liar.server)), ask_old())
-    assert received == [mapped(said, liar.listeners) for said in liar.said] or liar.closed
-    liar.tells_the_truth()
-
-
 def test_an_answer_to_a_question_that_wanted_none(liar: Liar):
     """moreToCome in the request."""
     with wire.WireClient(liar.proxy.address) as client:
@@ -325,40 +314,6 @@ def test_names_that_are_none(liar: Liar):
         liar.tells_the_truth()
     joined = {e["server"] for e in liar.proxy.find_events("member_joined")}
     assert not joined & {*ODD_NAMES, *map(str.lower, ODD_NAMES)}
-
-
-@pytest.mark.parametrize("name", [b"\xff\xfe:1", b"gr\xc3\xbc\xc3\x9f:1", b"\xc3:1"])
-def test_names_that_are_no_ascii(liar: Liar, name: bytes):
-    received = liar.hello(lambda r: reply_to(r, with_element(el.element(
-        0x04, "hosts", document(el.string("0", liar.server.address), el.string("1", name))))(
-            liar.server)))
-    assert liar.closed or name not in received[0]
-    liar.tells_the_truth()
-
-
-def test_array_keys_do_not_matter(liar: Liar):
-    """mongod's are numbers from 0; they are again when somebody was left out."""
-    hosts = el.element(0x04, "hosts", document(
-        el.string("7", liar.server.address), el.string("7", "odd"), el.string("", SECOND)))
-    received = liar.hello(lambda r: reply_to(r, with_element(hosts)(liar.server)))
-    if not liar.closed:
-        (raw,) = received
-        (told,) = (e for e in elements(wire.parse(raw).body_bytes) if e.name == b"hosts")
-        assert [e.name for e in elements(told.value)] == [b"0", b"1"]
-    liar.tells_the_truth()
-
-
-def test_fields_inside_of_others_are_not_looked_at(liar: Liar):
-    inner = {"hosts": [1], "me": {"primary": 5}, "passives": "text"}
-    received = liar.hello(lambda r: reply_to(r, truth(liar.server, tags=inner, lastWrite=inner)))
-    assert received == [mapped(said, liar.listeners) for said in liar.said]
-    assert not liar.closed
-
-
-def test_a_reply_that_failed_is_not_read(liar: Liar):
-    """It says nothing of a set."""
-    received = liar.hello(lambda r: reply_to(r, {"ok": 0.0, "errmsg": "no", "code": 91}))
-    assert received == liar.said and not liar.closed
 
 
 @pytest.mark.parametrize("form", ["op_msg", "checksum", "op_query"])

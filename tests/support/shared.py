@@ -45,6 +45,10 @@ def _cleared(mongod: Mongod, fresh: dict[str, Any]) -> bool:
     client = mongod.client
     try:
         with pymongo.timeout(30):
+            eventually(lambda: client.admin.command("hello")["isWritablePrimary"], 20)
+            for name, value in client.admin.command("getParameter", "*").items():
+                if name.startswith("failpoint.") and value["mode"]:
+                    client.admin.command("configureFailPoint", name.removeprefix("failpoint."), mode="off")
             client.admin.command("killAllSessions", [])  # an open transaction keeps a database from being dropped
             databases = {*client.list_database_names()} - {*fresh["databases"]}
             # At a set, each waits until the drop is in the journal.
@@ -55,7 +59,7 @@ def _cleared(mongod: Mongod, fresh: dict[str, Any]) -> bool:
                 for each in set(left[kind]) - set(fresh[kind]):
                     db, _, name = each.partition(".")
                     client[db].command(drop, name)
-        return eventually(lambda: _state(mongod) == fresh, 5)
+            return _state(mongod) == fresh
     except (PyMongoError, TimeoutError):
         return False
 
@@ -65,12 +69,10 @@ def _state(mongod: Mongod) -> dict[str, Any]:
     admin = mongod.client.admin
     parameters = admin.command("getParameter", "*")
     return {
-        "parameters": {
-            name: value["mode"] if name.startswith("failpoint.") else value
-            for name, value in parameters.items() if name not in ("$clusterTime", "operationTime")},
+        "parameters": {name: value for name, value in parameters.items()
+                       if not name.startswith(("failpoint.", "$clusterTime", "operationTime"))},
         "databases": sorted({"admin", "config", "local", *mongod.client.list_database_names()}),
         "users": sorted(each["_id"] for each in admin["system.users"].find()),
         "roles": sorted(each["_id"] for each in admin["system.roles"].find()),
-        "writable": admin.command("hello")["isWritablePrimary"],
         "members": admin.command("replSetGetConfig")["config"]["members"] if mongod.replica_set else [],
     }

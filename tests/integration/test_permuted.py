@@ -13,19 +13,15 @@ import signal
 import string
 import subprocess
 import time
-from collections.abc import Callable
 from typing import Any
 
-import pymongo
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
 from support.admin import LISTEN, Admin
 from support.backfill import Backfill
 from support.counters import STORE, Load, counter, delete_counter, insert, numbers, set_counter, stored
 from support.doctor import Doctor, doctor, quiet
-from support.killed import insert_until_killed
 from support.mongod import Mongod
 from support.own_clock import OwnClock
 from support.pair import Pair

@@ -26,12 +26,13 @@ os.environ["MONGOC_DISABLE_SHM"] = "1"
 TOPOLOGIES = ["standalone", "replica_set"]
 
 LONGEST = [f"test_{name}" for name in (
-    "duplicates", "other_servers", "counter_store_down", "secured_set", "failover", "verify", "odms",
-    "tls", "replica_set", "guards", "own_index", "backfill", "command_line", "status_page",
-    "inspection", "limits", "topology", "reload", "doctor", "store", "counters_command",
-    "upsert_differential", "differential", "gapless", "hostile_words", "trial", "backfill_sequences",
-    "drain", "admin", "keep", "bulk_write", "transactions", "named_causes", "incidents", "rights",
-    "counter", "recipes", "chaos", "hello")]
+    "failover", "topology", "replica_set", "verify", "own_index", "duplicates", "counter_store_down", "trial",
+    "limits", "permuted", "snowflake", "reload", "transactions", "command_line", "recipes", "doctor",
+    "counters_command", "status_page", "secured_set", "tls", "inspection", "time_limits", "store", "gapless",
+    "backfill", "guards", "hostile_words", "other_servers", "upsert_differential", "authentication", "incidents",
+    "hello", "chaos", "bulk_write", "backfill_sequences", "counter", "first_inserts", "insert", "doctor_running",
+    "assign", "full_space", "lying_hello", "reserve", "counter_failover", "change_of_primary", "existing_data",
+    "counter_heal", "differential", "sequence_rows", "keep", "named_causes", "ends", "compression")]
 """The files that take longest, as build/test_seconds.txt has them. They come first: what begins last of what
 runs side by side is short."""
 

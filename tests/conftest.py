@@ -17,6 +17,7 @@ from support.pairs import beyond_pairs, params_of
 from support.proxy import Proxy, binary, configuration
 from support.secured import Certificates
 from support.servers import lacks
+from support.shared import Shared
 from support.thief import Robbed, Thief, robbing
 
 # libmongoc of a process that is killed leaves a file behind.
@@ -25,12 +26,13 @@ os.environ["MONGOC_DISABLE_SHM"] = "1"
 TOPOLOGIES = ["standalone", "replica_set"]
 
 LONGEST = [f"test_{name}" for name in (
-    "duplicates", "other_servers", "counter_store_down", "secured_set", "failover", "verify", "odms",
-    "tls", "replica_set", "guards", "own_index", "backfill", "command_line", "status_page",
-    "inspection", "limits", "topology", "reload", "doctor", "store", "counters_command",
-    "upsert_differential", "differential", "gapless", "hostile_words", "trial", "backfill_sequences",
-    "drain", "admin", "keep", "bulk_write", "transactions", "named_causes", "incidents", "rights",
-    "counter", "recipes", "chaos", "hello")]
+    "failover", "topology", "replica_set", "verify", "own_index", "duplicates", "counter_store_down", "trial",
+    "limits", "permuted", "snowflake", "reload", "transactions", "command_line", "recipes", "doctor",
+    "counters_command", "status_page", "secured_set", "tls", "inspection", "time_limits", "store", "gapless",
+    "backfill", "guards", "hostile_words", "other_servers", "upsert_differential", "authentication", "incidents",
+    "hello", "chaos", "bulk_write", "backfill_sequences", "counter", "first_inserts", "insert", "doctor_running",
+    "assign", "full_space", "lying_hello", "reserve", "counter_failover", "change_of_primary", "existing_data",
+    "counter_heal", "differential", "sequence_rows", "keep", "named_causes", "ends", "compression")]
 """The files that take longest, as build/test_seconds.txt has them. They come first: what begins last of what
 runs side by side is short."""
 
@@ -77,22 +79,29 @@ def pytest_report_header() -> str:
     return f"mongo-idproxy: {binary()}"
 
 
-# Modules share no data: a counter looks at every collection of its rule, whoever made it.
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Shared]:
+    with Shared() as servers:
+        yield servers
+
+
+# Modules share no data: a counter looks at every collection of its rule, whoever made it. A module whose server
+# dies, stands still or gets other members starts one of its own.
 @pytest.fixture(scope="module")
-def standalone() -> Iterator[Mongod]:
-    with Mongod() as mongod:
+def standalone(shared: Shared) -> Iterator[Mongod]:
+    with shared.lent("standalone", Mongod) as mongod:
         yield mongod
 
 
 @pytest.fixture(scope="module")
-def replica_set() -> Iterator[Mongod]:
-    with Mongod("rs0") as mongod:
+def replica_set(shared: Shared) -> Iterator[Mongod]:
+    with shared.lent("replica_set", lambda: Mongod("rs0")) as mongod:
         yield mongod
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[Guarded]:
-    with Guarded() as mongod:
+def guarded(shared: Shared) -> Iterator[Guarded]:
+    with shared.lent("guarded", Guarded) as mongod:
         yield mongod
 
 

@@ -1,7 +1,8 @@
 """As test_replica_set.py, where members and the proxy's clients have TLS and users.
 
 The drivers' connection strings name the user, the password and the file with the authority, and
-nothing else that is new.
+nothing else that is new. What a driver does once it has logged in is the same: only what connects
+anew is here. Members that come and go: tests/integration/test_topology.py.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import pytest
 from support.proxy import Proxy, Server, configuration
 from support.replica_set import ReplicaSet
 from support.secured import Certificates, SecuredSet
-from test_replica_set import *  # noqa: F401, F403
-from test_replica_set import RULES, pytestmark  # noqa: F401
+from test_replica_set import (  # noqa: F401
+    RULES, client, db, direct, documents, driver, program, proxy, proxy_of_one, pytestmark, test_crud, test_step_downs,
+    test_topology, test_transactions, three, way)
 
 
 @pytest.fixture(scope="module")

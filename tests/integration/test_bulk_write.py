@@ -33,7 +33,7 @@ from support.increments import Increments
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, configuration
-from support.thief import ALWAYS, Robbed, Thief, fresh, session
+from support.thief import Robbed, Thief, fresh, session
 from support.upserts import is_generated
 from support.values import DEFAULTS, Variant
 
@@ -48,9 +48,7 @@ RULES = [
     {"ns": "two.*", "field": "a", **_DIGITS},
     {"ns": "two.*", "field": "b", **_DIGITS},
     {"ns": "dotted.*", "field": "reg.number", **_DIGITS},
-    {"ns": "once.*", "field": "made", "retry": {"attempts": 1}, **_DIGITS},
     {"ns": "reported.*", "field": "made", "report": True, **_DIGITS},
-    {"ns": "strict.*", "field": "made", "upserts": "refuse", **_DIGITS},
     {"ns": "tx.*", "field": "made", "retry": {"attempts": 100}, **_DIGITS},
     {"ns": "counted.*", "field": "made", "strategy": "counter"},
     {"ns": "behind.*", "field": "made", "strategy": "counter", "heal": {"mode": "off"}},
@@ -260,12 +258,6 @@ class TestValues:
         assert results(reply) == expected and reply["nErrors"] == 1
         assert [d["k"] for d in place.stored(f"dotted.{coll}")] == [k for k, c in expected if not c]
 
-    @pytest.mark.parametrize("compressor", ["snappy", "zlib", "zstd"])
-    def test_compressed(self, replica, coll, compressor):
-        squeezed = Place(**{**vars(replica), "compressor": compressor})
-        assert counts(squeezed.write(inserts(3), f"made.{coll}")) == {"nInserted": 3}
-        assert all(is_generated(d["made"]) for d in replica.stored(f"made.{coll}"))
-
     def test_unacknowledged(self, place, coll):
         """Nothing is answered, and nothing is sent again."""
         ns = fresh(place, "made", coll, "made")
@@ -276,28 +268,6 @@ class TestValues:
             assert client.call({"ping": 1, "$db": "admin"})["ok"] == 1
         assert [(d["k"], is_generated(d["made"])) for d in place.stored(ns)] == [(0, True), (2, True)]
         assert len(place.sends(ns)) == 1
-
-    @pytest.mark.parametrize("body", [
-        bulk_write([{"insert": 1, "document": {}}], "made.x"),
-        bulk_write([{"insert": -1, "document": {}}], "made.x"),
-        bulk_write([{"insert": 0, "document": {}, "x": 1}], "made.x"),
-        bulk_write([{"insert": 0}], "made.x"),
-        bulk_write([{"insert": 0, "document": 1}], "made.x"),
-        bulk_write([{"document": {}, "insert": 0}], "made.x"),
-        bulk_write([{"insert": 0, "document": {}}, {"made": 0}], "made.x"),
-        bulk_write([], "made.x"),
-        bulk_write([{"insert": 0, "document": {}}]),
-        bulk_write([{"insert": 0, "document": {}}], "made"),
-        bulk_write([{"insert": 0, "document": {}}], "made.x", stmtIds=[1, 2]),
-        bulk_write([{"insert": 0, "document": {}}], "made.x", unknown=1),
-        {**bulk_write([{"insert": 0, "document": {}}], "made.x"), "$db": "made"},
-    ], ids=itertools.count())
-    @pytest.mark.parametrize("form", ["body", "sequences"])
-    def test_a_malformed_command_is_refused_as_the_server_does(self, replica, body, form):
-        with wire.WireClient(replica.front.address) as direct:
-            expected = direct.call(message(body, form))
-        assert replica.call(message(body, form)).body == expected
-        assert expected["ok"] == 0 and not replica.stored("made.x")
 
     def test_a_store_that_is_down(self, replica, start_proxy: Callable[..., Proxy], coll):
         """Nothing of a command is carried out that needs a value which cannot be had."""
@@ -375,16 +345,6 @@ class TestDuplicates:
         assert (error["keyPattern"], error["keyValue"], error["n"]) == ({"_id": 1}, {"_id": 1}, 0)
         assert [d["k"] for d in place.stored(ns)] == ([0, 1] if ordered else [0, 1, 3, 4])
 
-    def test_that_cannot_be_cured(self, place, coll, ordered):
-        """After retry.attempts re-sends the last error passes."""
-        ns = fresh(place, "once", coll, "made")
-        place.thief.steal(ns, "made", {1: ALWAYS, 2: 1})
-        reply = place.write(inserts(4), ns, ordered=ordered)
-        expected = [(0, 0), (1, 11000)] + ([] if ordered else [(2, 0), (3, 0)])
-        assert results(reply) == expected
-        assert reply["nErrors"] == 1 and len(place.sends(ns)) == 2
-        assert reply["cursor"]["firstBatch"][1]["keyPattern"] == {"made": 1}
-
     @pytest.mark.parametrize("batch_size", [1, 3, 7])
     def test_in_later_batches_of_the_results(self, place, coll, ordered, batch_size):
         """A client sees them all, of ops that were sent again too, in whatever batches."""
@@ -452,13 +412,6 @@ class TestUpserts:
         assert {e["idx"]: e["upserted"]["_id"] for e in reply["cursor"]["firstBatch"]
                 if "upserted" in e} == {k: found[k]["_id"] for k in (0, 1, 2)}
 
-    def test_an_id_is_named(self, place, coll):
-        reply = place.write([{"update": 0, "filter": {"k": 0}, "updateMods": {"$set": {"x": 1}},
-                              "upsert": True}], f"id.{coll}")
-        (stored,) = place.stored(f"id.{coll}")
-        assert is_generated(stored["_id"])
-        assert reply["cursor"]["firstBatch"][0]["upserted"] == {"_id": stored["_id"]}
-
     def test_duplicates_are_cured(self, place, coll, ordered):
         """A counter that is behind."""
         ns = fresh(place, "behind", coll, "made")
@@ -485,15 +438,6 @@ class TestUpserts:
             assert counts(place.write(ops, f"made.{coll}")) == {"nUpserted": 3}
             assert forwarded() == before + 3
         assert [d["made"] for d in place.stored(f"made.{coll}")] == [0, 1, 2]
-
-    def test_unsafe_ones_are_refused(self, place, coll):
-        """With all of the command."""
-        ops = [*inserts(1), {"update": 0, "filter": {"made": {"$gt": 1}},
-                             "updateMods": {"$set": {"x": 1}}, "upsert": True}]
-        reply = place.write(ops, f"strict.{coll}")
-        assert (reply["ok"], reply["code"]) == (0, 96)
-        assert "(filter_names_field)" in reply["errmsg"]
-        assert not place.stored(f"strict.{coll}")
 
 
 class TestLimits:
@@ -606,14 +550,6 @@ class TestTransactions:
         assert reply["ok"] == 0 and reply["errorLabels"] == [TRANSIENT]
         assert "cursor" not in reply and len(replica.sends(ns)) == 1
 
-    def test_one_of_the_applications_passes(self, replica, coll, ordered):
-        ns = fresh(replica, "tx", coll, "made")
-        ops = inserts(3)
-        ops[1]["document"]["_id"] = 0
-        with transaction(replica) as write:
-            reply = write(ops, ns, startTransaction=True, ordered=ordered)
-        assert results(reply) == [(0, 0), (1, 11000)] and "errorLabels" not in reply
-
     def test_a_driver_runs_it_again(self, replica, client, coll):
         ns = fresh(replica, "tx", coll, "made")
         replica.thief.steal(ns, "made", {0: 2})
@@ -689,13 +625,6 @@ class TestDriver:
         assert [(d["k"], is_generated(d["made"])) for d in replica.stored(one)] == [
             (1, True), (3, True)]
         assert is_generated(replica.stored(two)[0]["a"])
-
-    def test_errors(self, replica, client, coll):
-        ns = f"made.{coll}"
-        with pytest.raises(ClientBulkWriteException) as caught:
-            client.bulk_write([InsertOne({"_id": i}, ns) for i in (1, 2, 1, 3)], ordered=False)
-        assert [(e["idx"], e["code"]) for e in caught.value.write_errors] == [(2, 11000)]
-        assert caught.value.partial_result.inserted_count == 3
 
     @pytest.mark.parametrize("fault", ["lose request", "lose reply"])
     @pytest.mark.parametrize("verbose", [False, True])

@@ -449,16 +449,6 @@ class TestErrorsOfTheServer:
             assert reported(again) == {k: v for k, v in after.items() if k not in before}
         assert not checked("ok").violations(stored(between.server, "long", coll))
 
-    def test_a_driver_retries(self, between: Between, coll: str, stage: str, ordered: bool,
-                              code: int):
-        ns = f"long.{coll}"
-        steal_if_resend(between, coll, stage)
-        with (between.proxy.client(**DRIVER) as client,
-              between.thief.hook(fail_once(between, ns, stage, code))):
-            client["long"][coll].insert_many([RawBSONDocument(d) for d in DOCUMENTS], ordered)
-        assert [m.body["code"] for m in between.thief.replies(ns) if "code" in m.body] == [code]
-        assert not checked("ok").violations(stored(between.server, "long", coll))
-
 
 def ids_by_k(documents: list[bytes]) -> dict[int, int]:
     return {d["k"]: d["_id"] for d in map(bson.decode, documents)}
@@ -505,14 +495,6 @@ class TestLostReply:
             assert value in first[k], "the stored document has the value of the first attempt"
             assert not first[k] & retry[k], "the retry got a value of its own"
         assert not checked("ok").violations(stored(between.server, "long", coll))
-
-    def test_a_driver_retries(self, between: Between, coll: str, stage: str, ordered: bool):
-        ns = f"long.{coll}"
-        steal_if_resend(between, coll, stage)
-        with (between.proxy.client(**DRIVER) as client,
-              between.thief.hook(cut_the_last_reply(between.thief, ns))):
-            client["long"][coll].insert_many([RawBSONDocument(d) for d in DOCUMENTS], ordered)
-        self.check(between, ns, coll)
 
     def test_nothing_is_reported_of_a_replay(self, between: Between, coll: str, stage: str,
                                              ordered: bool):

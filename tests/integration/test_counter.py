@@ -75,15 +75,12 @@ RULES = [
     {"ns": "dotted.*", "field": "a.b", **_SINGLE},
     {"ns": "ten.*", "field": "n", **_COUNTER, "max": 10},
     {"ns": "ten-single.*", "field": "n", **_SINGLE, "max": 10},
-    {"ns": "int32-end.*", "field": "n", **_COUNTER, "start": 2**31 - 2, "output": "int32",
-     "max": 2**31 - 1},
     {"ns": "javascript.*", "field": "n", **_COUNTER, "start": 2**53 - 2},
     {"ns": "shared.*", "field": "n", **_SINGLE, "name": "shared by many"},
     {"ns": "two.*", "field": "a", **_SINGLE, "name": "two fields"},
     {"ns": "two.*", "field": "b", **_SINGLE, "name": "two fields"},
     {"ns": "unused.*", "field": "n", **_COUNTER},
     {"ns": "unused-single.*", "field": "n", **_SINGLE},
-    {"ns": "unused-dotted.*", "field": "a.n", **_COUNTER},
     {"ns": "unused-two.*", "field": "a", **_COUNTER},
     {"ns": "unused-two.*", "field": "b", **_COUNTER, "max": 3},
     {"ns": "taken.*", "field": "n", **_COUNTER},
@@ -316,12 +313,6 @@ class TestTheEnd:
         assert [each["not_ready"][0]["ns"] for each in said] == [*names[:2], f"shared-*.{coll}"]
         assert "max, 5," in str(said[0]["not_ready"])
 
-    def test_of_int32(self, server, proxy, coll):
-        ns = f"int32-end.{coll}"
-        assert insert(proxy, ns, 2)["n"] == 2
-        assert refused(insert(proxy, ns, 1), ns)
-        assert numbers(server.client, ns) == [2**31 - 2, 2**31 - 1]
-
     def test_beyond_what_javascript_can_count(self, server, proxy, coll):
         ns = f"javascript.{coll}"
         assert insert(proxy, ns, 1)["n"] == 1
@@ -329,31 +320,20 @@ class TestTheEnd:
         assert numbers(server.client, ns) == [2**53 - 2 + i for i in range(4)]
         assert proxy.wait_event("counter_beyond_javascript")["level"] == "warning"
 
-    def test_others_go_on(self, server, proxy, coll):
-        assert refused(insert(proxy, f"ten.{coll}", 11), f"ten.{coll}")
-        assert insert(proxy, f"plain.{coll}", 1)["n"] == 1
-
 
 class TestSeveralProxies:
     @pytest.mark.tsan
     def test_eight_clients_two_proxies_blocks_of_ten(self, replica_set, start_proxy, coll):
         """No number twice, though nothing forbids it, and no insert is sent again."""
-        self.load(replica_set, start_proxy, coll, proxies=2, rounds=40)
-
-    def test_eight_proxies(self, replica_set, start_proxy, coll):
-        self.load(replica_set, start_proxy, coll, proxies=8, rounds=15)
-
-    def load(self, replica_set: Mongod, start_proxy: Callable[..., Proxy], coll: str,
-             proxies: int, rounds: int) -> None:
         ns = f"several.{coll}"
         rules = [{"ns": ns, "field": "n", **_COUNTER, "block": {"size": 10}}]
-        all_of_them = [start_proxy(configuration(replica_set, rules)) for _ in range(proxies)]
+        all_of_them = [start_proxy(configuration(replica_set, rules)) for _ in range(2)]
 
         def client(number: int) -> None:
-            proxy = all_of_them[number % proxies]
+            proxy = all_of_them[number % 2]
             with wire.WireClient(proxy.address, 60) as connection:
-                for i in range(rounds):
-                    documents = [{"proxy": number % proxies}] * (i % 4 * 3 + 1)
+                for i in range(40):
+                    documents = [{"proxy": number % 2}] * (i % 4 * 3 + 1)
                     reply = connection.call(insert_message(ns, documents))
                     assert reply["n"] == len(documents) and "writeErrors" not in reply, reply
 
@@ -361,7 +341,7 @@ class TestSeveralProxies:
             list(pool.map(client, range(8)))
         found = numbers(replica_set.client, ns)
         assert len(set(found)) == len(found)
-        assert min(found) == 1 and max(found) <= len(found) + proxies * 2 * 22
+        assert min(found) == 1 and max(found) <= len(found) + 2 * 2 * 22
         for number, proxy in enumerate(all_of_them):
             proxy.stop()
             assert proxy.wait_event("stopped")["duplicates_resent"] == 0
@@ -447,33 +427,6 @@ class TestGivingBack:
         assert numbers(server.client, ns) == [1, 2, 3, 101, 102, 103, 104, 105, 106]
         assert not second.find_events("numbers_lost")
 
-    @pytest.mark.full
-    def test_auto_after_twenty_seconds(self, server, start_proxy, coll):
-        """What the other proxy has passed is lost, and the log says so."""
-        ns = f"stop.{coll}"
-        first, second = (start_proxy(configuration(server, self.rules(ns, "auto")))
-                         for _ in range(2))
-        for _ in range(6):  # by then it holds more than it needs
-            assert insert(first, ns, 1)["n"] == 1
-        held = counter(server.client, ns)["COUNT"] - 7
-        assert held > 0 and insert(second, ns, 1)["n"] == 1
-        assert first.wait_event("numbers_lost", timeout=40)["count"] == held
-        assert insert(first, ns, 1)["n"] == 1
-        assert numbers(server.client, ns) == [*range(1, 7), 7 + held, 8 + held]
-        for proxy in (first, second):
-            proxy.stop()
-        assert counter(server.client, ns)["COUNT"] == 9 + held
-
-    def test_auto_one_by_one(self, server, start_proxy, coll):
-        """Two proxies and few inserts: the numbers follow each other, and none is held back."""
-        ns = f"stop.{coll}"
-        proxies = [start_proxy(configuration(server, [{"ns": ns, "field": "n", **_COUNTER}]))
-                   for _ in range(2)]
-        for i in range(4):
-            assert insert(proxies[i % 2], ns, 1)["n"] == 1
-        assert numbers(server.client, ns) == [1, 2, 3, 4]
-        assert counter(server.client, ns)["COUNT"] == 5
-
 
 def test_an_unacknowledged_insert_of_a_client_that_leaves(replica_set, start_proxy, coll):
     """The first of its collection: it waits for numbers when its client has gone already."""
@@ -520,14 +473,6 @@ class TestUnused:
         assert robbed.insert(ns, [{"k": k} for k in range(4, 8)])["n"] == 4
         assert self.found(robbed, ns) == [(0, 1), (4, 2), (5, 3), (6, 4), (7, 5)]
 
-    def test_in_the_middle_of_an_unordered_batch(self, robbed, ns):
-        documents = [{"k": k, **({"u": 0} if k % 2 else {})} for k in range(5)]
-        reply = robbed.insert(ns, documents, ordered=False)
-        assert reply["n"] == 3 and [e["index"] for e in reply["writeErrors"]] == [1, 3]
-        assert robbed.insert(ns, [{"k": k} for k in range(5, 9)])["n"] == 4
-        assert self.found(robbed, ns) == [
-            (0, 1), (2, 3), (4, 5), (5, 2), (6, 4), (7, 6), (8, 7)]
-
     def test_of_a_document_that_a_validator_refuses(self, robbed, ns):
         db, _, name = ns.partition(".")
         robbed.server.client[db].command("collMod", name, validator={"bad": {"$exists": False}})
@@ -547,14 +492,6 @@ class TestUnused:
         assert [k for k, _ in found] == [0, 2, 3] and found[0] == (0, 1)
         assert len({n for _, n in found}) == 3 and found[1][1] > 2
 
-    def test_behind_a_document_that_cannot_have_its_number(self, robbed, coll):
-        ns = f"unused-dotted.{coll}"
-        reply = robbed.insert(ns, [{"k": 0}, {"k": 1, "a": 5}, {"k": 2}])
-        assert reply["n"] == 1 and [e["code"] for e in reply["writeErrors"]] == [28]
-        assert robbed.insert(ns, [{"k": 3}, {"k": 4}])["n"] == 2
-        assert [(d["k"], d["a"]["n"]) for d in stored(robbed.server.client, ns)] == [
-            (0, 1), (3, 2), (4, 3)]
-
     def test_of_another_counter_that_has_none_left(self, robbed, coll):
         """Nothing was sent: the numbers that were at hand are still there."""
         ns = f"unused-two.{coll}"
@@ -564,7 +501,7 @@ class TestUnused:
         assert robbed.insert(ns, [{"k": 4}])["n"] == 1
         assert [(d["a"], d["b"]) for d in stored(robbed.server.client, ns)] == [(1, 1), (2, 2)]
 
-    @pytest.mark.parametrize("code", [50, 11600, 11602, 8000])
+    @pytest.mark.parametrize("code", [50, 11600])
     def test_not_of_an_insert_that_failed_as_a_whole(self, robbed, ns, code):
         """Part of it may be stored: a time limit ends it wherever it is."""
         failure = {"ok": 0.0, "code": code, "codeName": "SomeCode", "errmsg": "an error"}
@@ -574,7 +511,7 @@ class TestUnused:
         found = self.found(robbed, ns)
         assert len({n for _, n in found}) == len(found) == 4
 
-    @pytest.mark.parametrize("code", [6, 7, 50, 89, 91, 189, 262, 9001, 11600, 11602, 10107, 13435])
+    @pytest.mark.parametrize("code", [50, 91])
     def test_not_of_errors_that_prove_nothing(self, robbed, ns, ordered, code):
         """mongos says so of documents that a shard has stored before its connection was lost."""
         errors = [{"index": i, "code": code, "errmsg": "an error"}

@@ -31,11 +31,8 @@ RULES = [
     {"ns": "single.*", "field": "n", **_COUNTER, "block": {"size": 1}},
     {"ns": "off.*", "field": "n", **_COUNTER, "heal": {"mode": "off"}},
     {"ns": "gap.*", "field": "n", **_COUNTER, "block": {"size": 1}, "heal": {"mode": "gap"}},
-    {"ns": "by-5.*", "field": "n", **_COUNTER, "step": 5},
-    {"ns": "int32.*", "field": "n", **_COUNTER, "output": "int32"},
     {"ns": "gap-blocks.*", "field": "n", **_COUNTER, "block": {"size": 10},
      "heal": {"mode": "gap"}},
-    {"ns": "jump.*", "field": "n", **_COUNTER, "block": {"size": 1}, "heal": {"max_jump": 100}},
     {"ns": "both.*", "field": "a", **_COUNTER, "name": "both"},
     {"ns": "both.*", "field": "b", **_COUNTER, "name": "both"},
     {"ns": "checked.*", "field": "n", **_COUNTER, "heal": {"at_start": True}},
@@ -72,10 +69,6 @@ def new(robbed: Robbed, ns: str, path: str = "n") -> list[Any]:
     return found
 
 
-def new_of(server: Mongod, ns: str) -> list[int]:
-    return [d["n"] for d in stored(server.client, ns) if "k" in d]
-
-
 def int64s(*parts: Any) -> list[bson.Int64]:
     return [bson.Int64(n) for part in parts
             for n in (part if isinstance(part, range) else [part])]
@@ -97,14 +90,6 @@ class TestMax:
         assert robbed.insert(ns, [{"k": 1}])["n"] == 1
         assert new(robbed, ns) == [338, 339]
 
-    def test_a_counter_that_went_ahead_stays_there(self, robbed, coll):
-        """Its numbers lie behind the highest one already."""
-        ns = f"after-2.{coll}"
-        filled(robbed, ns, int64s(range(10, 21)))
-        set_counter(robbed.server.client, ns, bson.Int64(10))
-        assert robbed.insert(ns, [{"k": 0}])["n"] == 1
-        assert new(robbed, ns) == [21] and counter(robbed.server.client, ns)["COUNT"] == 110
-
     def test_several_in_one_batch(self, robbed, coll, ordered):
         ns = f"after-2.{coll}"
         filled(robbed, ns, int64s(range(1, 338)))
@@ -120,26 +105,6 @@ class TestMax:
         set_counter(robbed.server.client, ns, bson.Int64(10), path)
         assert robbed.insert(ns, [{"k": 0}])["n"] == 1
         assert new(robbed, ns, path) == [338]
-
-    @pytest.mark.parametrize("db, taken, value, expected", [
-        ("single", range(1, 338), 10, 338),
-        ("by-5", range(1, 1338), 11, 1342),
-        ("int32", range(1, 338), 10, 338),
-    ])
-    def test_other_rules(self, robbed, coll, db, taken, value, expected):
-        ns = f"{db}.{coll}"
-        filled(robbed, ns, int64s(taken))
-        set_counter(robbed.server.client, ns, bson.Int64(value))
-        assert robbed.insert(ns, [{"k": 0}])["n"] == 1
-        assert new(robbed, ns) == [expected]
-
-    def test_what_is_no_number_does_not_count(self, robbed, coll):
-        ns = f"after-2.{coll}"
-        filled(robbed, ns, [*int64s(range(1, 338)), "text", bson.ObjectId(), None, True,
-                            bson.datetime_ms.DatetimeMS(2**40), bson.Binary(b"x")])
-        set_counter(robbed.server.client, ns, bson.Int64(10))
-        assert robbed.insert(ns, [{"k": 0}])["n"] == 1
-        assert new(robbed, ns) == [338]
 
     def test_all_fields_of_a_counter_count(self, robbed, coll):
         ns = f"both.{coll}"
@@ -159,15 +124,6 @@ class TestMax:
         set_counter(robbed.server.client, ns, bson.Int64(10))
         assert robbed.insert(ns, [{"k": 0}])["n"] == 1
         assert len(robbed.thief.inserts(ns)) == 1
-        assert new(robbed, ns) == [338]
-
-    def test_an_index_that_begins_with_the_field(self, robbed, coll):
-        ns = f"after-2.{coll}"
-        collection = robbed.collection(ns)
-        collection.create_index([("n", -1), ("other", 1)], unique=True)
-        collection.insert_many([{"n": n} for n in int64s(range(1, 338))])
-        set_counter(robbed.server.client, ns, bson.Int64(10))
-        assert robbed.insert(ns, [{"k": 0}])["n"] == 1
         assert new(robbed, ns) == [338]
 
     def test_without_one_it_is_refused(self, robbed, coll):
@@ -216,39 +172,6 @@ class TestKeeps:
         assert not proxy.find_events("counter_healed")
         assert not proxy.find_events("block_dropped")
 
-    def test_beside_another_proxy(self, replica_set, start_proxy, coll):
-        """Which has stored numbers further on: those say nothing of the ones that are held here."""
-        ns = f"keeps.{coll}"
-        config = configuration(
-            replica_set, [{"ns": ns, "field": "n", **_COUNTER, "block": {"size": 7}}])
-        replica_set.client["keeps"][coll].create_index("n", unique=True, sparse=True)
-        first, second = (start_proxy(config) for _ in range(2))
-        assert insert(first, ns, [{}, {}])["n"] == 2
-        assert insert(second, ns, [{}] * 5)["n"] == 5
-        assert insert(first, ns, [{"n": bson.Int64(n), "own": True} for n in (3, 4, 5)])["n"] == 3
-        for k in range(2):
-            assert insert(first, ns, [{"k": k}])["n"] == 1
-        assert new_of(replica_set, ns) == [6, 7]
-        load = [first, second] * 20
-        for proxy in load:
-            reply = insert(proxy, ns, 1)
-            assert reply["n"] == 1 and "writeErrors" not in reply
-        found = numbers(replica_set.client, ns)
-        assert len(set(found)) == len(found) == 12 + len(load)
-
-    def test_a_range(self, replica_set, start_proxy, coll):
-        ns = f"keeps.{coll}"
-        proxy = start_proxy(configuration(replica_set, [
-            {"ns": ns, "field": "n", "strategy": "counter-ranges", "block": 7, "active": 1,
-             "ranges": {"count": 1, "width": 1000}, "store": {"collection": coll}}]))
-        replica_set.client["keeps"][coll].create_index("n", unique=True, sparse=True)
-        eventually(lambda: insert(proxy, ns, [{}, {}]).get("n") == 2)
-        assert insert(proxy, ns, [{"n": bson.Int64(n), "own": True} for n in (2, 3, 4)])["n"] == 3
-        for k in range(3):
-            assert insert(proxy, ns, [{"k": k}])["n"] == 1
-        assert new_of(replica_set, ns) == [5, 6, 7]
-        assert not proxy.find_events("counter_healed")
-
 
 class TestGap:
     """The first free numbers, where behind the highest one would be too far."""
@@ -286,13 +209,6 @@ class TestGap:
             assert reply["ok"] or reply["code"] == 96, reply
         found = numbers(robbed.server.client, ns)
         assert len(set(found)) == len(found)
-
-    def test_max_jump(self, robbed, coll):
-        ns = f"jump.{coll}"
-        filled(robbed, ns, int64s(range(1, 21), 500))
-        set_counter(robbed.server.client, ns, bson.Int64(10))
-        assert robbed.insert(ns, [{"k": 0}])["n"] == 1
-        assert new(robbed, ns) == [21]
 
 
 def test_off(robbed, coll):

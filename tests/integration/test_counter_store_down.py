@@ -349,24 +349,6 @@ class TestSlow:
             client.close()
         assert sorted(numbers(replica_set.client, ns)) == list(range(1, 402))
 
-    def test_a_client_that_leaves_while_it_waits(self, proxy, slow, replica_set, coll):
-        """The numbers that it was to have are others' then."""
-        ns = f"single.{coll}"
-        assert insert(proxy, ns, 1)["n"] == 1
-        slow(150)
-        clients = [wire.WireClient(proxy.address, 30) for _ in range(5)]
-        for client in clients:
-            client.send(insert_message(ns, [{}, {}]))
-        for client in clients:
-            client.reset()
-        assert insert(proxy, ns, 3)["n"] == 3
-        assert insert(proxy, ns, 1)["n"] == 1
-
-        def whole() -> bool:
-            found = sorted(numbers(replica_set.client, ns))
-            return found == list(range(1, len(found) + 1))
-        eventually(whole, what="no gap")
-
     def test_it_answers_once_with_any_error(self, proxy, replica_set, standalone, coll):
         """That may pass. And goes on the next time."""
         for code in (50, 91, 112, 251, 11601, 11602):

@@ -319,7 +319,7 @@ def cut_off(three: ReplicaSet, cable: Middleman, primary: Member, how: str) -> I
 
 
 @pytest.mark.tsan
-@pytest.mark.secured
+@pytest.mark.secured(full=True)  # as test_step_downs_and_dead_primaries
 @pytest.mark.parametrize("how", ["pulled", "reset", "frozen"])
 def test_the_primary_is_cut_off_under_load(three, cables, start_proxy, connect, coll, how):
     """pulled: nothing arrives any more, and nobody says so. reset: connections end; the next ones

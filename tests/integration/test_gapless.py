@@ -115,12 +115,6 @@ class TestFailingDocuments:
         assert insert(proxy, begun, [{"k": "next"}])["n"] == 1
         assert consecutive(server, begun) == 2 + len(stored)
 
-    def test_many(self, server, proxy, begun):
-        documents = [{"k": k, **(FOREIGN if k % 20 == 7 else {})} for k in range(1000)]
-        reply = insert(proxy, begun, documents, ordered=False)
-        assert reply["n"] == 950 and len(reply["writeErrors"]) == 50
-        assert consecutive(server, begun) == 951
-
     def test_numbers_of_their_own(self, server, proxy, begun):
         reply = insert(proxy, begun, [{"k": 0}, {"k": 1, "n": 50}, {"k": 2}], ordered=False)
         assert reply["n"] == 3
@@ -310,14 +304,6 @@ class TestValues:
         assert reply["code"] == 96 and "2147483647" in reply["errmsg"]
         assert numbers(server, ns) == [2**31 - 2, 2**31 - 1]
 
-    def test_beside_a_counter(self, server, proxy, coll):
-        ns = begin(server, proxy, f"two.{coll}")
-        documents = [{"k": k, **(FOREIGN if k == 1 else {})} for k in range(4)]
-        assert insert(proxy, ns, documents, ordered=False)["n"] == 3
-        assert consecutive(server, ns) == 4
-        stored = list(server.client["two"][coll].find({"n": {"$exists": True}}).sort("n"))
-        assert [d["c"] for d in stored] == [1, 2, 4, 5], "a counter may leave gaps"
-
     def test_as_id(self, server, proxy, coll):
         server.client["id"].create_collection(coll, validator={"v": {"$ne": "bad"}})
         with proxy.client() as client:
@@ -326,12 +312,6 @@ class TestValues:
             with pytest.raises(BulkWriteError):
                 collection.insert_many([{"k": 2}, {"k": 3, **INVALID}, {"k": 4}], ordered=False)
         assert sorted(d["_id"] for d in server.client["id"][coll].find()) == [1, 2, 3, 4]
-
-    def test_report(self, server, proxy, coll):
-        ns = begin(server, proxy, f"report.{coll}")
-        reply = insert(proxy, ns, [{"k": 0}, {"k": 1, **FOREIGN}, {"k": 2}], ordered=False)
-        assert reply["idproxy"]["assigned"] == [
-            {"index": 0, "field": "n", "value": 2}, {"index": 2, "field": "n", "value": 3}]
 
 
 class TestReadiness:

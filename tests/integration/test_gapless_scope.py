@@ -30,8 +30,6 @@ from support.killed import insert_until_killed
 from support.mongod import Mongod
 from support.process import eventually
 from support.proxy import Proxy, binary, configuration
-from support.servers import check_retried
-from support.thief import session
 from support.threads import Threads, at_once
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -218,13 +216,6 @@ class TestSequences:
         found = sorted(each["all"] for each in server.client.two[coll].find({"all": {"$exists": True}}))
         assert found == list(range(1, 7))
 
-    def test_the_reply_reports_them(self, number):
-        documents = number.of("a", "b", "a", "b")
-        documents[1] |= INVALID
-        reply = number.insert(documents, ordered=False)
-        assert [(each["index"], each["value"]) for each in reply["idproxy"]["assigned"]] == [
-            (0, 1), (2, 2), (3, 1)]
-
     def test_upserts_and_values_beforehand(self, proxy, coll, number):
         with proxy.client() as client:
             (fields,) = number.of("a")
@@ -304,36 +295,6 @@ class TestTemplates:
 
 
 class TestFailingDocuments:
-    @pytest.mark.parametrize(("failing", "numbered"), [
-        ({0}, False), ({0, 1, 3}, True), ({0, 1, 2, 3, 4, 5}, False)], ids=str)
-    def test_leave_no_gap(self, inv, ordered, failing, numbered):
-        assert inv.insert(inv.of("a"))["n"] == 1
-        tenants = ["a", "b", "a", "c", "b", "a"]
-        documents = inv.of(*tenants)
-        for k in failing:
-            documents[k] |= INVALID if k % 2 else {"u": "taken"}
-        reply = inv.insert(documents, ordered=ordered, more=session() if numbered else {})
-        first = min(failing)
-        stored = [k for k in range(6) if k not in failing and (not ordered or k < first)]
-        assert reply["n"] == len(stored)
-        expected: dict[Any, list[Any]] = {"a": [0]}
-        for k in stored:
-            expected.setdefault(tenants[k], []).append(k)
-        assert inv.by_tenant() == expected
-        assert inv.insert(inv.of("c", "b", "a"))["n"] == 3
-        inv.by_tenant()
-
-    @pytest.mark.parametrize("executed", [1, 3])
-    def test_again_after_a_lost_reply(self, inv, ordered, executed):
-        more = session()
-        documents = inv.of("a", "b", "a", "c", "b", "a")
-        assert inv.insert(documents[:executed], ordered=ordered, more=more)["n"] == executed
-        assert inv.insert(inv.of("b", "c"))["n"] == 2
-        reply = inv.insert(documents, ordered=ordered, more=more)
-        assert reply["n"] == 6
-        check_retried(reply, range(executed))
-        assert inv.counts() == {"a": 3, "b": 3, "c": 2}
-
     def test_numbers_of_one_tenant_are_taken(self, number, ordered):
         """By another program that inserts the highest number + 1 there."""
         assert number.insert(number.of("a", "b", "c"))["n"] == 3
@@ -345,20 +306,6 @@ class TestFailingDocuments:
 
 
 class TestTransactions:
-    @pytest.mark.parametrize("end", ["commit", "abort"])
-    def test_several_statements(self, proxy, inv, end):
-        with proxy.client() as client, client.start_session() as running:
-            collection = client.inv.shared
-            running.start_transaction()
-            collection.insert_one(inv.of("a")[0], session=running)
-            collection.insert_many(inv.of("b", "a", "b"), session=running)
-            collection.insert_one(inv.of("c")[0], session=running)
-            running.commit_transaction() if end == "commit" else running.abort_transaction()
-        done = {"a": 2, "b": 2, "c": 1} if end == "commit" else {}
-        assert inv.counts() == done
-        assert inv.insert(inv.of("c", "b", "a"))["n"] == 3
-        assert inv.counts() == dict(collections.Counter(done) + collections.Counter(a=1, b=1, c=1))
-
     def test_who_waits_for_it_does_not_hold_it_up(self, server, proxy, inv):
         """The batch waits in the server for the transaction's number of `a`, and has the turn of `b`,
         which the transaction needs next."""
@@ -375,18 +322,6 @@ class TestTransactions:
                 running.commit_transaction()
         # It would have failed after 2 s if it had waited for the batch.
         assert inv.by_tenant() == {"a": [0, "mine", 0], "b": [1, "mine", 1]}
-
-    def test_at_once(self, proxy, inv):
-        """In opposite orders; the driver runs those again that the server aborts."""
-        def run(tenants: tuple[str, str]) -> None:
-            with proxy.client() as own, own.start_session() as running:
-                for _ in range(4):
-                    running.with_transaction(lambda s: [
-                        own.inv.shared.insert_one(each, session=s) for each in inv.of(*tenants)])
-
-        at_once(partial(run, ("a", "b")), partial(run, ("b", "a")),
-                lambda: [inv.insert(inv.of("b", "a")) for _ in range(8)])
-        assert inv.counts() == {"a": 16, "b": 16}
 
 
 class TestReadiness:

@@ -6,7 +6,6 @@ tests/unit/net/connection_pair_test.cpp (DoesNoMoreThanItsClientHadAskedForWhenI
 
 from __future__ import annotations
 
-import socket
 import ssl
 import threading
 import time
@@ -111,16 +110,6 @@ class TestEachSide:
             assert [d["k"] for d in found[2]["cursor"]["firstBatch"]] == [1, 2, 3]
             assert all("made" in d for d in found[2]["cursor"]["firstBatch"])
         leg.proxy.await_descriptors(descriptors)
-        nothing_is_left(leg.proxy)
-
-    def test_the_beginning_of_another_one_is_dropped(self, leg, coll):
-        message = wire.command(insert(coll, *range(1000)))
-        for part in (1, 15, 16, 21, 100, len(message) - 1):
-            with connected(leg.proxy.address, leg.tls) as client:
-                client.send(PING + wire.command(insert(coll, -1)) + message[:part])
-                end(client, leg.how)
-                assert [each["ok"] for each in replies(client)] == [1, 1], part
-        assert {d["k"] for d in leg.server.client["ruled"][coll].find()} == {-1}
         nothing_is_left(leg.proxy)
 
     def test_large_replies_of_a_slow_reader(self, leg, coll):

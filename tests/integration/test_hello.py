@@ -310,15 +310,6 @@ class TestStreams:
                        for m in streams[PRIMARY].received)
         behind.members.await_health()
 
-    def test_a_client_that_leaves_ends_it_at_the_server(self, behind: Behind):
-        stream = Stream(behind, PRIMARY, wait=10)
-        for _ in range(3):
-            stream.next()
-        stream.client.close()
-        eventually(lambda: stream.connection.server_closed_at is not None or
-                   stream.connection.client_closed_at is not None, 10, "the proxy has closed")
-        eventually(lambda: stream.connection.over, 10, "both ends are closed")
-
     @pytest.mark.parametrize("how", ["fin", "rst"])
     def test_a_server_that_leaves_ends_it_at_the_client(self, behind: Behind, how: str):
         """In the middle of a reply, of which the client sees nothing."""

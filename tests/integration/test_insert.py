@@ -37,7 +37,6 @@ RULES = [
     *({"ns": f"id-{v.name}.*", "field": "_id", **v.rule} for v in VARIANTS + DEFAULTS),
     *({"ns": f"field-{v.name}.*", "field": "made", **v.rule} for v in VARIANTS + DEFAULTS),
     {"ns": "dotted.*", "field": "registration.number", "strategy": "random-digits"},
-    {"ns": "deep.*", "field": "a.b.c.d", "strategy": "objectid"},
     {"ns": "several.*", "field": "_id", "strategy": "uuid"},
     {"ns": "several.*", "field": "account", "strategy": "random-digits", "digits": 9,
      "output": "int32"},
@@ -151,19 +150,6 @@ def test_ten_thousand_documents(proxy, server, through, coll, name, form, ordere
     check_ids(server, f"id-{name}", coll, sent, BY_NAME[name])
 
 
-@pytest.mark.parametrize("server", [pytest.param("standalone", marks=pytest.mark.full),
-                                    "replica_set"], indirect=True)
-@pytest.mark.parametrize("name", BY_NAME)
-def test_ten_thousand_documents_in_a_field(proxy, server, coll, name):
-    """By PyMongo, in one message."""
-    sent = numbered(10_000)
-    with proxy.client() as client:
-        reply = client[f"field-{name}"].command(
-            "insert", coll, documents=[RawBSONDocument(d) for d in sent])
-    assert reply["n"] == 10_000
-    check_fields(server, f"field-{name}", coll, sent, BY_NAME[name])
-
-
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 @pytest.mark.parametrize("count", [1, 100, 10_000])
 class TestPyMongo:
@@ -206,34 +192,6 @@ class TestFields:
             assert number.name == b"number"
             digits_of(12, "int64", True)(number)
 
-    def test_dotted_path_appends_to_the_sub_document(self, server, through, coll):
-        inner = el.every_type()
-        sent = document(int32("k", 1), el.embedded("registration", *inner), int32("z", 1))
-        assert through.call(insert(coll, "dotted", [sent]))["n"] == 1
-        _, k, registration, z = elements(stored(server, "dotted", coll)[0])
-        assert (k, z) == (int32("k", 1), int32("z", 1))
-        *others, number = elements(registration.value)
-        assert others == inner and number.name == b"number"
-        digits_of(12, "int64", True)(number)
-
-    @pytest.mark.parametrize("depth", [0, 1, 2, 3])
-    def test_deep_path(self, server, through, coll, depth):
-        part = int32("x", 1)
-        for name in reversed(["a", "b", "c"][:depth]):
-            part = el.embedded(name, part, int32("other", 1))
-        assert through.call(insert(coll, "deep", [document(int32("k", 1), part)]))["n"] == 1
-        found = server.client["deep"][coll].find_one()
-        assert isinstance(found["a"]["b"]["c"]["d"], ObjectId)
-        assert document(int32("k", 1), part) == _without(
-            stored(server, "deep", coll)[0], ["a", "b", "c", "d"], depth)
-
-    def test_a_field_of_that_very_name_is_no_path(self, server, through, coll):
-        sent = document(int32("k", 1), int32("registration.number", 5))
-        assert through.call(insert(coll, "dotted", [sent]))["n"] == 1
-        _, k, dotted, registration = elements(stored(server, "dotted", coll)[0])
-        assert (k, dotted) == (int32("k", 1), int32("registration.number", 5))
-        assert registration.name == b"registration"
-
     def test_several_fields_of_one_document(self, server, through, coll):
         sent = numbered(100, rich=True)
         assert through.call(insert(coll, "several", sent))["n"] == 100
@@ -262,20 +220,6 @@ class TestFields:
     def test_glob(self, server, through, coll, matches):
         assert through.call(insert(coll, "glob", [document(int32("k", 1))]))["n"] == 1
         assert ("made" in server.client["glob"][coll].find_one()) == matches
-
-
-def _without(raw: bytes, path: list[str], depth: int) -> bytes:
-    """The document as it was before a value was assigned: without _id and without the value at
-    path, of which the first `depth` names were there before."""
-    def strip(document_bytes: bytes, names: list[str], left: int) -> bytes:
-        parts = elements(document_bytes)
-        assert parts[-1].name == names[0].encode() or left > 0
-        if left == 0:
-            return document(*parts[:-1])
-        return document(*(
-            el.element(p.type, p.name, strip(p.value, names[1:], left - 1))
-            if p.name == names[0].encode() else p for p in parts))
-    return strip(document(*elements(raw)[1:]), path, depth)
 
 
 def oid(seconds_ago: float) -> bytes:
@@ -410,16 +354,6 @@ class TestPathNotViable:
 
     @pytest.mark.parametrize("form", ["body", "sequence"])
     @pytest.mark.parametrize("bad", BAD)
-    def test_ordered(self, server, through, coll, bad, form):
-        sent = numbered(4)
-        sent[2] = document(int32("k", 2), self.BAD[bad])
-        reply = through.call(insert(coll, "dotted", sent, form))
-        assert (reply["ok"], reply["n"]) == (1, 2)
-        assert [(e["index"], e["code"]) for e in reply["writeErrors"]] == [(2, 28)]
-        assert [d["k"] for d in server.client["dotted"][coll].find().sort("k")] == [0, 1]
-
-    @pytest.mark.parametrize("form", ["body", "sequence"])
-    @pytest.mark.parametrize("bad", BAD)
     def test_unordered(self, server, through, coll, bad, form):
         sent = numbered(5)
         sent[0] = document(int32("k", 0), self.BAD[bad])
@@ -431,15 +365,6 @@ class TestPathNotViable:
         assert [d["k"] for d in found] == [1, 2, 4]
         assert all("number" in d["registration"] for d in found)
 
-    @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
-    def test_nothing_left_to_insert(self, server, through, coll, ordered):
-        sent = [document(int32("k", i), self.BAD["scalar"]) for i in range(1 if ordered else 3)]
-        reply = through.call(insert(coll, "dotted", sent, ordered=ordered))
-        assert (reply["ok"], reply["n"]) == (1, 0)
-        assert [(e["index"], e["code"]) for e in reply["writeErrors"]] == [
-            (i, 28) for i in range(len(sent))]
-        assert server.client["dotted"][coll].find_one() is None
-
     def test_beside_the_servers_own_errors(self, server, through, coll):
         """Documents 1 and 3 are duplicates of 0 and 2: the client's own keys."""
         keys = [1, 1, 2, 2, 3, 4]
@@ -450,13 +375,6 @@ class TestPathNotViable:
         assert [(e["index"], e["code"]) for e in reply["writeErrors"]] == [
             (1, 11000), (3, 11000), (4, 28)]
         assert sorted(d["_id"] for d in server.client["dotted"][coll].find()) == [1, 2, 4]
-
-    def test_ordered_stops_at_the_servers_error_before_it(self, server, through, coll):
-        sent = [document(int32("_id", 1), int32("k", 0)), document(int32("_id", 1), int32("k", 1)),
-                document(int32("_id", 2), int32("k", 2), self.BAD["scalar"])]
-        reply = through.call(insert(coll, "dotted", sent))
-        assert reply["n"] == 1
-        assert [(e["index"], e["code"]) for e in reply["writeErrors"]] == [(1, 11000)]
 
     def test_pymongo_sees_an_ordinary_write_error(self, proxy, coll):
         with proxy.client() as client:
@@ -581,31 +499,6 @@ class TestMessages:
         assert reply.body["n"] == 10 and reply.flags & wire.CHECKSUM_PRESENT
         check_ids(server, "id-uuid", coll, sent, BY_NAME["uuid"])
 
-    def test_checksum_where_nothing_is_assigned(self, server, through, coll):
-        sent = [document(int32("_id", 1), int32("k", 1))]
-        through.send(insert(coll, "id-uuid", sent, flags=wire.CHECKSUM_PRESENT))
-        assert through.receive().body["n"] == 1
-        assert stored(server, "id-uuid", coll) == sent
-
-    @pytest.mark.parametrize("place", [1, 2, 3])
-    def test_documents_anywhere_in_the_body(self, server, through, coll, place):
-        sent = numbered(3, rich=True)
-        head = [el.string("insert", coll), el.string("comment", "c"),
-                el.string("$db", "id-uuid"), el.boolean("bypassDocumentValidation", True)]
-        head.insert(place, el.array("documents", sent))
-        assert through.call(wire.command(document(*head)))["n"] == 3
-        check_ids(server, "id-uuid", coll, sent, BY_NAME["uuid"])
-
-    def test_high_flag_bits_are_ignored(self, server, through, coll):
-        sent = numbered(3)
-        assert through.call(insert(coll, "id-uuid", sent, flags=1 << 17 | 1 << 31))["n"] == 3
-        check_ids(server, "id-uuid", coll, sent, BY_NAME["uuid"])
-
-    @pytest.mark.parametrize("request_id", [0, -1, -(2**31), 2**31 - 1])
-    def test_request_ids_are_the_clients(self, through, coll, request_id):
-        through.send(insert(coll, "id-uuid", numbered(2), request_id=request_id))
-        assert through.receive().response_to == request_id
-
     def test_the_reply_is_the_servers(self, server, through, coll):
         """Field for field as on a direct connection, n, ok, opTime and all."""
         with wire.WireClient(server.address) as direct:
@@ -697,11 +590,6 @@ class TestSizes:
         (error,) = reply["writeErrors"]
         assert (reply["n"], error["index"], error["code"]) == (0, 0, 2)
         assert server.client["id-objectid"][coll].find_one() is None
-
-    def test_a_hundred_thousand_documents(self, server, through, coll):
-        sent = [document(int32("k", i)) for i in range(100_000)]
-        assert through.call(insert(coll, "id-uuid", sent))["n"] == 100_000
-        check_ids(server, "id-uuid", coll, sent, BY_NAME["uuid"])
 
     def test_several_large_documents_in_one_message(self, server, through, coll):
         sent = [document(int32("k", i), el.string("s", chr(97 + i) * 10_000_000))

@@ -255,14 +255,14 @@ class TestMessage:
     def test_a_client_that_never_pauses(self, limited, server):
         """No message of its ends where a read ends, but each ends soon."""
         server.may_answer.set()
-        proxy = limited(message="6s")
+        proxy = limited(message="3s")
         messages = [wire.command(PING), large_insert("plain", 100_000),
                     large_insert("ruled", 100_000)]
         with ExitStack() as stack:
             clients = [stack.enter_context(WireClient(proxy.address)) for _ in messages]
             for client, message in zip(clients, messages):
                 client.send(message[:len(message) // 2])
-            end = time.monotonic() + 8
+            end = time.monotonic() + 4
             while time.monotonic() < end:
                 for client, message in zip(clients, messages):
                     half = len(message) // 2
@@ -275,10 +275,10 @@ class TestMessage:
         """It is not the client that holds the message up."""
         server.early = lambda _: b""  # reads no more than the header before go_on
         server.may_answer.set()
-        proxy = limited(message="4s")
+        proxy = limited(message="2s")
         with Sender(proxy, large_insert(collection, 30_000_000)) as sender:
             eventually(lambda: server.early is None, 20, "the server has seen the header")
-            time.sleep(6)
+            time.sleep(3)
             assert closed(proxy, "message") == 0
             server.go_on.set()
             assert sender.reply()["n"] == 4

@@ -21,7 +21,6 @@ from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
 from support.servers import has
-from support.scrape import metric
 from support.threads import Threads
 
 RULES = [{"ns": "ruled.*", "field": "_id", "strategy": "uuid"}]
@@ -416,46 +415,6 @@ class TestEnds:
             for client in clients:
                 client.close()
             proxy.stop()
-
-    @pytest.mark.parametrize("server", ["standalone"], indirect=True)
-    def test_a_client_that_leaves_before_its_reply(self, server, elsewhere, start_proxy):
-        """Every other one not before it has a connection to the server."""
-        with Middleman(server.address) as relay:
-            proxy = start_proxy(configuration(relay, RULES, elsewhere,
-                                              admin={"listen": "127.0.0.1:0"}))
-            for number in range(20):
-                before = len(relay.connections)
-                client = wire.WireClient(proxy.address)
-                client.send(wire.command({"hello": 1, "$db": "admin"}))
-                if number % 2:
-                    eventually(lambda: len(relay.connections) > before)
-                client.reset()
-            eventually(lambda: metric(proxy, "idproxy_connections_accepted_total") == 20)
-            eventually(lambda: metric(proxy, "idproxy_connections") == 0)
-            eventually(lambda: all(c.over for c in relay.connections), 20, "upstream is closed")
-            proxy.stop()
-
-    @pytest.mark.parametrize("server", ["standalone"], indirect=True)
-    @pytest.mark.parametrize("first", ["hello", "insert"])
-    def test_unacknowledged_writes_of_a_client_that_leaves(self, server, proxy, first):
-        """They were sent before it left, behind a request whose reply is on its way."""
-        ends = server.client["ruled"]["ends"]
-        ends.drop()
-        requests = {"hello": {"hello": 1, "$db": "admin"},
-                    "insert": {"insert": "ends", "documents": [{"k": 0}], "$db": "ruled"}}
-        writes = [wire.op_msg(wire.body({"insert": "ends", "documents": [{"k": k}],
-                                         "writeConcern": {"w": 0}, "$db": "ruled"}),
-                              flags=wire.MORE_TO_COME) for k in (1, 2, 3)]
-        with wire.WireClient(proxy.address) as client:
-            client.send(wire.command(requests[first]) + b"".join(writes))
-        eventually(lambda: {d["k"] for d in ends.find()} >= {1, 2, 3}, 10, "all of it arrives")
-        assert all(isinstance(d["_id"], bytes) for d in ends.find())
-
-    def test_a_client_that_connects_and_says_nothing(self, server, proxy):
-        descriptors = proxy.descriptors_at_rest()
-        for _ in range(100):
-            wire.WireClient(proxy.address).close()
-        proxy.await_descriptors(descriptors)
 
     def test_several_thousand_connections_come_and_go(self, server, proxy):
         connections, descriptors = server.connections(), proxy.descriptors_at_rest()

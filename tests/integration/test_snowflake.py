@@ -261,7 +261,7 @@ def test_proxies_that_come_and_go(server: Mongod, tmp_path: pathlib.Path) -> Non
     alive: list[Proxy] = []
     stored = 0
     try:
-        end = time.monotonic() + (300 if FULL else 25)
+        end = time.monotonic() + (300 if FULL else 12)
         while time.monotonic() < end:
             while len(alive) < 5:
                 alive.append(Proxy(config, await_ready=False, environment=dice.choice(clocks).environment))

@@ -631,66 +631,6 @@ class TestInMidStream:
                 with pytest.raises(Closed):
                     client.call(PING)
 
-    @pytest.mark.tsan
-    @pytest.mark.parametrize("how, size", [("close_notify", 1), ("close", 1000), ("reset", 100_000)])
-    def test_a_client_that_leaves_while_its_insert_is_out(self, certificates, standalone,
-                                                          start_proxy, how, size):
-        """Its server's connection is closed, though no answer has come: at once, unless it might still
-        read one."""
-        limits = {"message": "1s" if how == "close_notify" else "60s", "drain": "1s"}
-        waiting, leave, never = held_back()
-        with FakeServer() as fake:
-            with Middleman(fake.address) as relay:
-                proxy = start_proxy(configuration(
-                    relay, RULES, standalone, listen=certificates.listen(), limits=limits),
-                    access=certificates.access)
-                fake.script = [never]
-                client = WireClient(proxy.address, tls=certificates.access.tls)
-                client.send(wire.command(
-                    {"insert": "c", "documents": [{"s": "x" * size}], "$db": "tls"}))
-                assert waiting.wait(10)
-                # The proxy's own hello may have come, too.
-                connection = eventually(lambda: next(
-                    (each for each in relay.connections if b"insert" in each.passed["to_server"]),
-                    None))
-                if how == "close_notify":
-                    client.socket.settimeout(0.2)
-                    with contextlib.suppress(OSError):
-                        client.socket.unwrap()
-                    client.socket.close()
-                elif how == "reset":
-                    client.reset()
-                else:
-                    client.close()
-                try:
-                    eventually(lambda: connection.client_closed_at is not None, 10,
-                               "the proxy has closed its connection to the server")
-                finally:
-                    leave.set()
-
-    @pytest.mark.parametrize("size, behind", [(1, 5), (1000, 20_000), (100_000, 100)])
-    def test_what_comes_behind_an_insert_that_is_out(self, certificates, standalone, start_proxy,
-                                                     size, behind):
-        """Half a record, or the next request: it waits, and nobody burns time over it."""
-        waiting, go_on, late = held_back()
-        with FakeServer() as fake:
-            proxy = start_proxy(configuration(fake, RULES, standalone,
-                                              listen=certificates.listen()))
-            fake.script = [late]
-            with ByHand.to(proxy.address, certificates.access.tls) as client:
-                client.sendall(wire.command(
-                    {"insert": "c", "documents": [{"s": "x" * size}], "$db": "tls"}))
-                assert waiting.wait(10)
-                second = client.records(padded(20_000))
-                client.plain.sendall(second[:behind])
-                assert is_at_rest(proxy)
-                go_on.set()
-                client.plain.sendall(second[behind:])
-                received = b""
-                while received.count(b"\x01ok\0") < 2:
-                    assert (more := client.recv())
-                    received += more
-
     @pytest.mark.parametrize("part, version", [
         (5, TLS.TLSv1_2), (600, TLS.TLSv1_2), (1, TLS.TLSv1_3), (-1, TLS.TLSv1_3)])
     def test_half_a_record(self, behind_tls, version, part):
@@ -725,17 +665,6 @@ class TestInMidStream:
                         client.send(wire.command({"find": "unread", "$db": "plain"}))
                     time.sleep(1)
                 assert is_at_rest(proxy)
-
-
-def held_back() -> tuple[threading.Event, threading.Event, Callable[[Any], bytes]]:
-    """An answer to an insert, that it is asked for, and that it may go."""
-    asked, may_go = threading.Event(), threading.Event()
-
-    def answer(request: Any) -> bytes:
-        asked.set()
-        may_go.wait(20)
-        return reply_to(request, {"n": 1, "ok": 1.0})
-    return asked, may_go, answer
 
 
 def is_at_rest(proxy: Proxy) -> bool:

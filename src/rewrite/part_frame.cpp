@@ -24,8 +24,8 @@ WholeFrame::WholeFrame(const WriteRequest& write, wire::PatchedMessage& out, std
   if (write.command.in_array()) {
     open(write.message.body().data());
     open(write.command.statements.data());
-  } else if (write.command.sequence) {
-    open(write.command.sequence->whole.data() + 1);
+  } else if (!write.command.sequence.empty()) {
+    open(write.command.sequence.data() + 1);
   }
 }
 

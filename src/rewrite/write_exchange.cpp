@@ -580,8 +580,7 @@ bool WriteExchange::is_large_unordered() const {
 
 /// Makes request_ refer to original_, because the received bytes may be gone.
 void WriteExchange::refer_to_original() {
-  if (request_.message.message().data() == original_.data()) return;
-  request_ = request_.in(original_.view());
+  request_.refer_to(original_.view());
 }
 
 void WriteExchange::count_odd() const {

@@ -95,7 +95,7 @@ struct WriteCommand {
     WriteCommand command;
     return read(message, command) ? std::optional(command) : std::nullopt;
   }
-  /// The same where the caller needs it, for each message that passes. `out`: as it is made; says
+  /// The same where the caller needs it, for each message. `out`: as it is made; says
   /// nothing after false.
   [[nodiscard]] static bool read(const wire::OpMsgView& message, WriteCommand& out);
   /// Refers to a copy of its message from now on: nothing is read again.

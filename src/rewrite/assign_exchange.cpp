@@ -102,6 +102,78 @@ bool is_unique(Bytes reply, Bytes filter) {
   return std::ranges::any_of(unique, [&](Bytes each) { return collation_of(each) == own; });
 }
 
+std::optional<CommandError> fault_of_rule(const AssignRequest& request) {
+  const Assignment* its = request.assignment;
+  if (its == nullptr) return request.no_rule();
+  const char* why = nullptr;
+  if (its->is_id()) why = "nobody can change the _id of a stored document";
+  if (its->reservations != nullptr) why = "the rule reserves values for documents to be inserted";
+  if (why == nullptr) return std::nullopt;
+  return CommandError{ErrorCode::bad_value, "mongo-idproxy: no value for field '" + request.field +
+                                                "' of a document in " + request.ns() + ": " + why};
+}
+
+/// Those of the document that determine its value.
+const std::vector<std::string>& fields_of(const AssignRequest& request) {
+  static const std::vector<std::string> kNone;
+  const auto& sequences = request.assignment->sequences;
+  return sequences == nullptr ? kNone : sequences->fields();
+}
+
+/// The value that the document has and keeps, as read.
+std::optional<bson::Element> value_found(const AssignRequest& request, Bytes reply) {
+  if (bson::find_integer(reply, "ok") != 1) return std::nullopt;
+  const auto found = first_of(reply);
+  const auto value = found ? field_at(*found, request.field) : std::nullopt;
+  const bool stays = value && value->is == ids::FieldValue::Is::there &&
+                     !replaces(missing_as(*request.assignment->rule), value->element);
+  return stays ? std::optional(value->element) : std::nullopt;
+}
+
+/// The part of the field's path that is there, and no document; empty: none.
+std::string blocked_at(const std::string& field, Bytes document) {
+  for (std::size_t dot = field.find('.'); dot != std::string::npos;
+       dot = field.find('.', dot + 1)) {
+    const auto around = field_at(document, field.substr(0, dot));
+    const bool is_there = around && around->is == ids::FieldValue::Is::there;
+    if (is_there && around->element.type != Type::document) return field.substr(0, dot);
+  }
+  return {};
+}
+
+/// What the value depends on. As conditions of a rule, since they compare without a collation.
+std::vector<Condition> conditions_of(const AssignRequest& request, const AssignedField& its) {
+  std::vector<Condition> all;
+  for (std::size_t i = 0; i < its.values.size(); ++i) {
+    const ids::FieldValue& value = its.values[i];
+    Condition condition{fields_of(request)[i]};
+    Buffer own;
+    if (value.is == ids::FieldValue::Is::there) {
+      static_cast<void>(ids::append_scope(own, "", value.element));  // refusal() has admitted it
+      condition.values.emplace_back(as_text(own.view()));
+    } else {
+      condition.exists = false;
+    }
+    all.push_back(std::move(condition));
+  }
+  return all;
+}
+
+/// $and: [<the filter>, <the field is missing>, <what the value depends on is still so>]: else the
+/// value would be another document's.
+void append_query(const AssignRequest& request, const AssignedField& its, Buffer& out) {
+  std::size_t place = 0;
+  const auto append = [&](const auto& condition) {
+    bson::append_inside(out, Type::document, std::to_string(place++), condition);
+  };
+  append_value(out, std::to_string(place++), *bson::find(request.message.body(), "filter"));
+  append([&] {
+    bson::append_inside(out, Type::document, request.field,
+                        [&] { append_missing(request.assignment->rule->assign, out); });
+  });
+  if (!its.values.empty()) append([&] { append_filter(conditions_of(request, its), out); });
+}
+
 /// The conversation of {idproxy: "assign"}. All that it does goes over the client's own connection,
 /// with its session and its rights: it asks whether the client may write there, and whether the
 /// filter names one document; reads that, so that nothing is drawn or made for one that is not
@@ -125,20 +197,13 @@ class AssignExchange final : public Conversation {
 
   [[nodiscard]] bool must_show_right();
   std::optional<Action> take_right();
-  [[nodiscard]] std::optional<CommandError> fault_of_rule() const;
-  [[nodiscard]] bool names_id() const;
-  [[nodiscard]] const std::vector<std::string>& fields() const;
   std::optional<Action> take_indexes();
   std::optional<Action> take_document();
   std::optional<Action> answer_found();
-  [[nodiscard]] std::optional<bson::Element> value_found() const;
-  [[nodiscard]] std::string blocked_at() const;
   void begin_write();
   [[nodiscard]] bool is_writing() const;
   std::optional<Action> take_write();
 
-  void append_query(Buffer& out) const;
-  [[nodiscard]] std::vector<Condition> conditions() const;
   Action list_indexes();
   Action read_document();
   Action confirm();
@@ -183,13 +248,13 @@ Steps AssignExchange::assign() {
     if (const auto end = take_right()) co_return *end;
   }
   request_.bind();
-  if (const auto fault = fault_of_rule()) co_return fail(*fault);
-  if (!names_id()) {
+  if (const auto fault = fault_of_rule(request_)) co_return fail(*fault);
+  if (!bson::find(request_.filter(), "_id")) {
     co_await list_indexes();
     if (const auto end = take_indexes()) co_return *end;
   }
   co_await read_document();
-  if (!in_transaction() && value_found()) {
+  if (!in_transaction() && value_found(request_, body())) {
     co_await confirm();
     co_return take_confirmation();
   }
@@ -272,28 +337,6 @@ std::optional<Action> AssignExchange::take_right() {
   return refuse(kRightNeeded);
 }
 
-std::optional<CommandError> AssignExchange::fault_of_rule() const {
-  const Assignment* its = request_.assignment;
-  if (its == nullptr) return request_.no_rule();
-  const char* why = nullptr;
-  if (its->is_id()) why = "nobody can change the _id of a stored document";
-  if (its->reservations != nullptr) why = "the rule reserves values for documents to be inserted";
-  if (why == nullptr) return std::nullopt;
-  return CommandError{ErrorCode::bad_value, "mongo-idproxy: no value for field '" + request_.field +
-                                                "' of a document in " + request_.ns() + ": " + why};
-}
-
-bool AssignExchange::names_id() const {
-  return bson::find(request_.filter(), "_id").has_value();
-}
-
-/// Those of the document that determine its value.
-const std::vector<std::string>& AssignExchange::fields() const {
-  static const std::vector<std::string> kNone;
-  const auto& sequences = request_.assignment->sequences;
-  return sequences == nullptr ? kNone : sequences->fields();
-}
-
 Action AssignExchange::list_indexes() {
   refill(*workspace_);
   OwnCommand command(request_.message, client_id());
@@ -328,8 +371,9 @@ Action AssignExchange::read_document() {
   Buffer& out = command.body();
   bson::append_string(out, "find", request_.collection);
   append_value(out, "filter", *bson::find(request_.message.body(), "filter"));
-  std::vector<std::string> paths = fields();
-  paths.insert(paths.end(), {request_.field, "_id"});  // which confirm() needs
+  std::vector<std::string> paths = fields_of(request_);
+  paths.push_back(request_.field);
+  if (std::ranges::find(paths, "_id") == paths.end()) paths.emplace_back("_id");  // for confirm()
   bson::append_inside(out, Type::document, "projection", [&] {
     // A server refuses a path and one around it.
     for (const std::string& each : paths) {
@@ -351,16 +395,6 @@ Action AssignExchange::read_document() {
   }
   command.send(kept, request_.db, message_);
   return send();
-}
-
-/// The value that the document has and keeps, as read.
-std::optional<bson::Element> AssignExchange::value_found() const {
-  if (bson::find_integer(body(), "ok") != 1) return std::nullopt;
-  const auto found = first_of(body());
-  const auto value = found ? field_at(*found, request_.field) : std::nullopt;
-  const bool stays = value && value->is == ids::FieldValue::Is::there &&
-                     !replaces(missing_as(*request_.assignment->rule), value->element);
-  return stays ? std::optional(value->element) : std::nullopt;
 }
 
 /// A failover may undo a value that is there, and whoever is told of it wants it as durable as one
@@ -418,12 +452,12 @@ Action AssignExchange::take_confirmation() {
 std::optional<Action> AssignExchange::take_document() {
   if (auto end = answer_found()) return end;
   document_.append(*first_of(body()));
-  if (const std::string at = blocked_at(); !at.empty()) {
+  if (const std::string at = blocked_at(request_.field, document_.view()); !at.empty()) {
     return fail({ErrorCode::path_not_viable, "mongo-idproxy: cannot create field '" +
                                                  request_.field + "': '" + at +
                                                  "' is not an object"});
   }
-  for (const std::string& each : fields()) {
+  for (const std::string& each : fields_of(request_)) {
     const auto value = field_at(document_.view(), each);
     if (!value) return action::Close{};
     assigned_.values.push_back(*value);
@@ -435,22 +469,10 @@ std::optional<Action> AssignExchange::take_document() {
                                          "' of a document in " + request_.ns() + ": " + why});
 }
 
-/// The part of the field's path that is there, and no document; empty: none.
-std::string AssignExchange::blocked_at() const {
-  const std::string& field = request_.field;
-  for (std::size_t dot = field.find('.'); dot != std::string::npos;
-       dot = field.find('.', dot + 1)) {
-    const auto around = field_at(document_.view(), field.substr(0, dot));
-    const bool is_there = around && around->is == ids::FieldValue::Is::there;
-    if (is_there && around->element.type != Type::document) return field.substr(0, dot);
-  }
-  return {};
-}
-
 /// The answer by what was read; nothing: the document is there, and lacks its value.
 std::optional<Action> AssignExchange::answer_found() {
   if (bson::find_integer(body(), "ok") != 1) return action::Relay{};
-  if (const auto value = value_found()) return answer(value, false, true);
+  if (const auto value = value_found(request_, body())) return answer(value, false, true);
   const auto found = first_of(body());
   if (!found) return answer({}, false, false);
   const auto value = field_at(*found, request_.field);
@@ -462,46 +484,14 @@ std::optional<Action> AssignExchange::answer_found() {
 
 // ---- the write ---------------------------------------------------------------------------------
 
-/// $and: [<the filter>, <the field is missing>, <what the value depends on is still so>]: else the
-/// value would be another document's.
-void AssignExchange::append_query(Buffer& out) const {
-  std::size_t place = 0;
-  const auto append = [&](const auto& condition) {
-    bson::append_inside(out, Type::document, std::to_string(place++), condition);
-  };
-  append_value(out, std::to_string(place++), *bson::find(request_.message.body(), "filter"));
-  append([&] {
-    bson::append_inside(out, Type::document, request_.field,
-                        [&] { append_missing(request_.assignment->rule->assign, out); });
-  });
-  if (!assigned_.values.empty()) append([&] { append_filter(conditions(), out); });
-}
-
-/// What the value depends on. As conditions of a rule, since they compare without a collation.
-std::vector<Condition> AssignExchange::conditions() const {
-  std::vector<Condition> all;
-  for (std::size_t i = 0; i < assigned_.values.size(); ++i) {
-    const ids::FieldValue& value = assigned_.values[i];
-    Condition its{fields()[i]};
-    Buffer own;
-    if (value.is == ids::FieldValue::Is::there) {
-      static_cast<void>(ids::append_scope(own, "", value.element));  // refusal() has admitted it
-      its.values.emplace_back(as_text(own.view()));
-    } else {
-      its.exists = false;
-    }
-    all.push_back(std::move(its));
-  }
-  return all;
-}
-
 void AssignExchange::begin_write() {
   const wire::OpMsgView& client = request_.message;
   const bool checksum = client.has(wire::flag::kChecksumPresent);
   append_op_msg(command_, client.header().request_id, 0, checksum, [&] {
     bson::append_string(command_, "findAndModify", request_.collection);
     bson::append_inside(command_, Type::document, "query", [&] {
-      bson::append_inside(command_, Type::array, "$and", [&] { append_query(command_); });
+      bson::append_inside(command_, Type::array, "$and",
+                          [&] { append_query(request_, assigned_, command_); });
     });
     bson::append_inside(command_, Type::document, "update",
                         [&] { bson::append_inside(command_, Type::document, "$set", [] {}); });

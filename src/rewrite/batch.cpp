@@ -85,17 +85,8 @@ void Batch::reserved(ReserveStage::Outcome outcome) {
   });
 }
 
-/// Statements that have collided keep their errors. Otherwise nobody could tell the client about
-/// the statements that were never sent, so that the whole command fails.
-Action Batch::no_values_for(const Assignment& rule, const ids::Error& error) {
-  if (const auto end = keep_errors(progress_.todo(), RetryBound::no_value)) return *end;
-  return fail(no_values(write_.request_.command, rule, error));
-}
-
-/// Ends the write if all of these statements, the next ones, have collided. With an ordered batch,
-/// those after the first do not count.
 Batch::Step Batch::keep_errors(std::span<const std::int32_t> next, RetryBound ended_by) {
-  if (progress_.commands() == 0 || next.empty()) return std::nullopt;
+  if (!has_begun() || next.empty()) return std::nullopt;
   const bool others_count = turns_ && !options_->ordered && next.size() > 1;
   // A value that could not be reserved may have been renewed before the statement was ever sent.
   const bool was_sent = !reservations_ || command_.replies().errors().contains(next.front());
@@ -111,7 +102,7 @@ Action Batch::send() {
   if (has_expired()) {
     // If all remaining statements have collided, they keep their errors.
     if (const auto end = keep_errors(progress_.todo(), RetryBound::max_time)) return *end;
-    return fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"});
+    return write_.fail({ErrorCode::max_time_ms_expired, "operation exceeded time limit"});
   }
   if (!options_) {
     progress_.sent_whole();
@@ -154,7 +145,7 @@ Action Batch::send_whole() {
 }
 
 Action Batch::send_written() {
-  if (!write_.fits()) return fail(too_large());
+  if (!write_.fits()) return write_.fail(too_large());
   for (Stage* stage : write_.stages_) {
     if (stage != nullptr) stage->sent(progress_.out());
   }
@@ -192,7 +183,7 @@ Batch::Step Batch::fetch() {
 Batch::Step Batch::take() {
   const wire::OpMsgView& message = *write_.reply_;
   if (question_) return send_missing();
-  failed_whole_ = false;
+  outcome_ = {};
   // The batch does not go on after a reply that it cannot understand. The client gets the reply if
   // there was only one command.
   const bool only = progress_.is_only_command() && !is_joined_;
@@ -238,19 +229,19 @@ Batch::Step Batch::take_failure(const wire::OpMsgView& message, std::int64_t cod
     auto its = stage == nullptr ? std::nullopt : stage->failed(failure);
     if (!cure) cure = std::move(its);
   }
-  if (cure && cure->rule != nullptr) return no_values_for(*cure->rule, cure->error);
+  if (cure && cure->rule != nullptr) return write_.no_values_for(*cure->rule, cure->error);
   if (cure && collision) {
     // Unless there are no fresh values, nobody sees this reply.
-    only_ = progress_.is_only_command();
-    failed_whole_ = true;
+    outcome_.is_only = progress_.is_only_command();
+    outcome_.failed_whole = true;
     failure_.clear();
     failure_.append(message.message());
   } else if (cure) {
-    again_.assign(out.begin(), out.end());
+    outcome_.again.assign(out.begin(), out.end());
   }
   if (cure) return std::nullopt;
   if (collision) {
-    if (const auto end = aborted(message, *collision)) return end;
+    if (const auto end = aborted(message, &*collision)) return end;
   }
   if (rejects("stmtIds", message, code) && options_->has_txn_number && !turns_) {
     if (const auto next = without_numbers()) return next;
@@ -270,41 +261,35 @@ Batch::Step Batch::without_numbers() {
 
 Batch::Step Batch::take_reply(const wire::OpMsgView& message, const WriteReply& reply) {
   const auto out = progress_.out();
+  outcome_.is_only = progress_.is_only_command() && !is_joined_;
   retried_ = retried_ || reply.retried > 0;
+  replaces_errors_ = replaces_errors_ || command_.replaces_errors(reply, out);
   command_.replies().add(message, reply, out);
   if (options_->acknowledged && !may_be_mixed_up(reply)) {
     fates_.answered(reply, out, *options_, command_);
   }
-  std::vector<Collision> collisions = fresh_.taken().collisions_in(reply.errors, out);
-  if (write_.guards_) moved_ = write_.guards_->answered(reply, out, write_.now_);
-  if (options_->in_transaction && !(collisions.empty() && moved_.empty())) {
-    if (turns_) turns_->lost();
-    const auto end =
-        moved_.empty()
-            ? aborted(message, collisions.front())
-            : run_again(message, write_.guards_->rule(),
-                        "was for a collection that has been dropped, made anew or renamed");
-    if (end) return end;
-    moved_.clear();
-  }
-  only_ = progress_.is_only_command() && !is_joined_;
-  replaces_errors_ = replaces_errors_ || command_.replaces_errors(reply, out);
   std::optional<std::size_t> first_failed;
   if (!reply.errors.empty()) first_failed = static_cast<std::size_t>(reply.errors.front().index);
   progress_.answered(first_failed);
   const auto tried = progress_.tried();
-  if (turns_) {
-    const bool may_be_held = std::ranges::any_of(tried, [&](std::int32_t each) {
-      return !command_.inserted(each) && fates_.may_be_held(each, reply);
-    });
-    turns_->answered({message, reply, progress_, collisions, !moved_.empty(), write_.loses_writes(),
-                      may_be_held});
+  std::vector<Collision> collisions = fresh_.taken().collisions_in(reply.errors, out);
+  const bool may_be_held = turns_ && std::ranges::any_of(tried, [&](std::int32_t each) {
+                             return !command_.inserted(each) && fates_.may_be_held(each, reply);
+                           });
+  Executed executed{message,    reply, out, tried, write_.now_, collisions, write_.loses_writes(),
+                    may_be_held};
+  for (Stage* stage : write_.stages_) {
+    if (stage != nullptr) stage->executed(executed);
   }
   const std::size_t failed = options_->stops() ? 0 : reply.errors.size();
   if (tried.size() > failed) fresh_.budget().progress(write_.now_);
   fresh_.repeats().tried(tried, command_.replies().errors());
   if (reply.errors.empty()) went_well();
-  if (options_->in_transaction) return std::nullopt;
+  if (options_->in_transaction) {
+    if (!executed.moved.empty()) return aborted(message, nullptr);
+    return collisions.empty() ? std::nullopt : aborted(message, &collisions.front());
+  }
+  outcome_.moved = std::move(executed.moved);
   // Reserved values are free: their reservations say so.
   fresh_.settle(std::move(collisions), reservations_ ? nullptr : &progress_, write_.now_);
   return std::nullopt;
@@ -317,37 +302,36 @@ Action Batch::take_only_reply(const wire::OpMsgView& message, const WriteReply& 
                         *reply.n < static_cast<std::int64_t>(progress_.out().size());
   if (is_short && write_.loses_writes() && write_.request_.command.kind == WriteKind::insert) {
     repeated_.note_lost();
-    return fail(some_are_lost());
+    return write_.fail(some_are_lost());
   }
   if (!command_.replaces_errors(reply, progress_.out())) return action::Relay{};
   command_.replies().add(message, reply, progress_.out());
   return finish(report());
 }
 
-/// Handles a duplicate of a generated value that has aborted the client's transaction. Returns the
-/// answer that tells the client to run the transaction again; nothing if the client should get the
-/// server's answer.
-Batch::Step Batch::aborted(const wire::OpMsgView& message, const Collision& collision) {
-  fresh_.taken().add({&collision, 1}, ids::Taken::in_transaction);
-  return run_again(message, fresh_.rule_of(collision), "is taken");
-}
-
-/// The answer that tells the client to run the transaction again; nothing if it should get the
-/// server's. That which says that a collection has moved is nothing for drivers.
-Batch::Step Batch::run_again(const wire::OpMsgView& message, const Assignment& target,
-                             const std::string& why) {
+/// Handles what has aborted the client's transaction: a duplicate of a generated value, or (null) a
+/// collection that is another one. Returns the answer that tells the client to run the transaction
+/// again; nothing if it should get the server's. That of a collection is nothing for drivers.
+Batch::Step Batch::aborted(const wire::OpMsgView& message, const Collision* collision) {
+  if (collision != nullptr) fresh_.taken().add({collision, 1}, ids::Taken::in_transaction);
+  const Assignment& target =
+      collision != nullptr ? fresh_.rule_of(*collision) : write_.guards_->rule();
   RuleOutcomes& outcomes = *target.outcomes;
   const bool transient = target.rule->in_transaction == InTransaction::transient &&
                          outcomes.may_run_again(write_.now_, target.attempts());
   ++(transient ? outcomes.transient : outcomes.surfaced);
-  if (!transient && moved_.empty()) return std::nullopt;
+  if (!transient && collision != nullptr) return std::nullopt;
+  const std::string_view why =
+      collision != nullptr ? "is taken"
+                           : "was for a collection that has been dropped, made anew or renamed";
   write_.workspace_->reply.clear();
-  append_undone_reply(message, client_request_id(),
-                      {transient ? ErrorCode::write_conflict : ErrorCode::operation_failed,
-                       "mongo-idproxy: the value generated for field '" + target.rule->field +
-                           "' of " + target.ns + " " + why + "; run the transaction again",
-                       transient ? kTransientTransactionError : std::string_view()},
-                      write_.workspace_->reply);
+  append_undone_reply(
+      message, client_request_id(),
+      {transient ? ErrorCode::write_conflict : ErrorCode::operation_failed,
+       "mongo-idproxy: the value generated for field '" + target.rule->field + "' of " + target.ns +
+           " " + std::string(why) + "; run the transaction again",
+       transient ? kTransientTransactionError : std::string_view()},
+      write_.workspace_->reply);
   return action::Reply{write_.workspace_->reply.view()};
 }
 
@@ -387,19 +371,19 @@ Batch::Step Batch::decide() {
     return std::nullopt;
   }
   const std::vector<Collision> collisions = fresh_.settled();
-  std::vector<std::int32_t> again = std::exchange(moved_, {});
+  std::vector<std::int32_t> again = std::move(outcome_.moved);
   const bool has_moved = !again.empty();
   if (has_moved) {
     if (const auto end = write_.guards_->moves_too_often(write_.now_)) {
       progress_.repeat(again);
-      return no_values_for(*end->rule, end->error);
+      return write_.no_values_for(*end->rule, end->error);
     }
   }
-  if (!again_.empty()) return go_again(std::exchange(again_, {}));
+  if (!outcome_.again.empty()) return go_again(outcome_.again);
   const bool first_again = !collisions.empty() && collisions.front().again;
-  if (failed_whole_) {
+  if (outcome_.failed_whole) {
     if (first_again) return go_again(progress_.out());
-    if (only_ && !fresh_.has_asked()) return action::Relay{};
+    if (outcome_.is_only && !fresh_.has_asked()) return action::Relay{};
     return readdress(*wire::OpMsgView::parse(failure_.view()), append_readdressed);
   }
   if (const auto tail = progress_.tail(); !tail.empty()) {
@@ -434,7 +418,7 @@ Batch::Step Batch::go_past(std::span<const Collision> collisions,
       collisions.empty() || is_last ? nullptr : turns_->sequence_in(collisions.front());
   if (sequence != nullptr) {
     const ids::Error error{ids::Errc::unavailable, "others take each number first"};
-    return fail(no_values(write_.request_.command, *sequence, error));
+    return write_.fail(no_values(write_.request_.command, *sequence, error));
   }
   progress_.repeat(rest);
   done_ = progress_.todo().empty();
@@ -461,10 +445,9 @@ Batch::Step Batch::send_missing() {
   const auto reply = command_.read(message->body(), progress_.out().size());
   const auto verdict = repeated_.judge(executed, *reply, progress_.out());
   if (verdict.kind == Kind::believe) return take_reply(*message, *reply);
-  if (verdict.kind == Kind::give_up) return fail(some_are_lost());
+  if (verdict.kind == Kind::give_up) return write_.fail(some_are_lost());
   command_.replies().add_stored(verdict.stored);
-  only_ = false;
-  again_ = verdict.statements;
+  outcome_.again = verdict.statements;
   return std::nullopt;
 }
 
@@ -490,7 +473,7 @@ Batch::Step Batch::ask_what_is_stored() {
 Action Batch::answer() {
   const std::vector<Assigned> assigned = report();
   const bool has_asked = stored_ || repeated_.was_in_doubt() || fresh_.has_asked();
-  if (has_asked || !only_ || replaces_errors_ || !assigned.empty()) {
+  if (has_asked || !outcome_.is_only || replaces_errors_ || !assigned.empty()) {
     return finish(assigned);
   }
   return action::Relay{};
@@ -510,11 +493,6 @@ Action Batch::readdress(const wire::OpMsgView& message,
   write_.workspace_->reply.clear();
   append(message, client_request_id(), write_.workspace_->reply);
   return action::Reply{write_.workspace_->reply.view()};
-}
-
-Action Batch::fail(CommandError error) const {
-  error.repeats_write = progress_.commands() == 0 && may_repeat_write(client().message());
-  return write_.fail_with(client().message(), error, *write_.workspace_);
 }
 
 /// The values to report, which are those that are stored now: not those of statements that failed,

@@ -55,6 +55,10 @@ class Batch {
     return fresh_.budget().time_left(write_.now_);
   }
   [[nodiscard]] bool has_expired() { return time_left().value_or(1) <= 0; }
+  [[nodiscard]] bool has_begun() const { return progress_.commands() > 0; }
+  /// Ends the write if all of these statements, the next ones, have collided. With an ordered
+  /// batch, those after the first do not count.
+  Step keep_errors(std::span<const std::int32_t> next, RetryBound ended_by);
   /// Sends the next command. Ends the write if the client's maxTimeMS is over.
   Action send();
 
@@ -85,8 +89,6 @@ class Batch {
   [[nodiscard]] bool is_unstored(std::int32_t statement) const;
   /// The same of a value; its index in GivenValues::given.
   [[nodiscard]] bool is_unused(std::size_t given);
-  /// What becomes of the write if there are no values for `rule`.
-  Action no_values_for(const Assignment& rule, const ids::Error& error);
   /// Tells what has become of the write.
   void tell(ExchangeFacts& facts);
 
@@ -94,7 +96,6 @@ class Batch {
   void reserved(ReserveStage::Outcome outcome);
 
   // A command.
-  Step keep_errors(std::span<const std::int32_t> next, RetryBound ended_by);
   [[nodiscard]] std::optional<std::size_t> emit_part();
   Action send_whole();
   Action send_written();
@@ -105,8 +106,7 @@ class Batch {
   Step without_numbers();
   Step take_reply(const wire::OpMsgView& message, const WriteReply& reply);
   Action take_only_reply(const wire::OpMsgView& message, const WriteReply& reply);
-  Step aborted(const wire::OpMsgView& message, const Collision& collision);
-  Step run_again(const wire::OpMsgView& message, const Assignment& target, const std::string& why);
+  Step aborted(const wire::OpMsgView& message, const Collision* collision);
   void went_well() const;
   Step go_past(std::span<const Collision> collisions, std::span<const std::int32_t> rest);
   Step go_again(std::span<const std::int32_t> statements);
@@ -117,7 +117,6 @@ class Batch {
   Step send_missing();
 
   // Answering the client.
-  Action fail(CommandError error) const;
   Action readdress(const wire::OpMsgView& message, decltype(append_readdressed)& append) const;
   Action finish(std::span<const Assigned> assigned);
   [[nodiscard]] std::vector<Assigned> report() const;
@@ -140,8 +139,14 @@ class Batch {
   std::optional<TurnStage> turns_;              // nothing: no number comes from a sequence
   std::unique_ptr<ReserveStage> reservations_;  // null: nothing is reserved
   bool done_ = false;
-  bool failed_whole_ = false;  // the last reply was failure_
-  bool only_ = false;          // the batch had taken only one command until the last reply
+  /// What the last reply means, beside the collisions that fresh_ has of it.
+  struct Outcome {
+    bool is_only = false;             // the batch had taken only one command until then
+    bool failed_whole = false;        // it is failure_
+    std::vector<std::int32_t> moved;  // refused because the collection is another one
+    std::vector<std::int32_t> again;  // all of the command goes again
+  };
+  Outcome outcome_;
   BulkResults results_;
   bool is_joined_ = false;                // some reply was joined of several
   bool retried_ = false;                  // the server had executed some statements earlier
@@ -150,8 +155,6 @@ class Batch {
   std::optional<StoredQuestion> stored_;  // what the server has stored, to report that
   std::optional<ExecutedQuestion> question_;  // to the server: what it has executed
   RepeatedInsert repeated_;
-  std::vector<std::int32_t> moved_;  // refused because the collection is another one
-  std::vector<std::int32_t> again_;  // all of a command that goes again
 };
 
 }  // namespace idproxy::rewrite

@@ -4,7 +4,7 @@
 
 #include "idproxy/rewrite/request.hpp"
 
-/// Commands that make, drop or change collections and their indexes. Once such a command passes,
+/// Commands that make, drop or change collections and their indexes. Once one is forwarded,
 /// the proxy's knowledge of these collections is void.
 namespace idproxy::rewrite {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -10,6 +11,26 @@
 #include "idproxy/rewrite/write.hpp"
 
 namespace idproxy::rewrite {
+namespace {
+
+/// How many values of each sequence are wanted.
+std::vector<std::size_t> counts_of(const GivenSequences& sequences) {
+  std::vector<std::size_t> counts(sequences.all.size());
+  for (const std::uint32_t sequence : sequences.of_value) ++counts[sequence];
+  return counts;
+}
+
+/// Puts the values of each sequence in the order of their documents.
+void merge(const GivenSequences& sequences, std::span<const ids::Values> parts, ids::Values& out) {
+  std::vector<std::size_t> used(parts.size());
+  for (const std::uint32_t sequence : sequences.of_value) {
+    const ids::Values& part = parts[sequence];
+    const Bytes value = part[used[sequence]++];
+    std::memcpy(out.add(part.type(), value.size()), value.data(), value.size());
+  }
+}
+
+}  // namespace
 
 /// Many rules on many documents can exceed the limit, which is checked before memory is spent on
 /// writing the message.
@@ -61,7 +82,10 @@ ids::Draw DrawStage::draw() {
     return drawn;
   }
   const GivenSequences& sequences = given_.sequences[assignment_];
-  if (counts_.empty()) count(sequences);
+  if (counts_.empty()) {
+    counts_ = counts_of(sequences);
+    parts_.resize(counts_.size());
+  }
   for (; sequence_ < counts_.size(); ++sequence_) {
     if (sequence_ < wanted_.size()) wanted_[sequence_] = {};
     const auto drawn = sequences.all[sequence_]->next(counts_[sequence_], parts_[sequence_]);
@@ -72,7 +96,7 @@ ids::Draw DrawStage::draw() {
     if (has_counters && drawn.needs_store() && sequence_ >= wanted_.size()) want_all(sequences);
     return drawn;
   }
-  merge(sequences, values);
+  merge(sequences, parts_, values);
   go_on();
   return {};
 }
@@ -95,22 +119,6 @@ ids::Error with_progress(ids::Error why, bool has_some) {
       "it needs numbers of many sequences, and only those of some were there in time: send it "
       "again, or fewer at once";
   return why;
-}
-
-void DrawStage::count(const GivenSequences& sequences) {
-  counts_.assign(sequences.all.size(), 0);
-  for (const std::uint32_t sequence : sequences.of_value) ++counts_[sequence];
-  parts_.resize(sequences.all.size());
-}
-
-/// Puts the values in the order of their documents.
-void DrawStage::merge(const GivenSequences& sequences, ids::Values& out) {
-  std::vector<std::size_t> used(parts_.size());
-  for (const std::uint32_t sequence : sequences.of_value) {
-    const ids::Values& part = parts_[sequence];
-    const Bytes value = part[used[sequence]++];
-    std::memcpy(out.add(part.type(), value.size()), value.data(), value.size());
-  }
 }
 
 void DrawStage::go_on() {
@@ -239,12 +247,13 @@ std::optional<Need> ValueRenewal::draw() {
 }
 
 void ValueRenewal::answered(ids::Result<ids::Grant> grant) {
+  ids::Source& source = source_at(plan_, given_, assignment_, source_);
   ids::Values& values = given_.values[assignment_];
   const std::size_t first = values.size();
   if (grant) {
-    source_at(plan_, given_, assignment_, source_).accept(std::move(*grant), values);
+    source.accept(std::move(*grant), values);
     renewed(first);
-  } else if (leave_doubtful(); make_do(grant.error())) {
+  } else if (leave_doubtful(); source.make_do(count_, values, grant.error())) {
     renewed(first);
   } else if (grant.error().code == ids::Errc::unavailable) {
     count_ = 0;
@@ -261,11 +270,6 @@ void ValueRenewal::leave_doubtful() {
   wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(end_),
                 wanted_.begin() + static_cast<std::ptrdiff_t>(end_ + gone.size()));
   count_ = std::min(count_, end_ - done_);
-}
-
-bool ValueRenewal::make_do(const ids::Error& why) {
-  ids::Source& source = source_at(plan_, given_, assignment_, source_);
-  return static_cast<bool>(source.make_do(count_, given_.values[assignment_], why));
 }
 
 /// Gives the drawn values, from `first` on, to the next of the wanted places.

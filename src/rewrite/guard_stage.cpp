@@ -92,17 +92,13 @@ bool GuardStage::is_moved(std::int64_t code) const {
   return !collections_.empty() && code == ErrorCode::collection_uuid_mismatch;
 }
 
-std::vector<std::int32_t> GuardStage::answered(const WriteReply& reply,
-                                               std::span<const std::int32_t> statements,
-                                               std::chrono::nanoseconds now) {
-  std::vector<std::int32_t> elsewhere;
-  for (const WriteError& error : reply.errors) {
+void GuardStage::executed(Executed& command) {
+  for (const WriteError& error : command.reply.errors) {
     if (!is_moved(error.code)) continue;
-    elsewhere.push_back(statements[static_cast<std::size_t>(error.index)]);
+    command.moved.push_back(command.statements[static_cast<std::size_t>(error.index)]);
   }
-  if (reply.n.value_or(0) > 0) moves_since_.reset();
-  if (!elsewhere.empty()) moved(now);
-  return elsewhere;
+  if (command.reply.n.value_or(0) > 0) moves_since_.reset();
+  if (!command.moved.empty()) moved(command.now);
 }
 
 /// The server has said that the collections are others.

@@ -52,6 +52,31 @@ std::string why_no_sequence(const Assignment& target, std::span<const ids::Field
   return "mongo-idproxy: no value for field '" + target.rule->field + "': " + why;
 }
 
+/// The fields that determine the document's sequence. False if one of their paths leads through a
+/// malformed document.
+bool read_fields(const ids::Sequences* sequences, Bytes document,
+                 std::vector<ids::FieldValue>& out) {
+  out.clear();
+  if (sequences == nullptr) return true;
+  for (const std::string& field : sequences->fields()) {
+    const auto value = field_at(document, field);
+    if (!value) return false;
+    out.push_back(*value);
+  }
+  return true;
+}
+
+/// True if a driver may have made the ObjectId for a document that is inserted `now`.
+bool is_recent(Bytes object_id, std::chrono::seconds now, const Rule& rule) {
+  const auto made = std::chrono::seconds(boost::endian::load_big_u32(object_id.data()));
+  return std::chrono::abs(now - made) <= rule.driver_window;
+}
+
+std::string cannot_create(const std::string& field, const bson::Element& in_its_way) {
+  return "mongo-idproxy: cannot create field '" + field + "': '" + std::string(in_its_way.key) +
+         "' is of type " + std::string(type_name(in_its_way.type)) + ", not object";
+}
+
 }  // namespace
 
 PlanFields::PlanFields(const std::shared_ptr<const Plan>& of) : plan(of) {
@@ -266,7 +291,7 @@ void InsertRewriter::note_kept(const bson::Element& value, std::size_t assignmen
   if (target.implied) return;
   if (leaves_zero(target.rule->assign, value)) leaves_zero_ = &target;
   if (value.type != bson::Type::object_id || !target.is_id()) return;
-  if (driver_made(value.value.data(), *target.rule)) ++driver_made_[assignment];
+  if (is_recent(value.value, now_, *target.rule)) ++driver_made_[assignment];
 }
 
 /// Notes the document's edits. Returns false if it is malformed.
@@ -284,17 +309,23 @@ bool InsertRewriter::plan_edits(Bytes document) {
     if (!locate(document, i, site)) return false;
     const bool changes = site.found != Site::Found::present || replaces(site, i);
     if (!changes) continue;
-    if (site.found == Site::Found::blocked || site.ambiguous) {
-      edits_.resize(first_edit);
-      refuse(document, site, i);
+    const Assignment& target = (*assignments_)[i];
+    const std::string& field = target.rule->field;
+    if (site.found == Site::Found::blocked) {
+      refuse(document, first_edit, ErrorCode::path_not_viable, cannot_create(field, site.element));
+      return true;
+    }
+    if (site.ambiguous) {
+      refuse(document, first_edit, ErrorCode::bad_value,
+             "mongo-idproxy: a name on the path '" + field +
+                 "' occurs twice in the document: no value can be assigned");
       return true;
     }
     if (plan_->has_sequences) {
-      if (!look_up_fields(document, i)) return false;
-      const std::string why = why_no_sequence((*assignments_)[i], fields_[i]);
+      if (!read_fields(target.sequences.get(), document, fields_[i])) return false;
+      std::string why = why_no_sequence(target, fields_[i]);
       if (!why.empty()) {
-        edits_.resize(first_edit);
-        refuse(document, ErrorCode::bad_value, why);
+        refuse(document, first_edit, ErrorCode::bad_value, std::move(why));
         return true;
       }
     }
@@ -383,16 +414,11 @@ bool InsertRewriter::find_at_once(std::size_t assignment, std::size_t depth, Sit
   return true;
 }
 
-bool InsertRewriter::driver_made(const std::uint8_t* object_id, const Rule& rule) const {
-  const auto made = std::chrono::seconds(boost::endian::load_big_u32(object_id));
-  return std::chrono::abs(now_ - made) <= rule.driver_window;
-}
-
 bool InsertRewriter::replaces(const Site& site, std::size_t assignment) {
   const Rule& rule = *(*assignments_)[assignment].rule;
   if (rewrite::replaces(rule.assign, site.element)) return true;
   const bool made = rule.assign == Assign::driver && site.element.type == bson::Type::object_id &&
-                    driver_made(site.element.value.data(), rule);
+                    is_recent(site.element.value, now_, rule);
   if (!made) note_kept(site.element, assignment);
   return made;
 }
@@ -423,6 +449,15 @@ void InsertRewriter::keep_driver_id(Bytes document, const Site& site, std::size_
                     static_cast<std::uint16_t>(assignment), 0, EditKind::driver_id});
 }
 
+/// Replaces the document as a whole, in place of its edits so far.
+void InsertRewriter::refuse(Bytes document, std::size_t first_edit, ErrorCode code,
+                            std::string why) {
+  refusal_ = {0, code, std::move(why)};
+  edits_.resize(first_edit);
+  edits_.push_back(
+      {narrow(offset(document.data())), narrow(document.size()), 0, 0, 0, EditKind::refusal});
+}
+
 /// Adds an edit for the length of each document around a change, unless there is one already.
 void InsertRewriter::add_lengths(const Site& site, std::size_t first_edit) {
   for (const Bytes parent : site.parents) {
@@ -434,38 +469,6 @@ void InsertRewriter::add_lengths(const Site& site, std::size_t first_edit) {
       edits_.push_back({at, 4, at + narrow(parent.size()), 0, 0, EditKind::length});
     }
   }
-}
-
-void InsertRewriter::refuse(Bytes document, const Site& site, std::size_t assignment) {
-  const std::string& field = (*assignments_)[assignment].rule->field;
-  if (site.found != Site::Found::blocked) {
-    return refuse(document, ErrorCode::bad_value,
-                  "mongo-idproxy: a name on the path '" + field +
-                      "' occurs twice in the document: no value can be assigned");
-  }
-  refuse(document, ErrorCode::path_not_viable,
-         "mongo-idproxy: cannot create field '" + field + "': '" + std::string(site.element.key) +
-             "' is of type " + std::string(type_name(site.element.type)) + ", not object");
-}
-
-void InsertRewriter::refuse(Bytes document, ErrorCode code, std::string message) {
-  refusal_ = {0, code, std::move(message)};
-  edits_.push_back(
-      {narrow(offset(document.data())), narrow(document.size()), 0, 0, 0, EditKind::refusal});
-}
-
-/// Returns false if a document on one of the paths is malformed.
-bool InsertRewriter::look_up_fields(Bytes document, std::size_t assignment) {
-  std::vector<ids::FieldValue>& found = fields_[assignment];
-  found.clear();
-  const ids::Sequences* sequences = (*assignments_)[assignment].sequences.get();
-  if (sequences == nullptr) return true;
-  for (const std::string& field : sequences->fields()) {
-    const auto value = field_at(document, field);
-    if (!value) return false;
-    found.push_back(*value);
-  }
-  return true;
 }
 
 }  // namespace idproxy::rewrite

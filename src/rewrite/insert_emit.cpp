@@ -20,6 +20,11 @@ std::size_t most_added(const Assignment& assignment, std::size_t value) {
   return size + (kept.empty() ? 0 : kept.size() + 2 + 12);
 }
 
+/// The bytes of the original before `at` have been written: says how many more they have become.
+std::int64_t more_than(std::size_t at, const wire::PatchedMessage& out) {
+  return static_cast<std::int64_t>(out.size()) - static_cast<std::int64_t>(at);
+}
+
 }  // namespace
 
 /// A new element.
@@ -245,7 +250,8 @@ void InsertRewriter::emit_edits(wire::PatchedMessage& out, std::size_t& next, st
     out.keep(at, edit.at);
     at = edit.at + edit.remove;
     if (edit.kind == EditKind::length) {
-      open_length(edit.at, edit.from, out);
+      const std::int64_t more = more_than(edit.at, out);
+      lengths_.push_back({out.add_i32(), load_i32(message_.data() + edit.at) - more, edit.from});
       ++next;
       continue;
     }
@@ -318,26 +324,10 @@ void InsertRewriter::emit_value(const Edit& edit, Buffer& out) {
   out.append(values[used_[edit.assignment]++]);
 }
 
-/// The bytes of the original before `at` have been written: says how many more they have become.
-std::int64_t InsertRewriter::grown(std::size_t at, const wire::PatchedMessage& out) {
-  return static_cast<std::int64_t>(out.size()) - static_cast<std::int64_t>(at);
-}
-
-/// All up to `at` has been written.
-void InsertRewriter::open_length(std::size_t at, std::size_t end, wire::PatchedMessage& out) {
-  const std::int64_t before = grown(at, out);
-  lengths_.push_back({out.add_i32(), load_i32(message_.data() + at) - before, end});
-}
-
-std::int64_t InsertRewriter::value_of(const OpenLength& length, std::size_t at,
-                                      const wire::PatchedMessage& out) {
-  return length.value + grown(at, out);
-}
-
 /// Fills in the lengths of what ends at `end` or before. All up to `at` has been written.
 void InsertRewriter::close_lengths(std::size_t end, std::size_t at, wire::PatchedMessage& out) {
   while (!lengths_.empty() && lengths_.back().end <= end) {
-    out.set_i32(lengths_.back().place, value_of(lengths_.back(), at, out));
+    out.set_i32(lengths_.back().place, lengths_.back().value + more_than(at, out));
     lengths_.pop_back();
   }
 }

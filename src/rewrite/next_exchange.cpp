@@ -36,6 +36,30 @@ void append_write_error(const wire::OpMsgView& request, const wire::OpMsgView& r
   });
 }
 
+/// Why there are no values before there is a document, as half a sentence; empty: there are.
+std::string why_document(const Assignment& assignment) {
+  if (assignment.reservations != nullptr) return "the rule reserves each value for one";
+  if (assignment.sequences == nullptr || assignment.sequences->fields().empty()) return {};
+  std::string text = "the rule takes ";
+  const auto& fields = assignment.sequences->fields();
+  for (const std::string& field : fields)
+    text.append(&field == fields.data() ? "" : ", ").append(field);
+  return text + " from it";
+}
+
+CommandError no_document(const NextRequest& request, const std::string& why) {
+  return {ErrorCode::bad_value, "mongo-idproxy: no values for field '" +
+                                    request.assignment->rule->field + "' of " + request.ns() +
+                                    " before there is a document: " + why};
+}
+
+CommandError none_for(const NextRequest& request, const ids::Error& error) {
+  const bool is_transient = error.code == ids::Errc::unavailable;
+  const bool repeats = bson::find(request.message.body(), "txnNumber").has_value();
+  return {code_of(error.code), no_value_text(*request.assignment, error),
+          is_transient && repeats ? kRetryableWriteError : std::string_view{}};
+}
+
 /// The conversation of {idproxy: "next"}: checks the client's right, draws the values, replies.
 ///
 /// The server checks the right on the client's own connection (rewrite/right_question.hpp).
@@ -62,9 +86,6 @@ class NextExchange final : public Conversation {
   std::optional<Action> await_guard(const Step& step);
   Action hand_out(const Step& step);
   Action fail(const CommandError& error, const Step& step) const;
-  [[nodiscard]] std::string why_document() const;
-  [[nodiscard]] CommandError no_document(const std::string& why) const;
-  [[nodiscard]] CommandError none(const ids::Error& error) const;
 
   /// The source of the values: the sequence, if there is one, or the collection's.
   [[nodiscard]] ids::Source& source() const {
@@ -141,10 +162,13 @@ Action NextExchange::draw_values(const Step& step) {
   if (request_.assignment == nullptr) return fail(request_.no_rule(), step);
   const Assignment& assignment = *request_.assignment;
   if (assignment.in_turn) {
-    return fail(none({ids::Errc::exhausted, "its numbers are for documents that are being stored"}),
+    return fail(none_for(request_, {ids::Errc::exhausted,
+                                    "its numbers are for documents that are being stored"}),
                 step);
   }
-  if (const std::string why = why_document(); !why.empty()) return fail(no_document(why), step);
+  if (const std::string why = why_document(assignment); !why.empty()) {
+    return fail(no_document(request_, why), step);
+  }
   if (assignment.sequences != nullptr) sequence_ = assignment.sequences->sequence({});
   const std::size_t most = request_.count * (kAroundValue + source().most_bytes());
   if (most + kAroundValues > static_cast<std::size_t>(bson::kMaxInternalDocument)) {
@@ -152,11 +176,11 @@ Action NextExchange::draw_values(const Step& step) {
                  "mongo-idproxy: so many values may not fit into one reply: ask for fewer at once"},
                 step);
   }
-  if (assignment.not_ready) return fail(none(*assignment.not_ready), step);
+  if (assignment.not_ready) return fail(none_for(request_, *assignment.not_ready), step);
   if (const auto otherwise = await_guard(step)) return *otherwise;
   const auto drawn = source().next(request_.count, values_);
   if (drawn) return hand_out(step);
-  if (!drawn.needs_store()) return fail(none(drawn.error()), step);
+  if (!drawn.needs_store()) return fail(none_for(request_, drawn.error()), step);
   return action::AskStore{&source(), assignment.outcomes, request_.count, source().patience()};
 }
 
@@ -171,7 +195,8 @@ std::optional<Action> NextExchange::await_guard(const Step& step) {
     request_.plan = nullptr;
     return fail(request_.no_rule(), step);
   }
-  if (state.kind == ids::GuardState::Kind::unguarded) return fail(none(state.error), step);
+  if (state.kind == ids::GuardState::Kind::unguarded)
+    return fail(none_for(request_, state.error), step);
   awaits_guard_ = true;
   return action::AskStore{guard, request_.assignment->outcomes, 0, guard->patience()};
 }
@@ -180,12 +205,12 @@ Action NextExchange::answered(ids::Result<ids::Grant> grant, const Context& cont
                               Workspace& workspace) {
   const Step step{context.clock.monotonic(), workspace};
   if (std::exchange(awaits_guard_, false)) {
-    return grant ? draw_values(step) : fail(none(grant.error()), step);
+    return grant ? draw_values(step) : fail(none_for(request_, grant.error()), step);
   }
   if (grant) {
     source().accept(std::move(*grant), values_);
   } else if (const auto drawn = source().make_do(request_.count, values_, grant.error()); !drawn) {
-    return fail(none(drawn.error()), step);
+    return fail(none_for(request_, drawn.error()), step);
   }
   return hand_out(step);
 }
@@ -220,31 +245,6 @@ Action NextExchange::fail(const CommandError& error, const Step& step) const {
   append_error_reply(request_.message.message(),
                      static_cast<std::int32_t>(step.workspace.next_request_id++), error, out);
   return action::Reply{out.view()};
-}
-
-/// Why there are no values before there is a document, as half a sentence; empty: there are.
-std::string NextExchange::why_document() const {
-  const Assignment& assignment = *request_.assignment;
-  if (assignment.reservations != nullptr) return "the rule reserves each value for one";
-  if (assignment.sequences == nullptr || assignment.sequences->fields().empty()) return {};
-  std::string text = "the rule takes ";
-  const auto& fields = assignment.sequences->fields();
-  for (const std::string& field : fields)
-    text.append(&field == fields.data() ? "" : ", ").append(field);
-  return text + " from it";
-}
-
-CommandError NextExchange::no_document(const std::string& why) const {
-  return {ErrorCode::bad_value, "mongo-idproxy: no values for field '" +
-                                    request_.assignment->rule->field + "' of " + request_.ns() +
-                                    " before there is a document: " + why};
-}
-
-CommandError NextExchange::none(const ids::Error& error) const {
-  const bool passes = error.code == ids::Errc::unavailable;
-  const bool repeats = bson::find(request_.message.body(), "txnNumber").has_value();
-  return {code_of(error.code), no_value_text(*request_.assignment, error),
-          passes && repeats ? kRetryableWriteError : std::string_view{}};
 }
 
 }  // namespace

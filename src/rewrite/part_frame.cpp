@@ -15,6 +15,19 @@ Bytes elements_of(Bytes document) {
   return document.subspan(4, document.size() - bson::kMinDocument);
 }
 
+/// True for the fields that depend on which statements the command carries, or on where they are.
+bool depends_on_part(const WriteRequest& write, const WritePart& part, const bson::Element& field) {
+  if (field.begin == write.command.array_element.data()) return true;
+  if (write.command.kind == WriteKind::bulk_write) {
+    if (field.key == "nsInfo" || (write.all_results && field.key == "errorsOnly")) return true;
+  }
+  if (!part.instead.empty() && bson::find(part.instead, field.key)) return true;
+  if (part.options == nullptr) return false;
+  const bool is_number = field.key == "stmtId" || field.key == "stmtIds";
+  return part.leaves_out_begin(field.key) || field.key == "maxTimeMS" ||
+         (is_number && part.numbered);
+}
+
 }  // namespace
 
 WholeFrame::WholeFrame(const WriteRequest& write, wire::PatchedMessage& out, std::size_t expected)
@@ -24,8 +37,8 @@ WholeFrame::WholeFrame(const WriteRequest& write, wire::PatchedMessage& out, std
   if (write.command.in_array()) {
     open(write.message.body().data());
     open(write.command.statements.data());
-  } else if (write.command.sequence) {
-    open(write.command.sequence->whole.data() + 1);
+  } else if (!write.command.sequence.empty()) {
+    open(write.command.sequence.data() + 1);
   }
 }
 
@@ -68,19 +81,6 @@ PartFrame::PartFrame(const WriteRequest& write, const WritePart& part, wire::Pat
   begin_section(write.command.identifier());
 }
 
-/// True for the fields that depend on which statements the command carries, or on where they are.
-bool PartFrame::leaves_out(const bson::Element& field) const {
-  if (field.begin == write_.command.array_element.data()) return true;
-  if (is(WriteKind::bulk_write)) {
-    if (field.key == "nsInfo" || (write_.all_results && field.key == "errorsOnly")) return true;
-  }
-  if (!part_.instead.empty() && bson::find(part_.instead, field.key)) return true;
-  if (part_.options == nullptr) return false;
-  const bool is_number = field.key == "stmtId" || field.key == "stmtIds";
-  return part_.leaves_out_begin(field.key) || field.key == "maxTimeMS" ||
-         (is_number && part_.numbered);
-}
-
 /// Writes the section of kind 0: the client's fields that stay, and those in place of the others.
 void PartFrame::body(const UpsertEdit* edit) {
   const Bytes body = client_.body();
@@ -95,7 +95,7 @@ void PartFrame::body(const UpsertEdit* edit) {
   Buffer added;
   for (const bson::Element& field : bson::Elements(body)) {
     const bool is_edited = edit != nullptr && field.value.data() == edit->statement().update.data();
-    if (!is_edited && !leaves_out(field)) continue;
+    if (!is_edited && !depends_on_part(write_, part_, field)) continue;
     out_.keep(at, offset(field.begin));
     at = offset(field.end());
     if (is_edited) edit->write(client_.message(), {field.begin, field.end()}, out_);

@@ -71,7 +71,6 @@ class PartFrame {
  private:
   void body(const UpsertEdit* edit);
   void numbers(std::size_t body_size, Buffer& added);
-  [[nodiscard]] bool leaves_out(const bson::Element& field) const;
   void ns_info();
   [[nodiscard]] bool is(WriteKind kind) const { return write_.command.kind == kind; }
   void begin_section(std::string_view identifier);

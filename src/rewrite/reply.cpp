@@ -17,7 +17,7 @@ namespace {
 
 // After these a driver finds the primary again, or waits, and sends its command again (retryable
 // writes specification).
-constexpr auto kPasses = std::to_array<std::int64_t>(
+constexpr auto kTransient = std::to_array<std::int64_t>(
     {6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436});
 
 void append_labels(std::string_view label, bool repeats_write, Buffer& out) {
@@ -168,19 +168,19 @@ void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply
   const std::int64_t code = bson::find_integer(reply.body(), "code").value_or(0);
   const bool lacks_right = code == ErrorCode::unauthorized;
   const auto command = Command::find(request.message());
-  const bool passes = command && bson::find(command->document(), "txnNumber") &&
-                      std::ranges::find(kPasses, code) != kPasses.end();
+  const bool is_transient = command && bson::find(command->document(), "txnNumber") &&
+                            std::ranges::find(kTransient, code) != kTransient.end();
   const bool checksum = request.has(wire::flag::kChecksumPresent);
   append_op_msg(out, reply.header().request_id, request.header().request_id, checksum, [&] {
     for (const bson::Element& field : bson::Elements(reply.body())) {
-      if (passes && field.key == "errorLabels") continue;
+      if (is_transient && field.key == "errorLabels") continue;
       if (lacks_right && field.key == "errmsg" && field.type == bson::Type::string) {
         bson::append_string(out, "errmsg", std::string(needed).append(field.text()));
       } else {
         bson::append_copy(out, field);
       }
     }
-    if (passes) append_labels(label_of_unsent(*command), may_repeat_write(*command), out);
+    if (is_transient) append_labels(label_of_unsent(*command), may_repeat_write(*command), out);
   });
 }
 

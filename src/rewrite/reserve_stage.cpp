@@ -35,6 +35,12 @@ std::string text_of_value(const ids::TypedValue& value) {
   return number ? std::to_string(*number) : std::string();
 }
 
+ids::TypedValue value_at(const GivenValues& all, std::size_t at) {
+  const Given& given = all.given[at];
+  const ids::Values& values = all.values[given.assignment];
+  return typed(values.type(), values[given.value]);
+}
+
 }  // namespace
 
 /// Asks for the reservations of one batch.
@@ -106,18 +112,13 @@ void ReserveStage::add_places(std::int32_t statement, Bytes document) {
   }
 }
 
-ids::TypedValue ReserveStage::given_at(std::size_t at) const {
-  const Given& given = given_.given[at];
-  const ids::Values& values = given_.values[given.assignment];
-  return typed(values.type(), values[given.value]);
-}
-
 /// Brings the reservation that the place needs up to date. True if it must be made.
 bool ReserveStage::lacks(Place& place) {
   if (place.is_refused) return false;
   ids::Reservation needed;
-  needed.value = place.given_value ? given_at(*place.given_value) : place.reservation.value;
-  needed.parent_id = place.given_id ? given_at(*place.given_id) : place.reservation.parent_id;
+  needed.value = place.given_value ? value_at(given_, *place.given_value) : place.reservation.value;
+  needed.parent_id =
+      place.given_id ? value_at(given_, *place.given_id) : place.reservation.parent_id;
   const bool changed =
       needed.value != place.reservation.value || needed.parent_id != place.reservation.parent_id;
   if (!changed && place.is_held) return false;
@@ -185,23 +186,19 @@ void ReserveStage::refuse(std::int32_t statement) {
   }
 }
 
-std::string ReserveStage::duplicate_text(const Place& place) const {
-  const Rule& rule = *(*plan_)[place.assignment].rule;
-  return "E11000 duplicate key error collection: " + ns_ + " index: " + rule.field +
-         " reserved in " + rule.reserve->ns() + " dup key: { " + rule.field + ": " +
-         text_of_value(place.reservation.value) + " }";
-}
-
 /// As mongod reports a violated unique index on the field.
 RefusedDocument ReserveStage::refusal_of(const Place& place) const {
   const ids::Reservation& reservation = place.reservation;
+  const Rule& rule = *(*plan_)[place.assignment].rule;
+  const std::string& field = rule.field;
   if (reservation.state == ReservationState::refused) {
     return {place.statement, ErrorCode{reservation.code},
-            "mongo-idproxy: the value of '" + (*plan_)[place.assignment].rule->field +
-                "' cannot be reserved: " + reservation.error};
+            "mongo-idproxy: the value of '" + field + "' cannot be reserved: " + reservation.error};
   }
-  RefusedDocument refusal{place.statement, ErrorCode::duplicate_key, duplicate_text(place)};
-  const std::string& field = (*plan_)[place.assignment].rule->field;
+  RefusedDocument refusal{place.statement, ErrorCode::duplicate_key,
+                          "E11000 duplicate key error collection: " + ns_ + " index: " + field +
+                              " reserved in " + rule.reserve->ns() + " dup key: { " + field + ": " +
+                              text_of_value(reservation.value) + " }"};
   Buffer details;
   bson::append_inside(details, bson::Type::document, "keyPattern",
                       [&] { bson::append_int32(details, field, 1); });

@@ -56,12 +56,10 @@ class ReserveStage final : public Stage {
   class Source;
 
   void add_places(std::int32_t statement, Bytes document);
-  [[nodiscard]] ids::TypedValue given_at(std::size_t at) const;
   [[nodiscard]] bool lacks(Place& place);
   void drop(Place& place);
   void refuse(std::int32_t statement);
   void release();
-  [[nodiscard]] std::string duplicate_text(const Place& place) const;
   [[nodiscard]] RefusedDocument refusal_of(const Place& place) const;
 
   std::shared_ptr<const Plan> plan_;

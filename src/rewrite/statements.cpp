@@ -166,9 +166,10 @@ bool take_sections(const wire::OpMsgView& message, std::size_t arrays, WriteComm
     out.ns_info = ns_info->documents;
   }
   if (arrays == 1) return true;
-  out.sequence = message.sequence(out.identifier());
-  if (!out.sequence) return false;
-  out.statements = out.sequence->documents;
+  const auto sequence = message.sequence(out.identifier());
+  if (!sequence) return false;
+  out.sequence = sequence->whole;
+  out.statements = sequence->documents;
   return true;
 }
 
@@ -195,6 +196,15 @@ bool WriteCommand::read(const wire::OpMsgView& message, WriteCommand& out) {
     if (!take_field(field, seen, out)) return false;
   }
   return !fields.malformed() && seen.dbs == 1 && take_sections(message, seen.arrays, out);
+}
+
+void WriteCommand::refer_to(Bytes copy, const wire::OpMsgView& message) {
+  for (Bytes* each : {&statements, &array_element, &sequence, &stmt_ids, &ns_info}) {
+    *each = message.moved(*each, copy);
+  }
+  for (std::string_view* each : {&collection, &db}) {
+    *each = as_text(message.moved(as_bytes(*each), copy));
+  }
 }
 
 std::optional<std::vector<std::int32_t>> WriteCommand::movable() const {

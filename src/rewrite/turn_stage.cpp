@@ -164,11 +164,11 @@ std::optional<Next> TurnStage::failed(const Failure& failure) {
   return std::nullopt;
 }
 
-void TurnStage::answered(const Outcome& outcome) {
-  const WriteReply& reply = outcome.reply;
-  const auto out = outcome.progress.out();
+void TurnStage::executed(Executed& command) {
+  const WriteReply& reply = command.reply;
+  const auto out = command.statements;
   if (options_.in_transaction && !reply.errors.empty()) return lost();
-  if (outcome.may_be_held) return lost();
+  if (command.may_be_held) return lost();
   const bool again =
       reply.retried > 0 || (executed_ && std::ranges::binary_search(*executed_, out.front()));
   is_repeated_ = is_repeated_ || again;
@@ -178,17 +178,17 @@ void TurnStage::answered(const Outcome& outcome) {
   if (is_unknown || (again && out.size() > 1)) return lost();
   std::vector<std::int32_t> done;
   if (!again) {
-    std::ranges::copy_if(outcome.progress.tried(), std::back_inserter(done),
+    std::ranges::copy_if(command.tried, std::back_inserter(done),
                          [&](std::int32_t each) { return command_.inserted(each); });
   }
-  const bool is_certain = !bson::find(outcome.message.body(), "writeConcernError").has_value();
+  const bool is_certain = !bson::find(command.message.body(), "writeConcernError").has_value();
   stored(done, is_certain ? durability_ : ids::Durability::not_yet);
-  const bool rest_is_pending = options_.ordered || (!is_repeated_ && !outcome.loses_writes);
+  const bool rest_is_pending = options_.ordered || (!is_repeated_ && !command.loses_writes);
   if (!done.empty() && rest_is_pending) one_by_one_ = false;
   if (reply.errors.empty()) return;
   // A collection that took the place of another one has other numbers.
-  if (outcome.is_moved) return lost();
-  if (!outcome.collisions.empty()) return taken(outcome.collisions.front());
+  if (!command.moved.empty()) return lost();
+  if (!command.collisions.empty()) return taken(command.collisions.front());
   if (!denies(reply.errors.front().document)) lost();
 }
 

@@ -126,18 +126,7 @@ class TurnStage final : public Stage, public NumbersInTurn {
   /// empty: none. Valid until the next call.
   [[nodiscard]] Bytes fields(const BatchProgress& progress);
   void sent(std::span<const std::int32_t> statements) override { send(statements); }
-
-  /// A reply with ok: 1, after it has been merged.
-  struct Outcome {
-    const wire::OpMsgView& message;
-    const WriteReply& reply;
-    const BatchProgress& progress;
-    std::span<const Collision> collisions;
-    bool is_moved;      ///< its collection is another one
-    bool loses_writes;  ///< ConnectionMemory's
-    bool may_be_held;   ///< a document that a statement found may have its number
-  };
-  void answered(const Outcome& outcome);
+  void executed(Executed& command) override;
   [[nodiscard]] std::optional<Next> failed(const Failure& failure) override;
 
  private:

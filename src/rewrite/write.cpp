@@ -86,10 +86,10 @@ std::optional<CommandError> fault_of_encryption(const WriteRequest& write,
 
 CommandError no_values(const WriteCommand& write, const Assignment& assignment,
                        const ids::Error& error) {
-  const bool passes = error.code == ids::Errc::unavailable;
+  const bool is_transient = error.code == ids::Errc::unavailable;
   assignment.outcomes->refuse(assignment.ns, error.reason, error.holder);
   return {code_of(error.code), no_value_text(assignment, error),
-          passes ? retry_label(write.options) : std::string_view{}};
+          is_transient ? retry_label(write.options) : std::string_view{}};
 }
 
 std::string no_value_text(const Assignment& assignment, const ids::Error& error) {

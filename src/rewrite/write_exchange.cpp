@@ -46,6 +46,40 @@ bool only_keeps(const Plan& plan, const GivenValues& given) {
   });
 }
 
+/// Counts what a write without values means that has no room for them, and cannot be divided.
+void count_too_large(const Plan& plan, const GivenValues& given, ExchangeFacts& facts) {
+  for (const Kept& each : given.kept) {
+    count({&plan[each.assignment], LossReason::too_large, 1}, facts.taken_away);
+  }
+  for (const Given& each : given.given) {
+    count({&plan[each.assignment], ForwardReason::too_large, 1, false}, facts.forwarded);
+  }
+}
+
+void count_odd(const ExchangeFacts& facts) {
+  for (const Forwarded& each : facts.forwarded) each.count();
+  for (const TakenAway& each : facts.taken_away) each.count();
+}
+
+/// True if even a reply without errors must be handled: to report the assigned values, to give back
+/// those of upserts that found a document, or to end a row of aborted transactions or of
+/// duplicates.
+bool wants_reply(const WriteRequest& write, const GivenValues& given) {
+  const bool may_find =
+      write.command.kind != WriteKind::insert && write.command.kind != WriteKind::bulk_write;
+  const auto wants = [&](const std::shared_ptr<ids::Source>& source) {
+    return source != nullptr && ((may_find && source->lends()) || source->in_a_row());
+  };
+  return std::ranges::any_of(*write.plan,
+                             [&](const Assignment& each) {
+                               return each.rule->report || wants(each.source) ||
+                                      each.outcomes->in_a_row();
+                             }) ||
+         std::ranges::any_of(given.sequences, [&](const GivenSequences& sequences) {
+           return std::ranges::any_of(sequences.all, wants);
+         });
+}
+
 }  // namespace
 
 WriteExchange::WriteExchange(WriteRequest&& request, const Received& received,
@@ -222,10 +256,10 @@ Buffer WriteExchange::release(Workspace& workspace) {
 /// Finds out which statements get values.
 std::optional<Action> WriteExchange::scan_statements(Buffer* owner) {
   if (request_.command.repeats_stmt_id()) {
-    return fail({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"});
+    return refuse({ErrorCode::invalid_options, "mongo-idproxy: stmtIds must be distinct"});
   }
   if (rights_.is_shown()) {
-    if (auto fault = bind()) return fail(*std::move(fault));
+    if (auto fault = bind()) return refuse(*std::move(fault));
   }
   if (is_unchanged_) {
     note_time_series();
@@ -276,13 +310,13 @@ std::optional<Action> WriteExchange::scan() {
                                   : scan_updates(request_, given_, workspace_->insert);
   facts_.driver_made = result.driver_made;
   facts_.leaves_zero = result.leaves_zero;
-  if (result.kind == ScanResult::Kind::failed) return fail(result.error);
+  if (result.kind == ScanResult::Kind::failed) return refuse(result.error);
   facts_.forwarded = std::move(result.forwarded);
   facts_.taken_away = std::move(result.taken_away);
   statements_ = result.statements;
   facts_.documents = is_insert() ? statements_ : 0;
   if (result.kind == ScanResult::Kind::unchanged) return action::Relay{};
-  if (auto fault = fault_of_encryption(request_, given_)) return fail(*std::move(fault));
+  if (auto fault = fault_of_encryption(request_, given_)) return refuse(*std::move(fault));
   refused_ = std::move(result.refused);
   facts_.refused = refused_.size();
   facts_.assigned = given_.given.size();
@@ -297,7 +331,7 @@ std::optional<Action> WriteExchange::scan() {
       needs_turn(*request_.plan, given_) || (is_insert() && request_.plan->reserves());
   as_batch_ = needs_batch || without_upsert_ == WithoutUpsert::found_nothing;
   if (needs_batch) {
-    if (auto fault = fault_in_batch()) return fail(*std::move(fault));
+    if (auto fault = fault_in_batch()) return refuse(*std::move(fault));
   }
   return std::nullopt;
 }
@@ -309,7 +343,7 @@ std::optional<Action> WriteExchange::scan_again() {
   given_.clear();
   stages_ = {};  // they refer to the plan
   patient_since_ = now_;
-  if (auto fault = bind()) return fail(*std::move(fault));
+  if (auto fault = bind()) return refuse(*std::move(fault));
   if (is_unchanged_) return std::nullopt;
   const auto end = scan();
   // Relay would be too late: the received bytes may be gone.
@@ -379,7 +413,7 @@ Action WriteExchange::ask(const Need& need) {
       need.stage->ask({message_, request_id_, without_upsert_ == WithoutUpsert::not_sent, time_left,
                        context_->random, *workspace_});
   const bool is_too_large = std::holds_alternative<action::Send>(action) && !fits();
-  return is_too_large ? fail(too_large()) : action;
+  return is_too_large ? refuse(too_large()) : action;
 }
 
 /// The answer to what ask() has asked.
@@ -423,14 +457,23 @@ std::optional<CommandError> WriteExchange::fault_in_batch() const {
                           ", and " + why};
 }
 
-Action WriteExchange::no_values_for(const Assignment& assignment, const ids::Error& error) {
-  if (batch_ != nullptr) return batch_->no_values_for(assignment, error);
-  return fail_request(request_.message.message(), no_values(request_.command, assignment, error),
-                      *workspace_);
+/// Statements that have collided keep their errors. Otherwise nobody could tell the client about
+/// the statements that were never sent, so that the whole command fails.
+Action WriteExchange::no_values_for(const Assignment& rule, const ids::Error& error) {
+  const auto end =
+      batch_ == nullptr ? std::nullopt : batch_->keep_errors(batch_->todo(), RetryBound::no_value);
+  return end ? *end : fail(no_values(request_.command, rule, error));
+}
+
+Action WriteExchange::fail(CommandError error) {
+  const Bytes client = request_.message.message();
+  const bool has_begun = batch_ != nullptr && batch_->has_begun();
+  error.repeats_write = acknowledged_ && !has_begun && may_repeat_write(client);
+  return fail_with(client, error, *workspace_);
 }
 
 /// The request itself is the reason: it counts for one of the rules.
-Action WriteExchange::fail(CommandError error) {
+Action WriteExchange::refuse(CommandError error) {
   constexpr std::string_view kOurs = "mongo-idproxy: ";
   std::string_view reason = error.message;
   if (reason.starts_with(kOurs)) reason.remove_prefix(kOurs.size());
@@ -438,7 +481,7 @@ Action WriteExchange::fail(CommandError error) {
   // Who has not logged in would be refused by the server, too.
   const bool counts = memory_ == nullptr || !memory_->is_stranger();
   if (counts) rule.outcomes->refuse(rule.ns, std::string(reason));
-  return fail_request(request_.message.message(), std::move(error), *workspace_);
+  return fail(std::move(error));
 }
 
 /// Returns to their strategies the values that are certainly not stored: all of them if nothing has
@@ -470,7 +513,7 @@ Action WriteExchange::send_without_upsert() {
   facts_.assigned = 0;
   refill(*workspace_);
   rewrite::emit(request_, given_, workspace_->insert, message_, UpsertEdit::As::update);
-  if (!fits()) return fail(too_large());
+  if (!fits()) return refuse(too_large());
   return action::Send{&message_, original()};
 }
 
@@ -496,16 +539,16 @@ bool WriteExchange::has_found() {
 /// Sends the next command, or fails the write if it cannot be sent.
 Action WriteExchange::send() {
   if (is_unchanged_) return send_unchanged();
-  if (drawing_->is_too_large()) return fail(too_large());
+  if (drawing_->is_too_large()) return refuse(too_large());
   refill(*workspace_);
   if (batch_ == nullptr && is_large_unordered()) open_batch();
   if (batch_ != nullptr) return batch_->send();
   // Those whose indexes were seen.
   if (is_bulk() || !named().empty()) {
     if (!emit_as_sequence(request_, given_, named(), workspace_->insert, message_)) {
-      return fail({ErrorCode::operation_failed,
-                   "mongo-idproxy: the keys of the array in a write must be \"0\", \"1\", … "
-                   "in a bulkWrite, and where a rule demands a unique index"});
+      return refuse({ErrorCode::operation_failed,
+                     "mongo-idproxy: the keys of the array in a write must be \"0\", \"1\", … "
+                     "in a bulkWrite, and where a rule demands a unique index"});
     }
   } else {
     emit();
@@ -517,18 +560,8 @@ Action WriteExchange::send() {
     open_batch();
     return batch_->send();
   }
-  return only_keeps(*request_.plan, given_) ? send_unkept() : fail(too_large());
-}
-
-/// A write that has no room for them, and cannot be divided.
-Action WriteExchange::send_unkept() {
-  for (const Kept& each : given_.kept) {
-    count({&(*request_.plan)[each.assignment], LossReason::too_large, 1}, facts_.taken_away);
-  }
-  for (const Given& each : given_.given) {
-    count({&(*request_.plan)[each.assignment], ForwardReason::too_large, 1, false},
-          facts_.forwarded);
-  }
+  if (!only_keeps(*request_.plan, given_)) return refuse(too_large());
+  count_too_large(*request_.plan, given_, facts_);
   return send_unchanged();
 }
 
@@ -550,7 +583,7 @@ Action WriteExchange::send_unchanged() {
   stages_ = {};
   refer_to_original();
   facts_.assigned = facts_.refused = 0;
-  count_odd();
+  count_odd(facts_);
   note_time_series();
   sent_ = true;
   message_.start(original_.view());
@@ -580,18 +613,12 @@ bool WriteExchange::is_large_unordered() const {
 
 /// Makes request_ refer to original_, because the received bytes may be gone.
 void WriteExchange::refer_to_original() {
-  if (request_.message.message().data() == original_.data()) return;
-  request_ = request_.in(original_.view());
-}
-
-void WriteExchange::count_odd() const {
-  for (const Forwarded& each : facts_.forwarded) each.count();
-  for (const TakenAway& each : facts_.taken_away) each.count();
+  request_.refer_to(original_.view());
 }
 
 /// Once. A batch counts the values of each of its commands.
 void WriteExchange::count_sent() {
-  count_odd();
+  count_odd(facts_);
   if (batch_ != nullptr) return;
   for (std::size_t i = 0; i < request_.plan->size(); ++i) {
     const std::size_t values = given_.wanted.empty() ? facts_.assigned : given_.wanted[i];
@@ -606,29 +633,13 @@ void WriteExchange::count_sent() {
 bool WriteExchange::is_relayed() {
   if (is_unchanged_) return true;
   if (batch_ != nullptr) return false;
-  if (is_empty_ && !wants_every_reply()) return true;
+  const bool has_values = !given_.given.empty();  // else it only keeps some
+  const bool wants_it =
+      wants_results_ || (has_values && (loses_writes() || wants_reply(request_, given_)));
+  if (is_empty_ && !wants_it) return true;
   open_batch();
   facts_.since = now_;
   return false;
-}
-
-/// True if the exchange must handle even a reply without errors: to report the assigned values, to
-/// give back those of upserts that found a document, to end a row of aborted transactions or of
-/// duplicates, or because the server loses writes.
-bool WriteExchange::wants_every_reply() const {
-  if (wants_results_) return true;
-  if (given_.given.empty()) return false;  // a kept value
-  const auto wants = [&](const std::shared_ptr<ids::Source>& source) {
-    return source != nullptr &&
-           ((!is_insert() && !is_bulk() && source->lends()) || source->in_a_row());
-  };
-  const bool any = std::ranges::any_of(*request_.plan, [&](const Assignment& assignment) {
-    return assignment.rule->report || wants(assignment.source) || assignment.outcomes->in_a_row();
-  });
-  return any || loses_writes() ||
-         std::ranges::any_of(given_.sequences, [&](const GivenSequences& sequences) {
-           return std::ranges::any_of(sequences.all, wants);
-         });
 }
 
 void WriteExchange::open_batch() {

@@ -28,7 +28,7 @@ struct Context {
   /// What it returns has it as soon as it is there. If empty, the client gets the server's reply to
   /// the command that checks its rights.
   std::function<StatusDocument(ServerId asked)> status{};
-  /// The current Members when a reply to hello arrives. If null, replies to hello pass unchanged.
+  /// The current Members when a reply to hello arrives. If null, replies to hello stay unchanged.
   std::shared_ptr<const Members> members{};
 };
 

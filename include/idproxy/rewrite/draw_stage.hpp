@@ -41,9 +41,7 @@ class DrawStage final : public Stage {
   [[nodiscard]] bool has_too_many_bytes();
   [[nodiscard]] ids::Draw draw();
   [[nodiscard]] Need asked();
-  void count(const GivenSequences& sequences);
   void want_all(const GivenSequences& sequences);
-  void merge(const GivenSequences& sequences, ids::Values& out);
   void go_on();
 
   const Plan& plan_;
@@ -88,7 +86,6 @@ class ValueRenewal {
   [[nodiscard]] std::size_t source_of(std::size_t wanted) const;
   void renewed(std::size_t first);
   void leave_doubtful();
-  [[nodiscard]] bool make_do(const ids::Error& why);
   void leave_behind();
 
   const Plan& plan_;

@@ -42,7 +42,7 @@ struct FieldRequest {
   /// Finds the plan. The client has shown that it may insert there.
   void bind();
   /// Refers to a copy of its message from now on.
-  void refer_to(Bytes copy) { message = *wire::OpMsgView::parse(copy); }
+  void refer_to(Bytes copy) { message = message.in(copy); }
   /// Why there are no values, if no rule fills the field.
   [[nodiscard]] CommandError no_rule() const;
 };

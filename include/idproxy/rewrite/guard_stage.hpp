@@ -19,8 +19,6 @@ namespace idproxy::rewrite {
 /// (docs/server-behaviour.md#collection-uuid).
 void append_uuid(const ids::CollectionUuid& uuid, Buffer& out);
 
-struct WriteReply;
-
 /// The guards of a write. Asks them before each command, and tells them the server's answers about
 /// their collections, of which only a bulkWrite has several.
 class GuardStage final : public Stage {
@@ -35,15 +33,13 @@ class GuardStage final : public Stage {
   [[nodiscard]] std::optional<End> accept(const Answer& answer) override;
   /// The collection is another one, or the server does not know `collectionUUID`.
   [[nodiscard]] std::optional<Next> failed(const Failure& failure) override;
+  /// Statements with the first of these errors go again.
+  void executed(Executed& command) override;
 
   /// Those that the last command names. Valid until need().
   [[nodiscard]] std::span<const NamedCollection> collections() const { return collections_; }
   /// True if this error says that a collection is not the one that the guards know.
   [[nodiscard]] bool is_moved(std::int64_t code) const;
-  /// Event: the reply to a command with these statements. Returns those with such an error.
-  std::vector<std::int32_t> answered(const WriteReply& reply,
-                                     std::span<const std::int32_t> statements,
-                                     std::chrono::nanoseconds now);
   /// Event: an index has gone since need(). True if the write may still wait for it.
   [[nodiscard]] bool lost_index(const Moment& moment);
   /// The error for collections that have been moving for as long as a write waits, one command

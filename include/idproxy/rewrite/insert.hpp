@@ -152,7 +152,6 @@ class InsertRewriter {
   void note_kept(const bson::Element& value, std::size_t assignment);
   void give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
             GivenValues& values);
-  [[nodiscard]] bool look_up_fields(Bytes document, std::size_t assignment);
   [[nodiscard]] bool locate(Bytes document, std::size_t assignment, Site& site);
   [[nodiscard]] bool follow(std::size_t assignment, std::size_t depth, Site& site, bool& found);
   [[nodiscard]] bool find_at_once(std::size_t assignment, std::size_t depth, Site& site,
@@ -160,9 +159,7 @@ class InsertRewriter {
   void plan_edit(const Site& site, std::size_t assignment);
   void keep_driver_id(Bytes document, const Site& site, std::size_t assignment);
   [[nodiscard]] bool replaces(const Site& site, std::size_t assignment);
-  [[nodiscard]] bool driver_made(const std::uint8_t* object_id, const Rule& rule) const;
-  void refuse(Bytes document, const Site& site, std::size_t assignment);
-  void refuse(Bytes document, ErrorCode code, std::string message);
+  void refuse(Bytes document, std::size_t first_edit, ErrorCode code, std::string why);
   void sort_edits(std::size_t first_edit);
   void add_lengths(const Site& site, std::size_t first_edit);
 
@@ -180,11 +177,7 @@ class InsertRewriter {
   void emit_elements(std::span<const Edit> edits, wire::PatchedMessage& out);
   void emit_level(std::span<const Edit* const> edits, std::size_t depth, Buffer& out);
   void emit_value(const Edit& edit, Buffer& out);
-  void open_length(std::size_t at, std::size_t end, wire::PatchedMessage& out);
   void close_lengths(std::size_t end, std::size_t at, wire::PatchedMessage& out);
-  [[nodiscard]] static std::int64_t grown(std::size_t at, const wire::PatchedMessage& out);
-  [[nodiscard]] static std::int64_t value_of(const OpenLength& length, std::size_t at,
-                                             const wire::PatchedMessage& out);
   [[nodiscard]] bool emit_document(Bytes document, wire::PatchedMessage& out);
   [[nodiscard]] std::size_t offset(const std::uint8_t* at) const {
     return static_cast<std::size_t>(at - message_.data());

@@ -116,7 +116,7 @@ void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
 /// Appends `reply`, the server's error for a command that asks about the client's rights, as the
 /// answer to `request`, which was not sent. It stays unchanged, because drivers read more of it
 /// than its code. Only the text about a missing right gets `needed` in front, because it names a
-/// command that the client has not sent; and a write of a session gets, with an error that passes,
+/// command that the client has not sent; and a write of a session gets, with a transient error,
 /// the label by which its driver sends it again: the server had no reason to add one.
 void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply,
                     std::string_view needed, Buffer& out);

@@ -49,10 +49,10 @@ struct WriteRequest {
   /// of this field's rule alone, into its $set. Outlives the exchange. Null: any other write.
   const AssignedField* assigns = nullptr;
 
-  /// The same request, referring to a copy of its message.
-  [[nodiscard]] WriteRequest in(Bytes copy) const {
-    const auto view = *wire::OpMsgView::parse(copy);
-    return {view, *WriteCommand::read(view), plan, now, namespaces, all_results, known, assigns};
+  /// Refers to a copy of its message from now on.
+  void refer_to(Bytes copy) {
+    command.refer_to(copy, message);
+    message = message.in(copy);
   }
   /// "db.collection"; of a bulkWrite, "admin.".
   [[nodiscard]] std::string ns() const {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <variant>
+#include <vector>
 
 #include "idproxy/base/random.hpp"
 #include "idproxy/ids/source.hpp"
@@ -18,6 +19,7 @@
 namespace idproxy::rewrite {
 
 struct Collision;
+struct WriteReply;
 struct Workspace;
 class Stage;
 
@@ -76,6 +78,20 @@ struct Next {
   ids::Error error{};
 };
 
+/// A command that the server has executed: its reply has ok: 1, accounts for each statement, and
+/// has been merged.
+struct Executed {
+  const wire::OpMsgView& message;
+  const WriteReply& reply;
+  std::span<const std::int32_t> statements;  ///< in the command, ascending
+  std::span<const std::int32_t> tried;       ///< as BatchProgress::tried()
+  std::chrono::nanoseconds now;
+  std::span<const Collision> collisions;
+  bool loses_writes;                  ///< ConnectionMemory's
+  bool may_be_held;                   ///< a document that a statement found may have its value
+  std::vector<std::int32_t> moved{};  ///< statements that the guards let go again
+};
+
 /// What a write needs before each of its commands, and learns from what becomes of them. A write
 /// goes through the list of its stages (WriteExchange::list_stages()); none knows another one.
 class Stage {
@@ -93,6 +109,8 @@ class Stage {
   virtual void sent(std::span<const std::int32_t> /*statements*/) {}
   /// Event: the command has failed. Nothing: not for a reason that this stage can cure.
   [[nodiscard]] virtual std::optional<Next> failed(const Failure& /*failure*/) { return {}; }
+  /// Event: the command has been executed, with or without errors of its statements.
+  virtual void executed(Executed& /*command*/) {}
   /// Event: the write is over, or begins anew. `is_unstored`: true for statements that have
   /// certainly stored nothing; what they hold goes back.
   virtual void ended(const std::function<bool(std::int32_t)>& /*is_unstored*/) {}

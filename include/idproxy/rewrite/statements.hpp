@@ -58,7 +58,7 @@ struct WriteForm {
 [[nodiscard]] const WriteForm& form_of(WriteKind kind);
 
 /// All that the proxy knows of the body of a write command, which is read once, and where its
-/// statements are. Views into its message.
+/// statements are. Views into its message, all of which refer_to() moves.
 struct WriteCommand {
   WriteKind kind{};
   std::string_view collection;  ///< empty for bulkWrite
@@ -67,10 +67,9 @@ struct WriteCommand {
   /// findAndModify is its body.
   Bytes statements;
   Bytes array_element;  ///< if they are in an array in the body: the element, type byte to end
-  /// The section of kind 1 with the statements, if they are in one.
-  std::optional<wire::DocumentSequence> sequence;
-  Bytes stmt_ids;  ///< value of the array; empty if the client sent none
-  Bytes ns_info;   ///< of bulkWrite: its collections, as `statements`
+  Bytes sequence;       ///< if they are in one: the section of kind 1, from its kind byte on
+  Bytes stmt_ids;       ///< value of the array; empty if the client sent none
+  Bytes ns_info;        ///< of bulkWrite: its collections, as `statements`
   bool ns_info_in_array = false;
   /// Nothing if WriteOptions::take() refuses a field: the command is sent only once, unchanged.
   std::optional<WriteOptions> options;
@@ -96,9 +95,11 @@ struct WriteCommand {
     WriteCommand command;
     return read(message, command) ? std::optional(command) : std::nullopt;
   }
-  /// The same where the caller needs it, for each message that passes. `out`: as it is made; says
+  /// The same where the caller needs it, for each message. `out`: as it is made; says
   /// nothing after false.
   [[nodiscard]] static bool read(const wire::OpMsgView& message, WriteCommand& out);
+  /// Refers to a copy of its message from now on: nothing is read again.
+  void refer_to(Bytes copy, const wire::OpMsgView& message);
 };
 
 /// What the scan has read of a statement of update or bulkWrite, or of a findAndModify, and where

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <span>
 
 #include "idproxy/rewrite/draw_stage.hpp"
 #include "idproxy/rewrite/right_stage.hpp"
@@ -52,8 +51,9 @@ class WriteExchange final : public WriteState {
   [[nodiscard]] bool is_insert() const { return request_.command.kind == WriteKind::insert; }
   [[nodiscard]] bool is_bulk() const { return request_.command.kind == WriteKind::bulk_write; }
   [[nodiscard]] std::optional<CommandError> fault_in_batch() const;
-  Action no_values_for(const Assignment& assignment, const ids::Error& error);
-  Action fail(CommandError error);
+  Action no_values_for(const Assignment& rule, const ids::Error& error) override;
+  Action fail(CommandError error) override;
+  Action refuse(CommandError error);
   void take_back();
 
   // Without upsert first.
@@ -65,16 +65,13 @@ class WriteExchange final : public WriteState {
   Action send();
   void emit();
   Action send_unchanged();
-  Action send_unkept();
   void note_time_series();
   [[nodiscard]] bool is_large_unordered() const;
   void refer_to_original();
-  void count_odd() const;
   void count_sent();
 
   // After it.
   [[nodiscard]] bool is_relayed();
-  [[nodiscard]] bool wants_every_reply() const;
   void open_batch();
 
   bool ended_ = false;

@@ -32,6 +32,10 @@ class WriteState : public Conversation {
         given_(*lent_),
         now_(started_) {}
 
+  /// Ends the write with this error.
+  virtual Action fail(CommandError error) = 0;
+  /// What becomes of the write if there are no values for `rule`.
+  virtual Action no_values_for(const Assignment& rule, const ids::Error& error) = 0;
   /// The collections that the next command names, or the last one named.
   [[nodiscard]] std::span<const NamedCollection> named() const {
     return guards_ ? guards_->collections() : std::span<const NamedCollection>();

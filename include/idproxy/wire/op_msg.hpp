@@ -73,6 +73,19 @@ class OpMsgView {
   /// (docs/server-behaviour.md#messages has mongod's codes).
   [[nodiscard]] static Result<OpMsgView> parse(Bytes message);
 
+  /// The same view of a copy of the message.
+  [[nodiscard]] OpMsgView in(Bytes copy) const {
+    OpMsgView view = *this;
+    view.message_ = copy;
+    view.body_ = moved(body_, copy);
+    return view;
+  }
+  /// The part of a copy that is at the same place as `part` of the message.
+  [[nodiscard]] Bytes moved(Bytes part, Bytes copy) const {
+    if (part.data() == nullptr) return part;
+    return copy.subspan(static_cast<std::size_t>(part.data() - message_.data()), part.size());
+  }
+
   [[nodiscard]] MsgHeader header() const { return read_header(message_); }
   [[nodiscard]] Bytes message() const { return message_; }
   [[nodiscard]] bool has(std::uint32_t bit) const {

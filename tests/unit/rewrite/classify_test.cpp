@@ -396,7 +396,9 @@ TEST(Classify, CarriesWhatItFound) {
   };
   check(insert, bytes);
   const std::string copy = bytes;
-  check(insert.in(as_bytes(copy)), copy);
+  WriteRequest moved = insert;
+  moved.refer_to(as_bytes(copy));
+  check(moved, copy);
 }
 
 }  // namespace classify_test

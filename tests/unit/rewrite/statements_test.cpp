@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "support/upserts.hpp"
 
 namespace idproxy::rewrite {
@@ -58,6 +63,50 @@ TEST(WriteCommand, TakesAFindAndModifyForItsOnlyStatement) {
   Statements statements(*command);
   EXPECT_EQ(text_of(statements.next().value()), text_of(view->body()));
   EXPECT_FALSE(statements.next() || statements.malformed());
+}
+
+/// Where in `whole` all that it refers to is.
+std::vector<std::pair<std::ptrdiff_t, std::size_t>> places_of(const WriteCommand& command,
+                                                              Bytes whole) {
+  std::vector<std::pair<std::ptrdiff_t, std::size_t>> places;
+  for (const Bytes each :
+       {command.statements, command.array_element, command.sequence, command.stmt_ids,
+        command.ns_info, as_bytes(command.collection), as_bytes(command.db)}) {
+    places.emplace_back(each.data() == nullptr ? -1 : each.data() - whole.data(), each.size());
+  }
+  return places;
+}
+
+TEST(WriteCommand, RefersToACopyOfItsMessage) {
+  const std::string numbered =
+      op_msg(body(doc(insert_fields() + numbers_field("stmtIds", {5, 6}))) +
+             sequence("documents", {doc(), doc()}));
+  const std::string empty = op_msg(body(doc(insert_fields())) + sequence("documents", {}));
+  const std::string ns_info = doc(string_field("ns", "shop.orders"));
+  const std::string bulk = int_field("bulkWrite", 1) + string_field("$db", "admin");
+  const std::string operation = doc(int_field("insert", 0));
+  for (const std::string& bytes :
+       {numbered, empty, insert_array({doc(int_field("x", 1)), doc()}),
+        update_array("", {upsert(1)}), update_sequence("", {upsert(1)}), find_and_modify(""),
+        op_msg(body(doc(bulk)) + sequence("ops", {operation}) + sequence("nsInfo", {ns_info})),
+        op_msg(body(
+            doc(bulk + array_field("ops", {operation}) + array_field("nsInfo", {ns_info}))))}) {
+    auto original = std::make_optional<Exact>(bytes);
+    auto view = *wire::OpMsgView::parse(original->view());
+    auto command = *WriteCommand::read(view);
+    const auto places = places_of(command, original->view());
+    const auto body_at = view.body().data() - original->view().data();
+    const Exact copy(bytes);
+    command.refer_to(copy.view(), view);
+    view = view.in(copy.view());
+    original.reset();
+    EXPECT_EQ(places_of(command, copy.view()), places);
+    EXPECT_EQ(view.body().data() - copy.view().data(), body_at);
+    EXPECT_EQ(text_of(view.message()), bytes);
+    Statements walk(command);
+    while (walk.next()) continue;
+    EXPECT_FALSE(walk.malformed());
+  }
 }
 
 TEST(WriteCommand, IsNotReadIfMongodWillRefuseIt) {

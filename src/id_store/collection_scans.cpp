@@ -7,6 +7,7 @@
 
 #include "id_store/counter_commands.hpp"
 #include "id_store/outliers.hpp"
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
@@ -70,7 +71,7 @@ std::optional<std::int64_t> documents_of(mongo::Client& client,
   for (const FieldPlace& place : places) {
     const Reply reply = client.read(place.ns.db, {"count", place.ns.collection});
     if (!reply.ok()) return std::nullopt;
-    documents += mongo::integer_in(reply.document.bytes(), "n");
+    documents += bson::integer_in(reply.document.bytes(), "n");
   }
   return documents;
 }
@@ -111,7 +112,7 @@ bool ScanLease::acquire() {
   Reply reply = take(client, kLasts);
   if (reply.ok() && !value_of(reply)) {
     reply = make_turn(client, db_);
-    if (reply.refused(mongo::kDuplicateKey)) return false;  // another one has it
+    if (reply.refused(ErrorCode::duplicate_key)) return false;  // another one has it
     if (reply.ok()) {
       reply = take(client, kLasts);
       if (reply.ok() && !value_of(reply)) return false;

@@ -194,7 +194,7 @@ CounterDocument::Attempt CounterDocument::allocate(Run& run) {
   const Reply reply =
       converts_ ? change(run.client, bound(*increment), set_sum(field, to_long(field), *increment))
                 : change(run.client, bound(0), Document{"$inc", {field, *increment}});
-  if (reply.refused(mongo::kBadValue)) return allocate_what_fits(run, reply);
+  if (reply.refused(ErrorCode::bad_value)) return allocate_what_fits(run, reply);
   if (!reply.ok()) return after_failure(run, reply, true);
   if (const auto pre_image = value_of(reply)) return use(run, *pre_image);
   return explain_no_match(run);
@@ -365,14 +365,14 @@ ids::Error CounterDocument::answer_to(Run& run, const Reply& reply) const {
   run.unreached = why_unreached(reply, run.client.login());
   const bool is_of_the_value =
       reply.kind == Reply::Kind::refused &&
-      (reply.code == mongo::kTypeMismatch || reply.code == mongo::kConversionFailure);
+      (reply.code == ErrorCode::type_mismatch || reply.code == ErrorCode::conversion_failure);
   return is_of_the_value ? not_an_integer() : after_error(run.client, reply, spec_.place.db);
 }
 
 CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& reply,
                                                         bool gives_numbers) {
   const bool is_early = std::chrono::steady_clock::now() - run.begun < kQuick;
-  if (reply.refused(mongo::kDatabaseDropPending) && is_early) {
+  if (reply.refused(ErrorCode::database_drop_pending) && is_early) {
     std::this_thread::sleep_for(kDropPause);
     return std::nullopt;
   }

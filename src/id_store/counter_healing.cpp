@@ -285,7 +285,7 @@ CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
       exists ? change(run.client, {"$exists", false}, set_value(spec_.place.value_field, *value))
              : run.client.write(spec_.place.db, {{"insert", spec_.place.collection},
                                                  {"documents", Array{new_counter(spec_, *value)}}});
-  if (reply.refused(mongo::kDuplicateKey)) return std::nullopt;
+  if (reply.refused(ErrorCode::duplicate_key)) return std::nullopt;
   if (!reply.ok()) return after_failure(run, reply, false);
   if (exists && !value_of(reply)) return std::nullopt;
   if (created.was_used && !run.job.lost) events_.went_backwards();  // else it is said
@@ -320,7 +320,7 @@ ids::Result<void> CounterDocument::mark(Run& run) {
     const Reply reply = run.client.write(spec_.place.db, write_mark(spec_.place));
     // Another proxy has just written it, perhaps not yet with majority. A repetition waits for
     // that.
-    if (reply.refused(mongo::kDuplicateKey)) continue;
+    if (reply.refused(ErrorCode::duplicate_key)) continue;
     if (reply.ok()) {
       marked_ = true;
       mark_first_ = false;

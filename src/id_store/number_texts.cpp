@@ -90,7 +90,6 @@ constexpr std::size_t kMostRead = 1'000'000;
 constexpr std::chrono::milliseconds kIndexLimit{5000};
 constexpr std::chrono::milliseconds kPatternLimit{30'000};  // reads all texts of the index
 constexpr std::chrono::milliseconds kLeastLimit{1};         // 0 would be none
-constexpr std::int32_t kNoQueryExecutionPlans = 291;
 constexpr std::string_view kTooLong = " (reading the whole collection took longer than `scan`)";
 
 bool is_text(const CounterField& field) {
@@ -392,7 +391,7 @@ bool FieldNumbers::may_scan(const FieldPlace& place) {
                       {"filter", {place.field->field, {"$exists", true}}}};
   const Reply planned =
       client_.read(place.ns.db, {{"explain", find}, {"verbosity", "queryPlanner"}});
-  return !planned.refused(kNoQueryExecutionPlans);
+  return !planned.refused(ErrorCode::no_query_execution_plans);
 }
 
 ids::Error FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
@@ -409,12 +408,12 @@ std::chrono::milliseconds FieldNumbers::limit_of(const FieldPlace& place) const 
 
 ids::Error FieldNumbers::failure(const FieldPlace& place, const Reply& reply) {
   const bool is_too_long =
-      place.access == FieldPlace::Access::scan && reply.refused(mongo::kMaxTimeExpired);
+      place.access == FieldPlace::Access::scan && reply.refused(ErrorCode::max_time_ms_expired);
   if (is_too_long) return not_indexed(place, kTooLong);
-  if (reply.refused(kNoQueryExecutionPlans)) return not_indexed(place, kNoTableScan);
+  if (reply.refused(ErrorCode::no_query_execution_plans)) return not_indexed(place, kNoTableScan);
   // The index of the hint has just been dropped, or its collection.
-  index_has_gone_ = reply.refused(mongo::kQueryPlanKilled) ||
-                    (reply.refused(mongo::kBadValue) && !place.hint.empty() &&
+  index_has_gone_ = reply.refused(ErrorCode::query_plan_killed) ||
+                    (reply.refused(ErrorCode::bad_value) && !place.hint.empty() &&
                      reply.message.find("hint") != std::string::npos);
   if (index_has_gone_) return failed("the id store answered with " + error_text(reply));
   return after_read_error(client_, reply, place.ns);
@@ -425,7 +424,7 @@ Reply FieldNumbers::read(const FieldPlace& place, const Document& command,
   if (linearizable_ && client_.has_replicas()) {
     Reply reply =
         client_.read_all(place.ns.db, {command, {"readConcern", {"level", "linearizable"}}}, use);
-    if (!reply.refused(mongo::kNotAReplicaSet)) return reply;
+    if (!reply.refused(ErrorCode::not_a_replica_set)) return reply;
   }
   return client_.read_all(place.ns.db, command, use);
 }
@@ -554,12 +553,11 @@ ids::Result<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::si
   const auto limit = is_scan ? limit_of(place) : kPatternLimit;
   const Document command = numbers_in_varying_texts(place, numbers_, count, limit);
   const Reply reply = read(place, command, [&](Bytes document) {
-    const auto number = bson::find(document, "n");
-    if (number && number->as_integer()) look.furthest.push_back(*number->as_integer());
+    if (const auto number = bson::find_integer(document, "n")) look.furthest.push_back(*number);
     return true;
   });
   if (reply.ok()) return {};
-  if (is_scan || !reply.refused(mongo::kMaxTimeExpired)) return failure(place, reply);
+  if (is_scan || !reply.refused(ErrorCode::max_time_ms_expired)) return failure(place, reply);
   return exhausted("the values of " + text_of(place) +
                    " cannot be read in time, as their texts do not sort like their numbers: add a "
                    "`reset` or a `scope` that fixes what stands in front of {counter}");
@@ -574,7 +572,7 @@ ids::Result<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass w
   const Document command = find_in(place, texts, limit_of(place)).add("limit", 1);
   const Reply reply = client_.read_first(place.ns.db, command);
   const bool is_scan = place.access == FieldPlace::Access::scan;
-  if (!is_scan && reply.refused(mongo::kMaxTimeExpired)) return true;
+  if (!is_scan && reply.refused(ErrorCode::max_time_ms_expired)) return true;
   if (!reply.ok()) return failure(place, reply);
   return !reply.document.empty();
 }

@@ -38,7 +38,7 @@ Document range_keys() {
   return {{"$gte", ids::kRangePrefix}, {"$lt", end}};
 }
 
-std::optional<std::int64_t> number_at(Bytes document, std::string_view path) {
+std::optional<std::int64_t> range_at(Bytes document, std::string_view path) {
   const auto key = find_path(document, path);
   const bool is_text = key && key->type == bson::Type::string;
   return is_text ? ids::range_number(key->text()) : std::nullopt;
@@ -101,7 +101,7 @@ ids::Result<std::vector<RangeDocument>> RangeDocuments::read() {
                         {"filter", {"_id", range_keys()}},
                         {"collation", mongo::simple_collation()}},
                        [&](Bytes document) {
-                         if (const auto number = number_at(document, "_id")) {
+                         if (const auto number = range_at(document, "_id")) {
                            documents.push_back({*number, integer_at(document, place.value_field),
                                                 integer_at(document, place.max_field)});
                          }
@@ -120,7 +120,7 @@ ids::Result<std::set<std::int64_t>> RangeDocuments::read_marks() {
   const Reply reply = client_.read_all(
       place.db, {{"find", kMarks}, {"filter", filter}, {"collation", mongo::simple_collation()}},
       [&](Bytes document) {
-        const auto number = number_at(document, "_id.query._id");
+        const auto number = range_at(document, "_id.query._id");
         if (number) marked.insert(*number);
         return true;
       });
@@ -162,7 +162,7 @@ ids::Result<void> RangeDocuments::create(std::span<const RangeState> missing,
     for (; done < end; ++done) documents.push(new_range(place, missing[done]));
     const Reply reply = client_.write(
         place.db, {{"insert", place.collection}, {"documents", documents}, {"ordered", false}});
-    if (!reply.ok() && !reply.refused(mongo::kDuplicateKey)) return answer_to(reply);
+    if (!reply.ok() && !reply.refused(ErrorCode::duplicate_key)) return answer_to(reply);
   }
   log::event(log::Level::info, "ranges_created",
              "documents of ranges did not exist and have been created",

@@ -93,6 +93,17 @@ void report(const CollectionScans::Subject& subject, const ids::Result<Look>& re
       {{"counter", counter}, {"milliseconds", milliseconds}, {"reason", result.error().reason}});
 }
 
+std::string progress_of(const auto& scan) {
+  const ids::CounterField& field = scan.subject.fields.front();
+  const std::string what = field.field + " in " + field.ns;
+  if (scan.since.empty()) {
+    return "no index begins with " + what +
+           ", so the proxy is about to read the whole collection for the largest value";
+  }
+  return "no index begins with " + what + ", so the proxy has been reading about " +
+         std::to_string(scan.documents) + " documents for the largest value since " + scan.since;
+}
+
 }  // namespace
 
 // ---- the lease ---------------------------------------------------------------------------------
@@ -178,18 +189,7 @@ ids::Result<Look> CollectionScans::ask(const Subject& subject) {
     scan->since.clear();
   }
   scheduler_.wake(task_);
-  return ids::Error{.code = ids::Errc::unavailable, .reason = progress(*scan), .passes = true};
-}
-
-std::string CollectionScans::progress(const Scan& scan) {
-  const ids::CounterField& field = scan.subject.fields.front();
-  const std::string what = field.field + " in " + field.ns;
-  if (scan.since.empty()) {
-    return "no index begins with " + what +
-           ", so the proxy is about to read the whole collection for the largest value";
-  }
-  return "no index begins with " + what + ", so the proxy has been reading about " +
-         std::to_string(scan.documents) + " documents for the largest value since " + scan.since;
+  return ids::Error{.code = ids::Errc::unavailable, .reason = progress_of(*scan), .passes = true};
 }
 
 /// The next scan that somebody still wants; forgets the others.

@@ -208,7 +208,7 @@ CounterDocument::Attempt CounterDocument::use_in_range(Run& run, Bytes pre_image
   const StoredValue last = stored_value(pre_image, spec_.place.max_field);
   if (!value.is_number() || !last.is_number()) return not_an_integer();
   const std::int64_t first = std::max(value.number, from.value_or(value.number));
-  if (first > last.number) return at_max();
+  if (first > last.number) return at_max(spec_);
   if (first > value.number) events_.healed(first, "max");
   return allocated(run, first, std::min(run.count, Numbers::distance(last.number, first) + 1));
 }
@@ -219,7 +219,7 @@ CounterDocument::Attempt CounterDocument::explain_range(Run& run, const Found& f
   const bool is_stuck =
       found.value.kind == StoredValue::Kind::integral_double && found.value.number >= kMostInDouble;
   if (!found.value.is_number() || !found.last.is_number() || is_stuck) return not_an_integer();
-  if (found.value.number > std::min(found.last.number, numbers_.max())) return at_max();
+  if (found.value.number > std::min(found.last.number, numbers_.max())) return at_max(spec_);
   if (!numbers_.after(found.value.number, run.count)) return allocate_what_fits(run, {});
   return std::nullopt;  // another program has changed it meanwhile
 }

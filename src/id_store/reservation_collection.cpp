@@ -165,7 +165,9 @@ bool may_try_again(std::chrono::nanoseconds took, const Reply& reply, const Writ
 }
 
 bool has_passing_error(const WriteOutcome& outcome) {
-  return std::ranges::any_of(outcome.errors, mongo::passes, &ReservationError::code);
+  return std::ranges::any_of(outcome.errors, [](const ReservationError& error) {
+    return is(error.code, CodeTrait::unavailable);
+  });
 }
 
 /// True if all that the server could do has been done, for certain.

@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cmath>
-#include <vector>
 
 namespace idproxy::bson {
 
@@ -79,6 +78,34 @@ std::optional<Element> find(Bytes document, std::string_view key, Type type) {
 std::optional<std::int64_t> find_integer(Bytes document, std::string_view key) {
   const auto found = find(document, key);
   return found ? found->as_integer() : std::nullopt;
+}
+
+std::int64_t integer_in(Bytes document, std::string_view key) {
+  return find_integer(document, key).value_or(0);
+}
+
+bool is_true(Bytes document, std::string_view key) {
+  return integer_in(document, key) != 0;
+}
+
+std::string_view text_in(Bytes document, std::string_view key) {
+  const auto found = find(document, key, Type::string);
+  return found ? found->text() : std::string_view();
+}
+
+std::optional<Bytes> document_in(Bytes document, std::string_view key) {
+  const auto found = find(document, key, Type::document);
+  return found ? std::optional(found->value) : std::nullopt;
+}
+
+std::vector<Bytes> documents_in(Bytes document, std::string_view key) {
+  std::vector<Bytes> documents;
+  const auto array = find(document, key, Type::array);
+  if (!array) return documents;
+  for (const Element& element : Elements(array->value)) {
+    if (element.type == Type::document) documents.push_back(element.value);
+  }
+  return documents;
 }
 
 }  // namespace idproxy::bson

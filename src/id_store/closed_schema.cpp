@@ -18,7 +18,7 @@ std::string refused_part(Bytes schema, const std::string& field) {
   for (std::optional<Bytes> level = schema; level;) {
     const std::size_t end = std::min(field.find('.', begin), field.size());
     const std::string_view name = std::string_view(field).substr(begin, end - begin);
-    const auto properties = mongo::document_in(*level, "properties");
+    const auto properties = bson::document_in(*level, "properties");
     const bool is_listed = properties && bson::find(*properties, name);
     const auto others = bson::find(*level, "additionalProperties");
     const bool is_closed = others && others->type == bson::Type::boolean && others->value[0] == 0;
@@ -26,7 +26,7 @@ std::string refused_part(Bytes schema, const std::string& field) {
     const bool has_patterns = bson::find(*level, "patternProperties").has_value();
     if (!is_listed) return is_closed && !has_patterns ? field.substr(0, end) : "";
     if (end == field.size()) return {};
-    level = mongo::document_in(*properties, name);
+    level = bson::document_in(*properties, name);
     begin = end + 1;
   }
   return {};
@@ -39,13 +39,13 @@ std::string refused_by(Bytes validator, const std::string& field) {
     if (refused.empty()) refused = refused_part(schema, field);
   };
   const auto try_condition = [&](Bytes condition) {
-    const auto schema = mongo::document_in(condition, "$jsonSchema");
+    const auto schema = bson::document_in(condition, "$jsonSchema");
     if (!schema) return;
     try_schema(*schema);
-    std::ranges::for_each(mongo::documents_in(*schema, "allOf"), try_schema);
+    std::ranges::for_each(bson::documents_in(*schema, "allOf"), try_schema);
   };
   try_condition(validator);
-  std::ranges::for_each(mongo::documents_in(validator, "$and"), try_condition);
+  std::ranges::for_each(bson::documents_in(validator, "$and"), try_condition);
   return refused;
 }
 
@@ -55,11 +55,11 @@ std::string closed_schema_fault(mongo::Client& client, const Namespace& ns,
                                 const std::string& field) {
   const mongo::Reply found =
       client.read_first(ns.db, {{"listCollections", 1}, {"filter", {"name", ns.collection}}});
-  const auto options = mongo::document_in(found.document.bytes(), "options");
-  const auto validator = options ? mongo::document_in(*options, "validator") : std::nullopt;
+  const auto options = bson::document_in(found.document.bytes(), "options");
+  const auto validator = options ? bson::document_in(*options, "validator") : std::nullopt;
   const bool refuses = found.ok() && validator &&
-                       mongo::text_in(*options, "validationAction") != "warn" &&
-                       mongo::text_in(*options, "validationLevel") != "off";
+                       bson::text_in(*options, "validationAction") != "warn" &&
+                       bson::text_in(*options, "validationLevel") != "off";
   const std::string refused = refuses ? refused_by(*validator, field) : "";
   if (refused.empty()) return {};
   return "the validator of " + ns.text() + " permits no field " + named(refused) +

@@ -7,6 +7,7 @@
 
 #include "id_store/counter_commands.hpp"
 #include "id_store/outliers.hpp"
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
@@ -70,7 +71,7 @@ std::optional<std::int64_t> documents_of(mongo::Client& client,
   for (const FieldPlace& place : places) {
     const Reply reply = client.read(place.ns.db, {"count", place.ns.collection});
     if (!reply.ok()) return std::nullopt;
-    documents += mongo::integer_in(reply.document.bytes(), "n");
+    documents += bson::integer_in(reply.document.bytes(), "n");
   }
   return documents;
 }
@@ -92,6 +93,17 @@ void report(const CollectionScans::Subject& subject, const ids::Result<Look>& re
       {{"counter", counter}, {"milliseconds", milliseconds}, {"reason", result.error().reason}});
 }
 
+std::string progress_of(const auto& scan) {
+  const ids::CounterField& field = scan.subject.fields.front();
+  const std::string what = field.field + " in " + field.ns;
+  if (scan.since.empty()) {
+    return "no index begins with " + what +
+           ", so the proxy is about to read the whole collection for the largest value";
+  }
+  return "no index begins with " + what + ", so the proxy has been reading about " +
+         std::to_string(scan.documents) + " documents for the largest value since " + scan.since;
+}
+
 }  // namespace
 
 // ---- the lease ---------------------------------------------------------------------------------
@@ -111,7 +123,7 @@ bool ScanLease::acquire() {
   Reply reply = take(client, kLasts);
   if (reply.ok() && !value_of(reply)) {
     reply = make_turn(client, db_);
-    if (reply.refused(mongo::kDuplicateKey)) return false;  // another one has it
+    if (reply.refused(ErrorCode::duplicate_key)) return false;  // another one has it
     if (reply.ok()) {
       reply = take(client, kLasts);
       if (reply.ok() && !value_of(reply)) return false;
@@ -177,18 +189,7 @@ ids::Result<Look> CollectionScans::ask(const Subject& subject) {
     scan->since.clear();
   }
   scheduler_.wake(task_);
-  return ids::Error{.code = ids::Errc::unavailable, .reason = progress(*scan), .passes = true};
-}
-
-std::string CollectionScans::progress(const Scan& scan) {
-  const ids::CounterField& field = scan.subject.fields.front();
-  const std::string what = field.field + " in " + field.ns;
-  if (scan.since.empty()) {
-    return "no index begins with " + what +
-           ", so the proxy is about to read the whole collection for the largest value";
-  }
-  return "no index begins with " + what + ", so the proxy has been reading about " +
-         std::to_string(scan.documents) + " documents for the largest value since " + scan.since;
+  return ids::Error{.code = ids::Errc::unavailable, .reason = progress_of(*scan), .passes = true};
 }
 
 /// The next scan that somebody still wants; forgets the others.

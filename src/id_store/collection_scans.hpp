@@ -117,7 +117,6 @@ class CollectionScans {
   // Under the lock.
   [[nodiscard]] Shared find(const Subject& subject);
   [[nodiscard]] Shared next();
-  [[nodiscard]] static std::string progress(const Scan& scan);
 
   const std::string uri_;
   const Clock& clock_;

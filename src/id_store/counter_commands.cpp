@@ -112,13 +112,12 @@ Document write_mark(const ids::CounterPlace& place) {
 }
 
 std::optional<Bytes> value_of(const Reply& reply) {
-  return mongo::document_in(reply.document.bytes(), "value");
+  return bson::document_in(reply.document.bytes(), "value");
 }
 
 std::string code_name(const Reply& reply) {
-  const auto name = bson::find(reply.document.bytes(), "codeName");
-  const bool has_name = name && name->type == bson::Type::string;
-  return std::to_string(reply.code) + (has_name ? " " + std::string(name->text()) : "");
+  const auto name = bson::find(reply.document.bytes(), "codeName", bson::Type::string);
+  return std::to_string(reply.code) + (name ? " " + std::string(name->text()) : "");
 }
 
 Document set_value(const std::string& field, std::int64_t value) {

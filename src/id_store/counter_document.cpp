@@ -81,6 +81,58 @@ bool is_beyond_javascript(std::int64_t number) {
   return number > kMostInJavaScript || number < -kMostInJavaScript;
 }
 
+ids::Error does_not_fit(const std::string& counter, std::span<const ids::CounterField> fields) {
+  return exhausted("the value of counter " + counter +
+                   (has_no_negatives(fields) ? " lies below 0" : " does not fit into int32"));
+}
+
+void drop_block(StoreMetrics& metrics, const CounterEvents& events, std::string_view reason) {
+  metrics.blocks_dropped.fetch_add(1, std::memory_order_relaxed);
+  events.block_dropped(reason);
+}
+
+ids::Result<bool> needs_scan(const CounterRun& run) {
+  FieldNumbers stored(run.client, run.spec, run.fields);
+  const auto scanned = stored.places_to_scan();
+  if (!scanned) return scanned.error();
+  if (scanned->empty()) return false;
+  if (run.spec.scan.count() == 0) return stored.not_indexed(scanned->front(), kScanIsOff);
+  if (!stored.may_scan(scanned->front())) return stored.not_indexed(scanned->front(), kNoTableScan);
+  return true;
+}
+
+// The document of hidden numbers says with which key they are hidden: another would give two
+// numbers one value. An allocation finds the document by that.
+
+/// True if the document does not say yet with which key its numbers are hidden.
+ids::Result<bool> lacks_seal(const ids::CounterSpec& spec, const std::string& counter,
+                             Bytes document) {
+  const ids::Permutation::Seal& own = spec.seal;
+  const bool hides = !own.fpe.empty();
+  const auto fpe = bson::find(document, "fpe");
+  const auto space = bson::find(document, "space");
+  if (!fpe) return hides;
+  if (says(fpe, own.fpe) && says(space, own.space)) return false;
+  const std::string its =
+      hides ? "has fpe " + in_quotes(own.fpe) + " and space " + in_quotes(own.space)
+            : "does not hide them";
+  return exhausted("the numbers of counter " + counter + " are hidden with fpe " + seal_text(fpe) +
+                   " and space " + seal_text(space) + ", and the rule " + its +
+                   ": values would be given twice. Go back to " +
+                   (hides ? "its key, tweak, alphabet and length" : "strategy: permuted") +
+                   ", or give the rule another `name`");
+}
+
+/// The numbers before may be stored as they are, and look like hidden ones. Not those below 0.
+ids::Result<void> may_seal(const CounterRun& run, const StoredValue& value) {
+  const auto next = value.is_number() ? run.numbers.first_at(value.number) : std::nullopt;
+  if (!next || *next <= 0) return {};
+  FieldNumbers stored(run.client, run.spec, run.fields);
+  if (const auto scanned = stored.places_to_scan(); !scanned) return scanned.error();
+  if (stored.are_guarded()) return {};
+  return advice::no_hiding(run.client, run.fields, *next);
+}
+
 }  // namespace
 
 CounterDocument::CounterDocument(ids::CounterSpec spec, StoreMetrics& metrics,
@@ -99,7 +151,7 @@ CounterReply CounterDocument::run(mongo::Client& client, const CounterJob& job,
   unreached_ = std::move(run.unreached);
   met_by_check_ = run.met_by_check;
   if (reply.kind == CounterReply::Kind::not_healed) events_.not_healed(reply.why.reason);
-  if (reply.kind == CounterReply::Kind::exhausted) events_.gives_no_numbers(reply.why.reason);
+  if (reply.kind == CounterReply::Kind::exhausted) events_.gives_no_numbers(reply.why);
   return reply;
 }
 
@@ -145,7 +197,7 @@ ids::Result<CounterDocument::Checked> CounterDocument::check(Run& run, Demand de
   if (spec_.place.is_family()) return Checked{};
   if (found->has_value()) {
     if (found->lacks_seal) {
-      if (const auto may = may_seal(run, *found); !may) return may.error();
+      if (const auto may = may_seal(run, found->value); !may) return may.error();
     }
     const auto first = check_existing(run, found->value);
     if (!first) return first.error();
@@ -166,8 +218,8 @@ ids::Result<CounterDocument::Checked> CounterDocument::check(Run& run, Demand de
 ids::Result<std::int64_t> CounterDocument::check_existing(Run& run, const StoredValue& value) {
   if (!value.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(value.number);
-  if (!first || numbers_.is_beyond_max(*first)) return at_max();
-  if (!fits_into_fields(*first, run.fields)) return does_not_fit(run.fields);
+  if (!first || numbers_.is_beyond_max(*first)) return at_max(spec_);
+  if (!fits_into_fields(*first, run.fields)) return does_not_fit(events_.counter(), run.fields);
   if (run.job.kind != CounterJob::Kind::heal) return *first;
   const auto target = heal_target(run, *first);
   if (!target && !run.not_healed) return target.error();
@@ -194,7 +246,7 @@ CounterDocument::Attempt CounterDocument::allocate(Run& run) {
   const Reply reply =
       converts_ ? change(run.client, bound(*increment), set_sum(field, to_long(field), *increment))
                 : change(run.client, bound(0), Document{"$inc", {field, *increment}});
-  if (reply.refused(mongo::kBadValue)) return allocate_what_fits(run, reply);
+  if (reply.refused(ErrorCode::bad_value)) return allocate_what_fits(run, reply);
   if (!reply.ok()) return after_failure(run, reply, true);
   if (const auto pre_image = value_of(reply)) return use(run, *pre_image);
   return explain_no_match(run);
@@ -205,7 +257,7 @@ CounterDocument::Attempt CounterDocument::use(Run& run, Bytes pre_image) {
   if (!value.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(value.number);
   const auto last = numbers_.after(value.number, run.count);
-  if (!first || !last) return at_max();
+  if (!first || !last) return at_max(spec_);
   const bool is_double = value.kind == StoredValue::Kind::integral_double;
   if (is_double && Numbers::distance(*last, 0) > static_cast<std::uint64_t>(kMostInDouble)) {
     return not_an_integer();
@@ -217,19 +269,14 @@ CounterDocument::Attempt CounterDocument::use(Run& run, Bytes pre_image) {
 CounterDocument::Attempt CounterDocument::allocated(Run& run, std::int64_t first,
                                                     std::uint64_t count) {
   if (!fits_into_fields(first, run.fields)) {
-    return does_not_fit(run.fields);
+    return does_not_fit(events_.counter(), run.fields);
   }
   if (const auto marked = mark(run); !marked) {
-    drop_block(marked.error().reason);
+    drop_block(metrics_, events_, marked.error().reason);
     return marked.error();
   }
   events_.went_well(first, numbers_.after(first, count - 1).value_or(first), run.fields);
   return CounterReply(CounterReply::Kind::allocated, {first, count});
-}
-
-void CounterDocument::drop_block(std::string_view reason) {
-  metrics_.blocks_dropped.fetch_add(1, std::memory_order_relaxed);
-  events_.block_dropped(reason);
 }
 
 CounterDocument::Attempt CounterDocument::explain_no_match(Run& run) {
@@ -239,7 +286,7 @@ CounterDocument::Attempt CounterDocument::explain_no_match(Run& run) {
   if (!found->has_value()) return create(run, found->exists);
   if (!found->value.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(found->value.number);
-  if (!first || numbers_.is_beyond_max(*first)) return at_max();
+  if (!first || numbers_.is_beyond_max(*first)) return at_max(spec_);
   if (converts_ && !numbers_.after(found->value.number, run.count)) {
     return allocate_what_fits(run, {});
   }
@@ -254,53 +301,22 @@ CounterDocument::Attempt CounterDocument::allocate_what_fits(Run& run, const Rep
   if (!found->has_value()) return answer_to(run, reply);
   if (!found->value.is_number()) return not_an_integer();
   const std::uint64_t fits = numbers_.room_behind(found->value.number);
-  if (fits == 0) return at_max();
+  if (fits == 0) return at_max(spec_);
   if (fits >= run.count) return answer_to(run, reply);  // it was not an overflow
   run.count = fits;
   return std::nullopt;
 }
 
 // ---- seals
-//
-// The document of hidden numbers says with which key they are hidden: another would give two
-// numbers one value. An allocation finds the document by that.
-
-/// True if the document does not say yet with which key its numbers are hidden.
-ids::Result<bool> CounterDocument::lacks_seal(Bytes document) const {
-  const ids::Permutation::Seal& own = spec_.seal;
-  const bool hides = !own.fpe.empty();
-  const auto fpe = bson::find(document, "fpe");
-  const auto space = bson::find(document, "space");
-  if (!fpe) return hides;
-  if (says(fpe, own.fpe) && says(space, own.space)) return false;
-  const std::string its =
-      hides ? "has fpe " + in_quotes(own.fpe) + " and space " + in_quotes(own.space)
-            : "does not hide them";
-  return exhausted("the numbers of counter " + events_.counter() + " are hidden with fpe " +
-                   seal_text(fpe) + " and space " + seal_text(space) + ", and the rule " + its +
-                   ": values would be given twice. Go back to " +
-                   (hides ? "its key, tweak, alphabet and length" : "strategy: permuted") +
-                   ", or give the rule another `name`");
-}
 
 CounterDocument::Attempt CounterDocument::seal(Run& run, const Found& found) {
-  if (const auto may = may_seal(run, found); !may) return may.error();
+  if (const auto may = may_seal(run, found.value); !may) return may.error();
   const Reply reply =
       run.client.write(spec_.place.db, {{"findAndModify", spec_.place.collection},
                                         {"query", {identity_, {"fpe", {"$exists", false}}}},
                                         {"update", {"$set", seal_of(spec_)}}});
   if (!reply.ok()) return after_failure(run, reply, false);
   return std::nullopt;
-}
-
-/// The numbers before may be stored as they are, and look like hidden ones. Not those below 0.
-ids::Result<void> CounterDocument::may_seal(Run& run, const Found& found) const {
-  const auto next = found.value.is_number() ? numbers_.first_at(found.value.number) : std::nullopt;
-  if (!next || *next <= 0) return {};
-  FieldNumbers stored(run.client, spec_, run.fields);
-  if (const auto scanned = stored.places_to_scan(); !scanned) return scanned.error();
-  if (stored.are_guarded()) return {};
-  return advice::no_hiding(run.client, run.fields, *next);
 }
 
 // ---- give back
@@ -352,7 +368,7 @@ ids::Result<CounterDocument::Found> CounterDocument::read(Run& run) const {
   const Bytes document = reply.document.bytes();
   Found found{!reply.document.empty(), stored_value(document, spec_.place.value_field)};
   if (found.exists) {
-    const auto lacks = lacks_seal(document);
+    const auto lacks = lacks_seal(spec_, events_.counter(), document);
     if (!lacks) return lacks.error();
     found.lacks_seal = *lacks;
   }
@@ -365,20 +381,20 @@ ids::Error CounterDocument::answer_to(Run& run, const Reply& reply) const {
   run.unreached = why_unreached(reply, run.client.login());
   const bool is_of_the_value =
       reply.kind == Reply::Kind::refused &&
-      (reply.code == mongo::kTypeMismatch || reply.code == mongo::kConversionFailure);
+      (reply.code == ErrorCode::type_mismatch || reply.code == ErrorCode::conversion_failure);
   return is_of_the_value ? not_an_integer() : after_error(run.client, reply, spec_.place.db);
 }
 
 CounterDocument::Attempt CounterDocument::after_failure(Run& run, const Reply& reply,
                                                         bool gives_numbers) {
   const bool is_early = std::chrono::steady_clock::now() - run.begun < kQuick;
-  if (reply.refused(mongo::kDatabaseDropPending) && is_early) {
+  if (reply.refused(ErrorCode::database_drop_pending) && is_early) {
     std::this_thread::sleep_for(kDropPause);
     return std::nullopt;
   }
   if (reply.kind == Reply::Kind::refused) return answer_to(run, reply);
   if (gives_numbers && !reply.not_carried_out) {
-    drop_block(server_text(reply.code, reply.message));
+    drop_block(metrics_, events_, server_text(reply.code, reply.message));
   }
   // A retry may find another server. But if there was none, libmongoc has already searched for
   // long, and a refused login would be refused again.
@@ -407,21 +423,11 @@ ids::Error CounterDocument::not_an_integer() const {
   return exhausted("the value of counter " + events_.counter() + " is not an integer");
 }
 
-ids::Error CounterDocument::does_not_fit(std::span<const ids::CounterField> fields) const {
-  return exhausted("the value of counter " + events_.counter() +
-                   (has_no_negatives(fields) ? " lies below 0" : " does not fit into int32"));
-}
-
-ids::Error at_max(const ids::CounterSpec& spec) {
-  return exhausted(ids::handed_out_up_to(spec.max));
-}
-
 CounterEvents::CounterEvents(const ids::CounterSpec& spec)
     : counter_(spec.place.db + "." + spec.place.collection + " " + key_text(spec.place)),
       start_(spec.start),
       step_(spec.step),
-      is_range_(spec.place.is_range()),
-      at_max_(ids::handed_out_up_to(spec.max)) {}
+      is_range_(spec.place.is_range()) {}
 
 void CounterEvents::created(std::int64_t first, std::string_view warning) const {
   constexpr std::string_view kMessage = "the counter did not exist and has been created";
@@ -493,28 +499,22 @@ bool CounterEvents::is_news(const std::string& reason) {
   return std::exchange(reason_, reason) != reason;
 }
 
-void CounterEvents::gives_no_numbers(const std::string& reason) {
-  if (!is_news(reason)) return;
-  if (is_range_) return range_gives_no_numbers(reason);
-  if (reason == at_max_) {
+void CounterEvents::gives_no_numbers(const ids::Error& why) {
+  if (!is_news(why.reason)) return;
+  if (is_range_ && why.at_end) {
+    log::event(Level::info, "range_exhausted", "all numbers of a range have been handed out",
+               {{"range", counter_}});
+  } else if (is_range_) {
+    log::event(Level::warning, "range_left_out",
+               "a range gives no numbers until the cause is removed; others take its place",
+               {{"range", counter_}, {"reason", why.reason}});
+  } else if (why.at_end) {
     log::event(Level::error, "counter_exhausted", "the counter gives no more numbers",
-               {{"counter", counter_}, {"reason", reason}});
+               {{"counter", counter_}, {"reason", why.reason}});
   } else {
     log::event(Level::error, "counter_refused",
                "the counter gives no numbers until the cause is removed",
-               {{"counter", counter_}, {"reason", reason}});
-  }
-}
-
-/// Other ranges take its place.
-void CounterEvents::range_gives_no_numbers(const std::string& reason) const {
-  if (reason == at_max_) {
-    log::event(Level::info, "range_exhausted", "all numbers of a range have been handed out",
-               {{"range", counter_}});
-  } else {
-    log::event(Level::warning, "range_left_out",
-               "a range gives no numbers until the cause is removed; others take its place",
-               {{"range", counter_}, {"reason", reason}});
+               {{"counter", counter_}, {"reason", why.reason}});
   }
 }
 

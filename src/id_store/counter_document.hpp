@@ -43,7 +43,7 @@ class CounterEvents {
   void block_dropped(std::string_view reason) const;
   void jump_too_large(std::int64_t from, std::int64_t most) const;
   /// The counter gives no numbers: its max is reached, or it is refused for another reason.
-  void gives_no_numbers(const std::string& reason);
+  void gives_no_numbers(const ids::Error& why);
   void not_healed(const std::string& reason);
   /// The cause of the last exhausted() or not_healed() has gone, if there was one.
   void ready_again();
@@ -52,14 +52,12 @@ class CounterEvents {
 
  private:
   [[nodiscard]] bool is_news(const std::string& reason);
-  void range_gives_no_numbers(const std::string& reason) const;
   void look_at_width(std::int64_t last, std::span<const ids::CounterField> fields);
 
   std::string counter_;
   std::int64_t start_;
   std::int64_t step_;
   bool is_range_;
-  std::string at_max_;  // the reason of a counter that has reached its max
   std::string reason_;  // the last logged reason; empty: the last allocation succeeded
   bool is_known_ = false;
   bool is_beyond_javascript_ = false;
@@ -82,7 +80,9 @@ struct CounterRun {
 };
 
 /// The counter has given out all its numbers.
-[[nodiscard]] ids::Error at_max(const ids::CounterSpec& spec);
+[[nodiscard]] inline ids::Error at_max(const ids::CounterSpec& spec) {
+  return ids::handed_out_up_to(spec.max);
+}
 
 /// What a heal does.
 struct HealTarget {
@@ -161,7 +161,6 @@ class CounterDocument {
   Attempt use(Run& run, Bytes pre_image);
   Attempt explain_no_match(Run& run);
   Attempt seal(Run& run, const Found& found);
-  [[nodiscard]] ids::Result<void> may_seal(Run& run, const Found& found) const;
   Attempt allocate_what_fits(Run& run, const mongo::Reply& reply);
   Attempt create(Run& run, bool exists);
   [[nodiscard]] mongo::Reply write_nothing(mongo::Client& client) const;
@@ -169,7 +168,6 @@ class CounterDocument {
   ids::Result<std::int64_t> check_existing(Run& run, const StoredValue& value);
   Attempt heal(Run& run);
   ids::Result<HealTarget> heal_target(Run& run, std::int64_t stands);
-  [[nodiscard]] ids::CounterReply kept(std::vector<ids::Range> taken);
   Attempt raise(Run& run, std::int64_t stands, std::int64_t from);
   Attempt allocate_in_range(Run& run, std::optional<std::int64_t> from);
   Attempt use_in_range(Run& run, Bytes pre_image, std::optional<std::int64_t> from);
@@ -186,18 +184,12 @@ class CounterDocument {
     bool was_used = false;  ///< somebody had numbers of the counter, which has gone
   };
   [[nodiscard]] ids::Result<NewCounter> first_of_new(Run& run, bool exists);
-  void make_index(Run& run) const;
   Attempt create_at(Run& run, bool exists, const NewCounter& created);
-  [[nodiscard]] static ids::Result<bool> needs_scan(Run& run);
-  [[nodiscard]] ids::Result<FieldNumbers::Look> look_for_new(Run& run, FieldNumbers& stored);
-  [[nodiscard]] std::optional<ids::Result<FieldNumbers::Look>> read_small(
-      Run& run, const FieldPlaces& places, const std::vector<FieldPlace>& scanned);
   [[nodiscard]] ids::Result<bool> was_given_out(Run& run, bool exists) const;
   [[nodiscard]] ids::Result<void> mark(Run& run);
   [[nodiscard]] ids::Result<NewCounter> first_free_of_new(FieldNumbers& stored, NewCounter created,
                                                           std::uint64_t count);
   [[nodiscard]] Attempt allocated(Run& run, std::int64_t first, std::uint64_t count);
-  void drop_block(std::string_view reason);
   /// After a failed write: tries again if little time has passed, else fails the job.
   [[nodiscard]] Attempt after_failure(Run& run, const mongo::Reply& reply, bool gives_numbers);
 
@@ -214,9 +206,6 @@ class CounterDocument {
   }
   [[nodiscard]] mongo::Document bound(std::int64_t increment) const;
   [[nodiscard]] ids::Error not_an_integer() const;
-  [[nodiscard]] ids::Error does_not_fit(std::span<const ids::CounterField> fields) const;
-  [[nodiscard]] ids::Result<bool> lacks_seal(Bytes document) const;
-  [[nodiscard]] ids::Error at_max() const { return id_store::at_max(spec_); }
 
   const ids::CounterSpec spec_;
   const Numbers numbers_;

@@ -178,26 +178,14 @@ ids::Result<HealTarget> past_what_is_stored(CounterRun& run, std::int64_t stands
   return HealTarget{run.numbers.further(stands, *safe), false};
 }
 
-}  // namespace
-
-// ---- create
-
-ids::Result<bool> CounterDocument::needs_scan(Run& run) {
-  FieldNumbers stored(run.client, run.spec, run.fields);
-  const auto scanned = stored.places_to_scan();
-  if (!scanned) return scanned.error();
-  if (scanned->empty()) return false;
-  if (run.spec.scan.count() == 0) return stored.not_indexed(scanned->front(), kScanIsOff);
-  if (!stored.may_scan(scanned->front())) return stored.not_indexed(scanned->front(), kNoTableScan);
-  return true;
-}
-
 /// Reads small collections at once. Nothing: they are not, or cannot be read now.
-std::optional<ids::Result<FieldNumbers::Look>> CounterDocument::read_small(
-    Run& run, const FieldPlaces& places, const std::vector<FieldPlace>& scanned) {
-  const auto limit = std::min<std::chrono::milliseconds>(spec_.scan, kSmallScan);
-  if (limit.count() == 0 || !scans_.are_small(run.client, scanned)) return std::nullopt;
-  FieldNumbers stored(run.client, spec_, run.fields);
+std::optional<ids::Result<FieldNumbers::Look>> read_small(const CounterRun& run,
+                                                          CollectionScans& scans,
+                                                          const FieldPlaces& places,
+                                                          const std::vector<FieldPlace>& scanned) {
+  const auto limit = std::min<std::chrono::milliseconds>(run.spec.scan, kSmallScan);
+  if (limit.count() == 0 || !scans.are_small(run.client, scanned)) return std::nullopt;
+  FieldNumbers stored(run.client, run.spec, run.fields);
   stored.use(places);
   stored.allow_scans(limit);
   auto look = stored.look(kOutlierSample);
@@ -206,15 +194,29 @@ std::optional<ids::Result<FieldNumbers::Look>> CounterDocument::read_small(
   return look;
 }
 
-ids::Result<FieldNumbers::Look> CounterDocument::look_for_new(Run& run, FieldNumbers& stored) {
+ids::Result<FieldNumbers::Look> look_for_new(const CounterRun& run, CollectionScans& scans,
+                                             FieldNumbers& stored) {
   const auto scanned = stored.places_to_scan();
   if (!scanned) return scanned.error();
   if (scanned->empty()) return stored.look(1);
-  if (auto read = read_small(run, stored.places(), *scanned)) return *std::move(read);
-  auto look = scans_.ask({spec_, {run.fields.begin(), run.fields.end()}, stored.indexes()});
+  if (auto read = read_small(run, scans, stored.places(), *scanned)) return *std::move(read);
+  auto look = scans.ask({run.spec, {run.fields.begin(), run.fields.end()}, stored.indexes()});
   if (look) look->read_all = true;
   return look;
 }
+
+/// Other programs create counters, too, and then only the index prevents that there are two.
+void make_counters_index(const CounterRun& run, const CounterEvents& events) {
+  const auto command = make_index_of(run.spec.place);
+  if (!command) return;
+  const Reply reply = run.client.write(run.spec.place.db, *command);
+  if (reply.kind != Reply::Kind::refused || has_index(run.client, run.spec.place)) return;
+  events.index_refused(error_text(reply), index_by_hand(run.spec.place));
+}
+
+}  // namespace
+
+// ---- create
 
 /// The first number of a new counter: past `start`, all stored numbers, and all numbers that this
 /// process was ever given. A counter that existed before was lost, and other proxies may hold
@@ -223,23 +225,23 @@ ids::Result<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run,
   const auto was_used = was_given_out(run, exists);
   if (!was_used) return was_used.error();
   FieldNumbers stored(run.client, spec_, run.fields);
-  auto look = look_for_new(run, stored);
+  auto look = look_for_new(run, scans_, stored);
   if (!look) return look.error();
   if (!look->is_known && !look->is_guarded) {
     return has_hidden(run.fields) ? advice::no_gap(run.client, run.fields)
                                   : advice::not_sorted(run.client, spec_, run.fields);
   }
   auto first = behind(run, spec_.start, run.job.beyond);
-  if (!first) return at_max();
+  if (!first) return at_max(spec_);
   leave_out_far(run, *first, *look);
   ids::Result<std::string_view> warning = std::string_view();
   if (is_too_far(run, *first, *look)) warning = ignore_outliers(run, stored, *look, *first);
   if (!warning) return warning.error();
   first = behind(run, first, look->most());
-  if (!first) return at_max();
+  if (!first) return at_max(spec_);
   const auto safe = behind_others(run, *first, *look, *was_used ? Loss::certain : Loss::none);
   if (!safe) return safe.error();
-  if (numbers_.is_beyond_max(*safe)) return at_max();
+  if (numbers_.is_beyond_max(*safe)) return at_max(spec_);
   const NewCounter created{*safe, *warning, look->read_all, *was_used};
   return look->is_known ? created : first_free_of_new(stored, created, run.count);
 }
@@ -267,25 +269,16 @@ CounterDocument::Attempt CounterDocument::create(Run& run, bool exists) {
   return create_at(run, exists, *created);
 }
 
-/// Other programs create counters, too, and then only the index prevents that there are two.
-void CounterDocument::make_index(Run& run) const {
-  const auto command = make_index_of(spec_.place);
-  if (!command) return;
-  const Reply reply = run.client.write(spec_.place.db, *command);
-  if (reply.kind != Reply::Kind::refused || has_index(run.client, spec_.place)) return;
-  events_.index_refused(error_text(reply), index_by_hand(spec_.place));
-}
-
 CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
                                                     const NewCounter& created) {
   const auto value = numbers_.value_before(created.first);
-  if (!value) return at_max();
-  make_index(run);
+  if (!value) return at_max(spec_);
+  make_counters_index(run, events_);
   const Reply reply =
       exists ? change(run.client, {"$exists", false}, set_value(spec_.place.value_field, *value))
              : run.client.write(spec_.place.db, {{"insert", spec_.place.collection},
                                                  {"documents", Array{new_counter(spec_, *value)}}});
-  if (reply.refused(mongo::kDuplicateKey)) return std::nullopt;
+  if (reply.refused(ErrorCode::duplicate_key)) return std::nullopt;
   if (!reply.ok()) return after_failure(run, reply, false);
   if (exists && !value_of(reply)) return std::nullopt;
   if (created.was_used && !run.job.lost) events_.went_backwards();  // else it is said
@@ -320,7 +313,7 @@ ids::Result<void> CounterDocument::mark(Run& run) {
     const Reply reply = run.client.write(spec_.place.db, write_mark(spec_.place));
     // Another proxy has just written it, perhaps not yet with majority. A repetition waits for
     // that.
-    if (reply.refused(mongo::kDuplicateKey)) continue;
+    if (reply.refused(ErrorCode::duplicate_key)) continue;
     if (reply.ok()) {
       marked_ = true;
       mark_first_ = false;
@@ -344,22 +337,20 @@ CounterDocument::Attempt CounterDocument::heal(Run& run) {
   if (found->lacks_seal) return seal(run, *found);
   if (!found->value.is_number()) return not_an_integer();
   const auto stands = numbers_.first_at(found->value.number);
-  if (!stands) return at_max();
+  if (!stands) return at_max(spec_);
   const auto target = heal_target(run, *stands);
   if (!target) {
     CounterReply reply(target.error());
     if (run.not_healed) reply.kind = CounterReply::Kind::not_healed;
     return reply;
   }
-  if (target->taken) return kept(*target->taken);
+  if (target->taken) {
+    events_.ready_again();
+    events_.numbers_taken(count_of(*target->taken));
+    return CounterReply(CounterReply::Kind::kept, {}, {}, *target->taken);
+  }
   return target->by_gap ? fill_gap(run, found->value.number, target->first)
                         : raise(run, *stands, target->first);
-}
-
-CounterReply CounterDocument::kept(std::vector<ids::Range> taken) {
-  events_.ready_again();
-  events_.numbers_taken(count_of(taken));
-  return {CounterReply::Kind::kept, {}, {}, std::move(taken)};
 }
 
 /// `stands`: the number that the counter would give out next without the heal.
@@ -370,7 +361,7 @@ ids::Result<HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stan
   if (!look->is_known && !look->is_guarded && !has_hidden(run.fields))
     return refused_heal(run, advice::not_sorted(run.client, spec_, run.fields));
   const auto from = behind(run, stands, run.job.beyond);
-  if (!from) return at_max();
+  if (!from) return at_max(spec_);
   leave_out_far(run, *from, *look);
   if (spec_.heal.mode == Heal::Mode::gap || !look->is_known) {
     if (!look->is_guarded) return refused_heal(run, advice::no_gap(run.client, run.fields));
@@ -398,12 +389,12 @@ ids::Result<HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stan
 /// Raises the counter, which stood at `stands`, to `from`, unless it is already further, and
 /// allocates in the same command.
 CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t stands, std::int64_t from) {
-  if (numbers_.is_beyond_max(from)) return at_max();
+  if (numbers_.is_beyond_max(from)) return at_max(spec_);
   const std::string& field = spec_.place.value_field;
   const auto floor = numbers_.value_before(from);
   run.count = floor ? std::min(run.count, numbers_.room_behind(*floor)) : 0;
   const auto increment = numbers_.increment(run.count);
-  if (!increment || run.count == 0) return at_max();
+  if (!increment || run.count == 0) return at_max(spec_);
   if (spec_.place.is_range()) return allocate_in_range(run, from);
   const Document base{numbers_.upwards() ? "$max" : "$min", Array{to_long(field), *floor}};
   const Reply reply = change(run.client, bound(*increment), set_sum(field, base, *increment));
@@ -413,7 +404,7 @@ CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t stands, s
   const StoredValue before = stored_value(*pre_image, field);
   if (!before.is_number()) return not_an_integer();
   const auto first = numbers_.first_at(numbers_.further(before.number, *floor));
-  if (!first) return at_max();
+  if (!first) return at_max(spec_);
   if (numbers_.is_ahead(from, stands)) events_.healed(*first, "max");
   return allocated(run, *first, run.count);
 }
@@ -425,7 +416,7 @@ CounterDocument::Attempt CounterDocument::fill_gap(Run& run, std::int64_t value,
   if (!free) return free.error();
   const auto next = numbers_.after(free->first, free->count);
   const auto stands = next ? numbers_.value_before(*next) : std::nullopt;
-  if (!stands) return at_max();
+  if (!stands) return at_max(spec_);
   const Reply reply =
       change(run.client, {"$eq", value}, set_value(spec_.place.value_field, *stands));
   if (!reply.ok()) return after_failure(run, reply, true);

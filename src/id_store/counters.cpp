@@ -105,6 +105,15 @@ void tell_missing(ByKey::const_iterator from, ByKey::const_iterator to, const Fo
   }
 }
 
+/// Logs what is lost, and whether the cache refuses requests; CounterDocument logs what the store
+/// refuses.
+void report_counter(auto& counter) {
+  CounterEvents& events = counter.document->events();
+  if (const auto why = counter.cache->refusal()) events.gives_no_numbers(*why);
+  const std::vector<ids::Range> lost = counter.cache->take_lost();
+  if (!lost.empty()) events.numbers_lost(lost);
+}
+
 }  // namespace
 
 Counters::Counter::Counter(Counters& owner, const ids::CounterSpec& its)
@@ -192,8 +201,8 @@ void Counters::add_to(StoreStatistics& statistics) const {
     const ids::CounterStatistics cache = counter->cache->statistics();
     statistics.counters += 1;
     const bool counts = cache.exhausted && !counter->spec.place.is_range();
-    statistics.counters_exhausted += counts && cache.at_max ? 1 : 0;
-    statistics.counters_refused += counts && !cache.at_max ? 1 : 0;
+    statistics.counters_exhausted += counts && cache.why.at_end ? 1 : 0;
+    statistics.counters_refused += counts && !cache.why.at_end ? 1 : 0;
     // The only request for a range's numbers is that of its RangeSet.
     if (!counter->spec.place.is_range()) statistics.requests_waiting += cache.waiting;
     statistics.numbers_held += cache.held;
@@ -321,7 +330,7 @@ std::optional<Counters::Time> Counters::run(Counter& counter) {
   const auto job = counter.cache->begin();
   lock.unlock();
   if (job) do_job(counter, *job, fields);
-  tell(counter);
+  report_counter(counter);
   if (!job && looks) {
     mongo::Client client = pool_.client(&metrics_.round_trips);
     counter.document->probe(client);
@@ -431,15 +440,6 @@ std::optional<std::string> Counters::why_ranges_refused(const std::string& colle
   const std::scoped_lock lock(counters_.mutex);
   const auto found = refused_ranges_.find(collection);
   return found == refused_ranges_.end() ? std::nullopt : std::optional(found->second);
-}
-
-/// Logs what is lost, and whether the cache refuses requests; CounterDocument logs what the store
-/// refuses.
-void Counters::tell(Counter& counter) {
-  CounterEvents& events = counter.document->events();
-  if (const auto reason = counter.cache->refusal()) events.gives_no_numbers(*reason);
-  const std::vector<ids::Range> lost = counter.cache->take_lost();
-  if (!lost.empty()) events.numbers_lost(lost);
 }
 
 void Counters::count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,

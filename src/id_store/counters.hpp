@@ -126,7 +126,6 @@ class Counters {
               const std::vector<ids::CounterField>& fields);
   void count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
              ids::BlockOutcome outcome);
-  static void tell(Counter& counter);
   void note_reached(Counter& counter);
   void check(Counter& counter, const std::vector<ids::CounterField>& fields);
   [[nodiscard]] std::optional<Time> watch();

@@ -72,7 +72,7 @@ ids::Result<void> add_place(Client& client, const CounterField& field, const Nam
     return true;
   });
   // _id can be read in any case.
-  if (!reply.ok() && !reply.refused(mongo::kNamespaceNotFound) &&
+  if (!reply.ok() && !reply.refused(ErrorCode::namespace_not_found) &&
       !(place.is_unique && reply.kind == Reply::Kind::refused))
     return after_read_error(client, reply, ns);
   if (place.is_unique) {

@@ -82,7 +82,7 @@ Index::Partial partial_of(Bytes filter) {
   bson::Elements operators(field->value);
   const auto only = operators.next();
   if (!only || operators.next()) return partial;
-  if (only->key == "$exists" && only->as_integer().value_or(0) != 0) {
+  if (only->key == "$exists" && only->is_true()) {
     partial.kind = Kind::exists;
   } else if (only->key == "$type") {
     partial.types = types_in(*only);
@@ -110,16 +110,16 @@ bool has_more_options(Bytes spec) {
 Index read_index(Bytes spec) {
   Index index;
   index.has_more = has_more_options(spec);
-  index.name = mongo::text_in(spec, "name");
-  index.unique = mongo::is_true(spec, "unique");
-  index.sparse = mongo::is_true(spec, "sparse");
-  index.hidden = mongo::is_true(spec, "hidden");
-  if (const auto collation = mongo::document_in(spec, "collation")) {
+  index.name = bson::text_in(spec, "name");
+  index.unique = bson::is_true(spec, "unique");
+  index.sparse = bson::is_true(spec, "sparse");
+  index.hidden = bson::is_true(spec, "hidden");
+  if (const auto collation = bson::document_in(spec, "collation")) {
     index.collation = as_text(*collation);
   }
-  const auto filter = mongo::document_in(spec, "partialFilterExpression");
+  const auto filter = bson::document_in(spec, "partialFilterExpression");
   if (filter) index.partial = partial_of(*filter);
-  const auto key = mongo::document_in(spec, "key");
+  const auto key = bson::document_in(spec, "key");
   if (!key) return index;
   for (const bson::Element& field : bson::Elements(*key)) {
     const bool is_ordered = field.type != bson::Type::string;
@@ -178,7 +178,6 @@ bool guards_and_reads(const Index& index, const UniqueField& field) {
 constexpr std::int32_t kQuestionMs = 1000;
 // For the lock that dropping an index takes: while the server waits for it, nobody else gets one.
 constexpr std::int32_t kDropMs = 1000;
-constexpr std::int32_t kIndexNotFound = 27;
 
 /// The fields of the index's key, in its order.
 std::vector<std::string> key_fields(const UniqueField& field) {
@@ -264,7 +263,7 @@ bool may_be_building(mongo::Client& client, const Namespace& ns, const std::stri
 Reply drop_index(mongo::Client& client, const Namespace& ns, const std::string& name) {
   Reply dropped = client.write(
       ns.db, {{"dropIndexes", ns.collection}, {"index", name}, {"maxTimeMS", kDropMs}});
-  return dropped.refused(kIndexNotFound) ? Reply{} : dropped;
+  return dropped.refused(ErrorCode::index_not_found) ? Reply{} : dropped;
 }
 
 bool has_same_key(const Index& one, const Index& other) {
@@ -331,7 +330,7 @@ std::string_view alias_of(ValueType type) {
 }
 
 Index index_of(Bytes listed) {
-  const auto spec = mongo::document_in(listed, "spec");
+  const auto spec = bson::document_in(listed, "spec");
   Index index = read_index(spec.value_or(listed));
   index.building = spec.has_value();
   return index;
@@ -456,18 +455,20 @@ Reply make_index(mongo::Client& client, const Namespace& ns, const UniqueField& 
   for (int attempt = 0; attempt < 2; ++attempt) {
     std::vector<Index> indexes;
     Reply listed = list_indexes(client, ns, indexes);
-    if (!listed.ok() && !listed.refused(mongo::kNamespaceNotFound) &&
-        !listed.refused(mongo::kUnauthorized)) {
+    if (!listed.ok() && !listed.refused(ErrorCode::namespace_not_found) &&
+        !listed.refused(ErrorCode::unauthorized)) {
       return listed;
     }
     is_new = readable_guard_among(indexes, field) == nullptr;
     if (!is_new) return {};
     made = create_index(client, ns, field, offer_index(client, ns, field, indexes));
-    if (!made.refused(kIndexOptionsConflict) && !made.refused(kIndexKeySpecsConflict)) break;
+    if (!made.refused(ErrorCode::index_options_conflict) &&
+        !made.refused(ErrorCode::index_key_specs_conflict))
+      break;
   }
   // A mongos says it for each shard.
   const auto before = bson::find(made.document.bytes(), "numIndexesBefore");
-  const auto after = mongo::integer_in(made.document.bytes(), "numIndexesAfter");
+  const auto after = bson::integer_in(made.document.bytes(), "numIndexesAfter");
   if (before && before->as_integer() == after) is_new = false;
   return made;
 }

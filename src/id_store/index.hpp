@@ -105,8 +105,6 @@ struct UniqueField {
                                                 const UniqueField& field);
 
 // Server error codes of createIndexes.
-inline constexpr std::int32_t kIndexOptionsConflict = 85;
-inline constexpr std::int32_t kIndexKeySpecsConflict = 86;
 
 /// The options of the proxy's own unique index, chosen so that no document without a value is in
 /// its way: to a unique index, a missing field is null.

@@ -26,7 +26,6 @@ using mongo::Document;
 using mongo::Reply;
 
 // Server error codes.
-constexpr std::int32_t kCannotCreateIndex = 67;
 
 // Larger collections are sampled unless indexes do: counting would read too much of them every
 // minute.
@@ -39,17 +38,17 @@ constexpr std::size_t kMostLeftAlone = 10'000;
 constexpr std::size_t kMostOthers = 4096;
 
 std::string reason_of(const Reply& reply) {
-  switch (reply.code) {
-    case mongo::kDuplicateKey:
+  switch (ErrorCode{reply.code}) {
+    case ErrorCode::duplicate_key:
       return "several documents have the same value";
-    case kCannotCreateIndex:
+    case ErrorCode::cannot_create_index:
       return "the server answers with " + error_text(reply) +
              ". On a sharded collection, a unique index must begin with the shard key: set "
              "`reserve`, which keeps values unique without one, and leave unique_index at warn";
-    case kIndexOptionsConflict:
-    case kIndexKeySpecsConflict:
+    case ErrorCode::index_options_conflict:
+    case ErrorCode::index_key_specs_conflict:
       return "the field already has an index with other options: drop it first";
-    case mongo::kNotOnView:
+    case ErrorCode::command_not_supported_on_view:
       return "it is a view: no rule applies to it";
     default:
       return "the server answers with " + error_text(reply);
@@ -65,28 +64,28 @@ ServerAnswer answer_of(const mongo::Client& client, const Reply& reply) {
     answer.reason = why_unreached(reply);
     answer.told = unreached(reply);
     if (answer.told == kLoginRefused) answer.reason += ' ' + advice::check_login(client.login());
-  } else if (reply.code == mongo::kUnauthorized) {
+  } else if (reply.code == ErrorCode::unauthorized) {
     answer.kind = AnswerKind::not_permitted;
-  } else if (reply.code == mongo::kNamespaceNotFound) {
+  } else if (reply.code == ErrorCode::namespace_not_found) {
     answer.kind = AnswerKind::no_collection;
   } else {
     answer.kind = AnswerKind::refused;
     answer.reason = reason_of(reply);
-    answer.passes = mongo::may_pass(reply.code);
+    answer.passes = is(reply.code, CodeTrait::transient);
   }
   return answer;
 }
 
 /// Of an entry of listCollections.
 std::optional<LeftAlone> left_alone_as(Bytes listed) {
-  const std::string_view type = mongo::text_in(listed, "type");
+  const std::string_view type = bson::text_in(listed, "type");
   if (type == "view") return LeftAlone::view;
   if (type == "timeseries") return LeftAlone::time_series;
   return std::nullopt;
 }
 
 std::optional<ids::CollectionUuid> uuid_in(Bytes listed) {
-  const auto info = mongo::document_in(listed, "info");
+  const auto info = bson::document_in(listed, "info");
   const auto uuid = info ? bson::find(*info, "uuid") : std::nullopt;
   ids::CollectionUuid found{};
   constexpr std::size_t kHead = 4 + 1;  // size and subtype
@@ -137,7 +136,7 @@ Reply count_all(mongo::Client& client, const CountDocuments& request, DocumentCo
                                                 {"query", {field, range}},
                                                 {"maxTimeMS", kCountMaxTimeMs}});
       if (!reply.ok()) return reply;
-      sum += mongo::integer_in(reply.document.bytes(), "n");
+      sum += bson::integer_in(reply.document.bytes(), "n");
     }
     answer.with_value[field] = static_cast<std::uint64_t>(std::max<std::int64_t>(sum, 0));
   }
@@ -159,10 +158,9 @@ Reply sample(mongo::Client& client, const CountDocuments& request, DocumentCount
   }
   const Array stages{Document{"$sample", {"size", kSample}}, Document{"$group", sums}};
   return aggregate(client, request, stages, [&](Bytes found) {
-    const auto all =
-        static_cast<double>(std::max<std::int64_t>(mongo::integer_in(found, "all"), 1));
+    const auto all = static_cast<double>(std::max<std::int64_t>(bson::integer_in(found, "all"), 1));
     for (std::size_t i = 0; i < request.fields.size(); ++i) {
-      const double share = static_cast<double>(mongo::integer_in(found, std::to_string(i))) / all;
+      const double share = static_cast<double>(bson::integer_in(found, std::to_string(i))) / all;
       answer.with_value[request.fields[i]] =
           static_cast<std::uint64_t>(std::llround(share * static_cast<double>(answer.documents)));
     }
@@ -272,7 +270,7 @@ CollectionList ask(mongo::Client& client, const ListCollections& request) {
   LeftAloneByName left_alone;
   std::vector<std::string> others;
   const Reply reply = client.read_all(request.db, command, [&](Bytes document) {
-    const std::string_view name = mongo::text_in(document, "name");
+    const std::string_view name = bson::text_in(document, "name");
     if (name.empty()) return true;
     if (const auto as = left_alone_as(document)) {
       left_alone.emplace(name, *as);
@@ -310,18 +308,18 @@ DocumentCount ask(mongo::Client& client, const CountDocuments& request) {
   const Array stages{Document{"$collStats", {"count", Document()}}};
   std::int64_t documents = 0;
   const Reply reply = aggregate(client, request, stages, [&](Bytes document) {
-    documents += mongo::integer_in(document, "count");
+    documents += bson::integer_in(document, "count");
     return true;
   });
   DocumentCount answer{answer_of(client, reply)};
-  if (reply.refused(mongo::kNothingToCount)) answer.kind = AnswerKind::no_collection;
+  if (reply.refused(ErrorCode::nothing_to_count)) answer.kind = AnswerKind::no_collection;
   if (documents <= 0) return answer;
   answer.documents = static_cast<std::uint64_t>(documents);
   const bool counts = documents <= kCountedAtMost || can_count_by_indexes(client, request);
   Reply counted = counts ? count_all(client, request, answer) : sample(client, request, answer);
-  if (counted.refused(mongo::kMaxTimeExpired)) counted = sample(client, request, answer);
+  if (counted.refused(ErrorCode::max_time_ms_expired)) counted = sample(client, request, answer);
   if (counted.ok()) return answer;
-  if (!counted.refused(mongo::kUnauthorized)) return {answer_of(client, counted)};
+  if (!counted.refused(ErrorCode::unauthorized)) return {answer_of(client, counted)};
   answer.with_value.clear();
   answer.may_not_find = true;
   return answer;
@@ -331,7 +329,7 @@ MadeIndex ask(mongo::Client& client, const MakeIndex& request) {
   bool is_new = false;
   const Reply made = make_index(client, request.ns, request.field, is_new);
   ServerAnswer answer = answer_of(client, made);
-  answer.passes = answer.passes && !made.refused(mongo::kDuplicateKey);
+  answer.passes = answer.passes && !made.refused(ErrorCode::duplicate_key);
   return {std::move(answer), is_new};
 }
 

@@ -14,7 +14,7 @@ constexpr std::chrono::seconds kFuture{10};
 
 /// Empty if it is missing or no text.
 std::string text_of(Bytes document, std::string_view field) {
-  return std::string(mongo::text_in(document, field).substr(0, KnownProxies::kMostTextBytes));
+  return std::string(bson::text_in(document, field).substr(0, KnownProxies::kMostTextBytes));
 }
 
 std::vector<std::string> texts_of(Bytes document, std::string_view field, std::size_t most) {
@@ -51,7 +51,7 @@ std::optional<std::chrono::nanoseconds> KnownProxies::since(Bytes document,
 }
 
 void KnownProxies::add(Bytes document) {
-  const std::string_view id = mongo::text_in(document, "_id");
+  const std::string_view id = bson::text_in(document, "_id");
   const auto age = since(document, "since");
   const auto unseen = since(document, "seen");
   KnownProxy proxy;

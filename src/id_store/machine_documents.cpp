@@ -9,6 +9,7 @@
 
 #include "id_store/counter_commands.hpp"
 #include "id_store/reply_reasons.hpp"
+#include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -85,7 +86,7 @@ LeaseReply lease_failure(const mongo::Client& client, const LeaseJob& job, const
 bool has_machine(mongo::Client& client, const LeaseJob& job, const Document& more) {
   const Reply found = client.read_first(
       job.spec.store_db, {{"find", kMachines}, {"filter", machines_of(job.spec, more)}});
-  return !mongo::text_in(found.document.bytes(), "_id").empty();
+  return !bson::text_in(found.document.bytes(), "_id").empty();
 }
 
 /// Inserts the document of a number that has none.
@@ -102,11 +103,11 @@ std::optional<LeaseReply> machine_taken(const LeaseJob& job, const Reply& reply)
   const auto found = value_of(reply);
   if (!found) return std::nullopt;
   std::int32_t number = -1;
-  const std::string_view id = mongo::text_in(*found, "_id");
+  const std::string_view id = bson::text_in(*found, "_id");
   std::from_chars(id.data() + id.rfind('/') + 1, id.data() + id.size(), number);
   if (!job.spec.may_have(number) || id != machine_id(job.spec, number)) return std::nullopt;
-  return LeaseReply{LeaseReply::Kind::held, number, mongo::integer_in(*found, "floor"),
-                    mongo::integer_in(*found, "ts_ceiling")};
+  return LeaseReply{LeaseReply::Kind::held, number, bson::integer_in(*found, "floor"),
+                    bson::integer_in(*found, "ts_ceiling")};
 }
 
 LeaseReply none_free(mongo::Client& client, const LeaseJob& job) {
@@ -163,7 +164,7 @@ LeaseReply MachineDocuments::claim(mongo::Client& client, const LeaseJob& job) c
   const Reply known =
       client.read(spec.store_db, {{"count", kMachines}, {"query", machines_of(spec)}});
   const std::int64_t all = spec.id ? 1 : spec.numbers;
-  const std::int64_t made = mongo::integer_in(known.document.bytes(), "n");
+  const std::int64_t made = bson::integer_in(known.document.bytes(), "n");
   for (std::int64_t i = made; known.ok(); ++i) {
     const Reply reply = take_of(free);
     if (!reply.ok()) return lease_failure(client, job, reply);
@@ -171,7 +172,7 @@ LeaseReply MachineDocuments::claim(mongo::Client& client, const LeaseJob& job) c
     if (made >= all || i - made >= all) return none_free(client, job);
     const auto number = spec.id.value_or(static_cast<std::int32_t>(i % all));
     const Reply inserted = make_machine(client, job, number);
-    if (!inserted.ok() && !inserted.refused(mongo::kDuplicateKey)) {
+    if (!inserted.ok() && !inserted.refused(ErrorCode::duplicate_key)) {
       return lease_failure(client, job, inserted);
     }
   }
@@ -198,7 +199,7 @@ LeaseReply MachineDocuments::run(mongo::Client& client, const LeaseJob& job) {
   if (!renews) return {Kind::released};
   const auto now = value_of(reply);
   if (!now) return {Kind::gone};
-  return {Kind::held, job.number, 0, mongo::integer_in(*now, "ts_ceiling")};
+  return {Kind::held, job.number, 0, bson::integer_in(*now, "ts_ceiling")};
 }
 
 }  // namespace idproxy::id_store

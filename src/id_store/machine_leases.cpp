@@ -7,6 +7,45 @@ namespace idproxy::id_store {
 using ids::LeaseJob;
 using ids::LeaseReply;
 using ids::MachineLease;
+namespace {
+
+/// The last user's reference wakes the task, which releases the number and forgets the lease.
+std::shared_ptr<MachineLease> lend_machine(auto& lease) {
+  if (auto lent = lease.lent.lock()) return lent;
+  std::shared_ptr<MachineLease> lent(
+      lease.machine.get(), [machine = lease.machine](MachineLease*) { machine->let_go(); });
+  lease.lent = lent;
+  lent->announce();
+  return lent;
+}
+
+/// Logs each change once.
+void report_lease(auto& lease, const LeaseJob& job, const LeaseReply& reply) {
+  using Kind = LeaseReply::Kind;
+  if (reply.kind == Kind::held && job.kind == LeaseJob::Kind::claim) {
+    log::event(log::Level::info, "machine_claimed", "this proxy has a machine number",
+               {{"lease", job.spec.name}, {"machine", reply.number}});
+  }
+  if (reply.kind == Kind::released) {
+    log::event(log::Level::info, "machine_released", "this proxy has given its machine number back",
+               {{"lease", job.spec.name}, {"machine", job.number}});
+  }
+  const auto failure = lease.machine->failure();
+  const std::string reason = failure ? failure->reason : reply.error.reason;
+  const std::string before = std::exchange(lease.reported, reason);
+  if (before == reason || reason.empty() || (failure && failure->passes)) return;
+  if (failure) {
+    log::event(log::Level::error, "machine_refused",
+               "rules that need a machine number give no ids until there is one",
+               {{"lease", job.spec.name}, {"reason", reason}});
+  } else {
+    log::event(log::Level::warning, "machine_not_renewed",
+               "the lease on the machine number cannot be renewed now",
+               {{"lease", job.spec.name}, {"machine", job.number}, {"reason", reason}});
+  }
+}
+
+}  // namespace
 
 MachineLeases::Lease::Lease(MachineLeases& owner, std::string lease_key)
     : key(std::move(lease_key)),
@@ -26,7 +65,7 @@ std::shared_ptr<MachineLease> MachineLeases::lease(const ids::LeaseSpec& spec,
   const bool is_older = watch < lease->watch;
   if (got == Got::renewed) lease->machine->share(spec, MachineLease::Rules::anew);
   if (got == Got::known && !is_older) lease->machine->share(spec, MachineLease::Rules::more);
-  return lend(*lease);
+  return lend_machine(*lease);
 }
 
 MachineLeases::Shared MachineLeases::make(const ids::LeaseSpec& spec, const ids::Sources& sources) {
@@ -38,16 +77,6 @@ MachineLeases::Shared MachineLeases::make(const ids::LeaseSpec& spec, const ids:
       },
       used_);
   return lease;
-}
-
-/// The last user's reference wakes the task, which releases the number and forgets the lease.
-std::shared_ptr<MachineLease> MachineLeases::lend(Lease& lease) {
-  if (auto lent = lease.lent.lock()) return lent;
-  std::shared_ptr<MachineLease> lent(
-      lease.machine.get(), [machine = lease.machine](MachineLease*) { machine->let_go(); });
-  lease.lent = lent;
-  lent->announce();
-  return lent;
 }
 
 std::vector<NotReadyReport> MachineLeases::not_ready() const {
@@ -83,37 +112,11 @@ std::optional<Scheduler::Time> MachineLeases::run(Lease& lease) {
     mongo::Client client = pool_.client(&metrics_.round_trips);
     const LeaseReply reply = lease.documents.run(client, *job);
     lease.machine->finish(reply);
-    tell(lease, *job, reply);
+    report_lease(lease, *job, reply);
   }
   const std::scoped_lock lock(leases_.mutex);
   if (lease.lent.expired() && !lease.machine->is_busy()) leases_.forget(lease.key, lease);
   return lease.machine->due();
-}
-
-/// Logs each change once.
-void MachineLeases::tell(Lease& lease, const LeaseJob& job, const LeaseReply& reply) {
-  using Kind = LeaseReply::Kind;
-  if (reply.kind == Kind::held && job.kind == LeaseJob::Kind::claim) {
-    log::event(log::Level::info, "machine_claimed", "this proxy has a machine number",
-               {{"lease", job.spec.name}, {"machine", reply.number}});
-  }
-  if (reply.kind == Kind::released) {
-    log::event(log::Level::info, "machine_released", "this proxy has given its machine number back",
-               {{"lease", job.spec.name}, {"machine", job.number}});
-  }
-  const auto failure = lease.machine->failure();
-  const std::string reason = failure ? failure->reason : reply.error.reason;
-  const std::string before = std::exchange(lease.reported, reason);
-  if (before == reason || reason.empty() || (failure && failure->passes)) return;
-  if (failure) {
-    log::event(log::Level::error, "machine_refused",
-               "rules that need a machine number give no ids until there is one",
-               {{"lease", job.spec.name}, {"reason", reason}});
-  } else {
-    log::event(log::Level::warning, "machine_not_renewed",
-               "the lease on the machine number cannot be renewed now",
-               {{"lease", job.spec.name}, {"machine", job.number}, {"reason", reason}});
-  }
 }
 
 }  // namespace idproxy::id_store

@@ -53,10 +53,8 @@ class MachineLeases {
   using Shared = std::shared_ptr<Lease>;
 
   [[nodiscard]] std::optional<Scheduler::Time> run(Lease& lease);
-  static void tell(Lease& lease, const ids::LeaseJob& job, const ids::LeaseReply& reply);
   // Under the lock.
   [[nodiscard]] Shared make(const ids::LeaseSpec& spec, const ids::Sources& sources);
-  [[nodiscard]] static std::shared_ptr<ids::MachineLease> lend(Lease& lease);
 
   const mongo::Pool& pool_;
   StoreMetrics& metrics_;

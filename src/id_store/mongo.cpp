@@ -37,30 +37,11 @@ constexpr std::int32_t kHeartbeatMs = 500;
 constexpr std::int32_t kBeyondWtimeoutMs = 1000;  // for the reply that reports the wtimeout
 constexpr std::uint32_t kMostConnections = 100;
 
-// Errors that another server, or the same one a moment later, may not return: the codes of the
-// drivers' specification of retryable writes.
-constexpr auto kTransient = std::to_array<std::int32_t>(
-    {6, 7, 89, 91, 134, 189, 262, 9001, 10058, 10107, 11600, 11602, 13435, 13436});
-
 // Options that only save work: who reads the reply makes the same of it without them. And the
 // collation: a server that does not know it compares byte by byte.
 constexpr auto kDispensable =
     std::to_array<std::string_view>({"projection", "limit", "hint", "maxTimeMS", "batchSize",
                                      "nameOnly", "includeBuildUUIDs", "collation"});
-// Codes with which servers say that they do not know an option, or a command: FailedToParse,
-// InvalidOptions, CommandNotSupported, NotImplemented, FeatureNotSupported, an unknown field.
-constexpr auto kNotKnown = std::to_array<std::int32_t>({9, 72, 115, 238, 303, 40415});
-
-// Errors after which the same command may succeed a moment later: InternalError, UnknownError,
-// LockTimeout, CursorNotFound, LockBusy, MaxTimeMSExpired, WriteConcernFailed, StaleShardVersion,
-// WriteConflict, ConflictingOperationInProgress, CappedPositionLost, StaleEpoch, QueryPlanKilled,
-// NetworkInterfaceExceededTimeLimit, DatabaseDropPending, TransactionTooOld, CursorKilled,
-// SnapshotUnavailable, NoSuchTransaction, IndexBuildAborted, DuplicateKey, Interrupted,
-// StaleConfig, OutOfDiskSpace.
-constexpr auto kPassing = std::to_array<std::int32_t>(
-    {1,   8,   24,  43,  46,  50,  64,  63,  112,   117,   136,   150,
-     175, 202, 215, 225, 237, 246, 251, 276, 11000, 11601, 13388, 14031});
-
 bool names(std::string_view text, std::string_view option) {
   for (std::size_t at = text.find(option); at != std::string_view::npos;
        at = text.find(option, at + 1)) {
@@ -78,10 +59,9 @@ bool names(std::string_view text, std::string_view option) {
 /// leave out. A refused index of a hint (BadValue) is not meant.
 std::optional<Document> without_refused_options(const Document& command, const Reply& reply) {
   if (reply.kind != Reply::Kind::refused) return std::nullopt;
-  const bool is_not_known = std::ranges::find(kNotKnown, reply.code) != kNotKnown.end();
   const auto is_named = [&](std::string_view option) { return names(reply.message, option); };
   const bool are_named = std::ranges::any_of(kDispensable, is_named);
-  if (!are_named && !is_not_known) return std::nullopt;
+  if (!are_named && !is(reply.code, CodeTrait::not_known)) return std::nullopt;
   Buffer rest;
   bson::Scope whole(rest);
   for (const bson::Element& element : bson::Elements(command.bytes())) {
@@ -97,8 +77,6 @@ std::optional<Document> without_refused_options(const Document& command, const R
 // libmongoc's types of servers.
 constexpr auto kTakeWrites =
     std::to_array<std::string_view>({"RSPrimary", "Standalone", "Mongos", "LoadBalancer"});
-// Errors that mean that the server did not execute the command.
-constexpr auto kNotPrimary = std::to_array<std::int32_t>({10107, 13435});
 
 /// Monitors the command that this thread sends: libmongoc sends some commands twice, but returns
 /// the second result only. Ignores libmongoc's own commands, such as those of a login.
@@ -132,7 +110,7 @@ class CommandMonitor {
     bson_error_t error{};
     mongoc_apm_command_failed_get_error(event, &error);
     const auto code = static_cast<std::int32_t>(error.code);
-    if (error.domain == MONGOC_ERROR_SERVER && std::ranges::count(kNotPrimary, code) > 0) {
+    if (error.domain == MONGOC_ERROR_SERVER && is(code, CodeTrait::not_primary)) {
       ++current_->sent_back_;
     }
   }
@@ -223,7 +201,7 @@ Login login_of(const mongoc_uri_t* uri, std::string uri_key) {
 
 /// The kind of a server's error.
 Reply::Kind kind_of(std::int32_t code) {
-  return passes(code) ? Reply::Kind::unreachable : Reply::Kind::refused;
+  return is(code, CodeTrait::unavailable) ? Reply::Kind::unreachable : Reply::Kind::refused;
 }
 
 Reply::Kind kind_of(const bson_error_t& error) {
@@ -232,13 +210,13 @@ Reply::Kind kind_of(const bson_error_t& error) {
 }
 
 void read_error(Bytes error, Reply& reply) {
-  reply.code = static_cast<std::int32_t>(integer_in(error, "code"));
-  reply.message = text_in(error, "errmsg");
+  reply.code = static_cast<std::int32_t>(bson::integer_in(error, "code"));
+  reply.message = bson::text_in(error, "errmsg");
 }
 
 /// {ok: 1, writeConcernError: {code, errmsg}}: the primary has executed the command.
 void read_write_concern_error(Reply& reply) {
-  const auto error = document_in(reply.document.bytes(), "writeConcernError");
+  const auto error = bson::document_in(reply.document.bytes(), "writeConcernError");
   if (!error) return;
   reply.kind = Reply::Kind::not_majority;
   read_error(*error, reply);
@@ -247,7 +225,7 @@ void read_write_concern_error(Reply& reply) {
 /// {ok: 1, writeErrors: [{code, errmsg}]}: the reply to an insert or update, also if the primary
 /// stepped down during it (observed, 6.0.5: code 189).
 void read_write_errors(Reply& reply) {
-  const auto errors = documents_in(reply.document.bytes(), "writeErrors");
+  const auto errors = bson::documents_in(reply.document.bytes(), "writeErrors");
   if (errors.empty()) return;
   read_error(errors.front(), reply);
   reply.kind = kind_of(reply.code);
@@ -261,7 +239,7 @@ struct Batch {
 };
 
 std::optional<Batch> batch_of(const Reply& reply) {
-  const auto cursor = document_in(reply.document.bytes(), "cursor");
+  const auto cursor = bson::document_in(reply.document.bytes(), "cursor");
   if (!cursor) return std::nullopt;
   Batch batch;
   for (const bson::Element& element : bson::Elements(*cursor)) {
@@ -284,7 +262,7 @@ bool use_all(Bytes documents, const std::function<bool(Bytes)>& use) {
 /// With the batchSize of `first`, the command that opened the cursor, if that has one.
 Document get_more(const Batch& batch, const Document& first) {
   Document command{{"getMore", batch.id}, {"collection", split_ns(batch.ns).collection}};
-  const std::int64_t size = integer_in(first.bytes(), "batchSize");
+  const std::int64_t size = bson::integer_in(first.bytes(), "batchSize");
   if (size != 0) command.add("batchSize", size);
   return command;
 }
@@ -461,43 +439,7 @@ std::int32_t Client::wire_version() {
   if (!server) return 0;
   const bson_t* hello = mongoc_server_description_hello_response(server.get());
   return static_cast<std::int32_t>(
-      integer_in({bson_get_data(hello), hello->len}, "maxWireVersion"));
-}
-
-bool passes(std::int32_t code) {
-  return std::ranges::find(kTransient, code) != kTransient.end();
-}
-
-bool may_pass(std::int32_t code) {
-  return passes(code) || std::ranges::find(kPassing, code) != kPassing.end();
-}
-
-bool is_true(Bytes document, std::string_view key) {
-  return integer_in(document, key) != 0;
-}
-
-std::int64_t integer_in(Bytes document, std::string_view key) {
-  return bson::find_integer(document, key).value_or(0);
-}
-
-std::string_view text_in(Bytes document, std::string_view key) {
-  const auto element = bson::find(document, key, bson::Type::string);
-  return element ? element->text() : std::string_view();
-}
-
-std::optional<Bytes> document_in(Bytes document, std::string_view key) {
-  const auto element = bson::find(document, key, bson::Type::document);
-  return element ? std::optional(element->value) : std::nullopt;
-}
-
-std::vector<Bytes> documents_in(Bytes document, std::string_view key) {
-  std::vector<Bytes> found;
-  const auto array = bson::find(document, key);
-  if (!array || array->type != bson::Type::array) return found;
-  for (const bson::Element& element : bson::Elements(array->value)) {
-    if (element.type == bson::Type::document) found.push_back(element.value);
-  }
-  return found;
+      bson::integer_in({bson_get_data(hello), hello->len}, "maxWireVersion"));
 }
 
 SetNameCheck::SetNameCheck(std::string uri, std::string uri_key)

@@ -5,6 +5,7 @@
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
+#include "idproxy/bson/elements.hpp"
 
 namespace idproxy::id_store {
 namespace {
@@ -14,9 +15,9 @@ mongo::Reply list_collections(mongo::Client& client, const std::string& db, cons
   // Without authorizedCollections, which would silently leave out collections that the user may not
   // read.
   return client.read_all(db, {{"listCollections", 1}, {"nameOnly", true}}, [&](Bytes entry) {
-    const Namespace ns{db, std::string(mongo::text_in(entry, "name"))};
+    const Namespace ns{db, std::string(bson::text_in(entry, "name"))};
     const bool counts =
-        mongo::text_in(entry, "type") == "collection" && !ns.collection.starts_with("system.");
+        bson::text_in(entry, "type") == "collection" && !ns.collection.starts_with("system.");
     if (counts && glob.matches(ns.text())) found.push_back(ns);
     return true;
   });
@@ -39,8 +40,8 @@ std::string in_mongosh(const Namespace& ns) {
 
 mongo::Reply list_databases(mongo::Client& client, std::vector<std::string>& names) {
   mongo::Reply reply = client.read("admin", {{"listDatabases", 1}, {"nameOnly", true}});
-  for (const Bytes database : mongo::documents_in(reply.document.bytes(), "databases")) {
-    names.emplace_back(mongo::text_in(database, "name"));
+  for (const Bytes database : bson::documents_in(reply.document.bytes(), "databases")) {
+    names.emplace_back(bson::text_in(database, "name"));
   }
   return reply;
 }

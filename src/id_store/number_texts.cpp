@@ -90,7 +90,6 @@ constexpr std::size_t kMostRead = 1'000'000;
 constexpr std::chrono::milliseconds kIndexLimit{5000};
 constexpr std::chrono::milliseconds kPatternLimit{30'000};  // reads all texts of the index
 constexpr std::chrono::milliseconds kLeastLimit{1};         // 0 would be none
-constexpr std::int32_t kNoQueryExecutionPlans = 291;
 constexpr std::string_view kTooLong = " (reading the whole collection took longer than `scan`)";
 
 bool is_text(const CounterField& field) {
@@ -345,6 +344,49 @@ bool has_pattern(std::span<const CounterField> fields) {
       fields, [](const CounterField& field) { return !field.format.pattern.empty(); });
 }
 
+namespace {
+
+std::chrono::milliseconds limit_of(const FieldPlace& place,
+                                   std::optional<std::chrono::steady_clock::time_point> scans_end) {
+  if (place.access != FieldPlace::Access::scan || !scans_end) return kIndexLimit;
+  const auto left = *scans_end - std::chrono::steady_clock::now();
+  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left), kLeastLimit);
+}
+
+Document texts_up_to_max(const Numbers& numbers, TextClass which, const FieldPlace& place) {
+  const NumberFormat& format = place.field->format;
+  TextRange within;
+  if (class_of(numbers.max(), format) == which) {
+    const bool is_first = is_negative(which) == numbers.upwards();
+    (is_first ? within.from : within.to) = ids::number_text(numbers.max(), format);
+  }
+  return texts_of(which, format, within, order_in(place));
+}
+
+/// The next numbers, up to the counter's max.
+std::vector<std::int64_t> page_of(const Numbers& all, std::int64_t from) {
+  std::vector<std::int64_t> numbers;
+  std::optional<std::int64_t> next = from;
+  while (next && !all.is_beyond_max(*next) && numbers.size() < kPage) {
+    numbers.push_back(*next);
+    next = all.after(*next);
+  }
+  return numbers;
+}
+
+/// The first of them, at most as many as a job looks up at once.
+std::vector<std::int64_t> first_of(const Numbers& all, std::span<const ids::Range> ranges) {
+  std::vector<std::int64_t> numbers;
+  for (const ids::Range& range : ranges) {
+    for (std::uint64_t i = 0; i < range.count && numbers.size() < kEnoughPages * kPage; ++i) {
+      numbers.push_back(*all.after(range.first, i));
+    }
+  }
+  return numbers;
+}
+
+}  // namespace
+
 ids::Result<void> FieldNumbers::find_places() {
   if (places_) return {};
   auto found = id_store::find_places(client_, spec_.place, fields_);
@@ -392,7 +434,7 @@ bool FieldNumbers::may_scan(const FieldPlace& place) {
                       {"filter", {place.field->field, {"$exists", true}}}};
   const Reply planned =
       client_.read(place.ns.db, {{"explain", find}, {"verbosity", "queryPlanner"}});
-  return !planned.refused(kNoQueryExecutionPlans);
+  return !planned.refused(ErrorCode::no_query_execution_plans);
 }
 
 ids::Error FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
@@ -401,20 +443,14 @@ ids::Error FieldNumbers::not_indexed(const FieldPlace& place, std::string_view w
       ": ", advise_index(client_, place.ns, unique_field(*place.field))});
 }
 
-std::chrono::milliseconds FieldNumbers::limit_of(const FieldPlace& place) const {
-  if (place.access != FieldPlace::Access::scan || !scans_end_) return kIndexLimit;
-  const auto left = *scans_end_ - std::chrono::steady_clock::now();
-  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left), kLeastLimit);
-}
-
 ids::Error FieldNumbers::failure(const FieldPlace& place, const Reply& reply) {
   const bool is_too_long =
-      place.access == FieldPlace::Access::scan && reply.refused(mongo::kMaxTimeExpired);
+      place.access == FieldPlace::Access::scan && reply.refused(ErrorCode::max_time_ms_expired);
   if (is_too_long) return not_indexed(place, kTooLong);
-  if (reply.refused(kNoQueryExecutionPlans)) return not_indexed(place, kNoTableScan);
+  if (reply.refused(ErrorCode::no_query_execution_plans)) return not_indexed(place, kNoTableScan);
   // The index of the hint has just been dropped, or its collection.
-  index_has_gone_ = reply.refused(mongo::kQueryPlanKilled) ||
-                    (reply.refused(mongo::kBadValue) && !place.hint.empty() &&
+  index_has_gone_ = reply.refused(ErrorCode::query_plan_killed) ||
+                    (reply.refused(ErrorCode::bad_value) && !place.hint.empty() &&
                      reply.message.find("hint") != std::string::npos);
   if (index_has_gone_) return failed("the id store answered with " + error_text(reply));
   return after_read_error(client_, reply, place.ns);
@@ -425,7 +461,7 @@ Reply FieldNumbers::read(const FieldPlace& place, const Document& command,
   if (linearizable_ && client_.has_replicas()) {
     Reply reply =
         client_.read_all(place.ns.db, {command, {"readConcern", {"level", "linearizable"}}}, use);
-    if (!reply.refused(mongo::kNotAReplicaSet)) return reply;
+    if (!reply.refused(ErrorCode::not_a_replica_set)) return reply;
   }
   return client_.read_all(place.ns.db, command, use);
 }
@@ -456,7 +492,7 @@ ids::Result<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& 
                                                               const Document& bracket,
                                                               std::int32_t order,
                                                               std::size_t count) {
-  const Document command{find_in(place, bracket, limit_of(place)),
+  const Document command{find_in(place, bracket, limit_of(place, scans_end_)),
                          {"sort", {place.field->field, order}}};
   for (std::size_t limit = count;; limit *= kMoreDocuments) {
     std::vector<std::int64_t> numbers;
@@ -489,7 +525,7 @@ ids::Result<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& 
 /// Hidden numbers are in no order. Only the latest ones are read, if documents have their time.
 ids::Result<void> FieldNumbers::look_at_hidden(const FieldPlace& place, Look& look) {
   const Document any{"$type", is_text(*place.field) ? "string" : "number"};
-  const Document find = find_in(place, any, limit_of(place));
+  const Document find = find_in(place, any, limit_of(place, scans_end_));
   const Reply first = client_.read_first(place.ns.db, Document(find).add("limit", 1));
   if (!first.ok()) return failure(place, first);
   if (first.document.empty()) return {};
@@ -538,7 +574,7 @@ ids::Result<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size
       continue;
     }
     const std::int32_t order = is_negative(which) == numbers_.upwards() ? 1 : -1;
-    const auto numbers = furthest(place, texts_up_to_max(which, place), order, count);
+    const auto numbers = furthest(place, texts_up_to_max(numbers_, which, place), order, count);
     if (!numbers) return numbers.error();
     look.furthest.insert(look.furthest.end(), numbers->begin(), numbers->end());
     found += numbers->size();
@@ -551,15 +587,14 @@ ids::Result<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size
 ids::Result<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t count,
                                                 Look& look) {
   const bool is_scan = place.access == FieldPlace::Access::scan;
-  const auto limit = is_scan ? limit_of(place) : kPatternLimit;
+  const auto limit = is_scan ? limit_of(place, scans_end_) : kPatternLimit;
   const Document command = numbers_in_varying_texts(place, numbers_, count, limit);
   const Reply reply = read(place, command, [&](Bytes document) {
-    const auto number = bson::find(document, "n");
-    if (number && number->as_integer()) look.furthest.push_back(*number->as_integer());
+    if (const auto number = bson::find_integer(document, "n")) look.furthest.push_back(*number);
     return true;
   });
   if (reply.ok()) return {};
-  if (is_scan || !reply.refused(mongo::kMaxTimeExpired)) return failure(place, reply);
+  if (is_scan || !reply.refused(ErrorCode::max_time_ms_expired)) return failure(place, reply);
   return exhausted("the values of " + text_of(place) +
                    " cannot be read in time, as their texts do not sort like their numbers: add a "
                    "`reset` or a `scope` that fixes what stands in front of {counter}");
@@ -571,33 +606,12 @@ ids::Result<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::si
 ids::Result<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
   Document texts = texts_of(which, place.field->format, {}, order_in(place));
   if (ignores_case(place)) texts.add("$options", "i");
-  const Document command = find_in(place, texts, limit_of(place)).add("limit", 1);
+  const Document command = find_in(place, texts, limit_of(place, scans_end_)).add("limit", 1);
   const Reply reply = client_.read_first(place.ns.db, command);
   const bool is_scan = place.access == FieldPlace::Access::scan;
-  if (!is_scan && reply.refused(mongo::kMaxTimeExpired)) return true;
+  if (!is_scan && reply.refused(ErrorCode::max_time_ms_expired)) return true;
   if (!reply.ok()) return failure(place, reply);
   return !reply.document.empty();
-}
-
-Document FieldNumbers::texts_up_to_max(TextClass which, const FieldPlace& place) const {
-  const NumberFormat& format = place.field->format;
-  TextRange within;
-  if (class_of(spec_.max, format) == which) {
-    const bool is_first = is_negative(which) == numbers_.upwards();
-    (is_first ? within.from : within.to) = ids::number_text(spec_.max, format);
-  }
-  return texts_of(which, format, within, order_in(place));
-}
-
-/// The next numbers, up to the counter's max.
-std::vector<std::int64_t> FieldNumbers::page(std::int64_t from) const {
-  std::vector<std::int64_t> numbers;
-  std::optional<std::int64_t> next = from;
-  while (next && !numbers_.is_beyond_max(*next) && numbers.size() < kPage) {
-    numbers.push_back(*next);
-    next = numbers_.after(*next);
-  }
-  return numbers;
 }
 
 ids::Result<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t> numbers) {
@@ -608,7 +622,7 @@ ids::Result<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int
     for (const FieldPlace& place : places_->all) {
       if (place.access == FieldPlace::Access::nothing) continue;
       const Document command =
-          find_in(place, {"$in", values_of(some, *place.field)}, limit_of(place));
+          find_in(place, {"$in", values_of(some, *place.field)}, limit_of(place, scans_end_));
       const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes document) {
         for (const Stored& each : numbers_in(document, place)) taken.insert(each.number);
         return true;
@@ -619,21 +633,10 @@ ids::Result<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int
   return taken;
 }
 
-/// The first of them, at most as many as a job looks up at once.
-std::vector<std::int64_t> FieldNumbers::numbers_of(std::span<const ids::Range> ranges) const {
-  std::vector<std::int64_t> numbers;
-  for (const ids::Range& range : ranges) {
-    for (std::uint64_t i = 0; i < range.count && numbers.size() < kEnoughPages * kPage; ++i) {
-      numbers.push_back(*numbers_.after(range.first, i));
-    }
-  }
-  return numbers;
-}
-
 ids::Result<std::vector<ids::Range>> FieldNumbers::taken_among(
     std::span<const ids::Range> numbers) {
   std::vector<ids::Range> found;
-  const std::vector<std::int64_t> candidates = numbers_of(numbers);
+  const std::vector<std::int64_t> candidates = first_of(numbers_, numbers);
   const auto stored = taken(candidates);
   if (!stored) return stored.error();
   for (const std::int64_t number : candidates) {
@@ -650,7 +653,7 @@ ids::Result<std::int64_t> FieldNumbers::gallop(std::int64_t from) {
   if (spec_.heal.max_jump < last - from) last = from + spec_.heal.max_jump;
   for (std::int64_t ahead = 1; from <= last;) {
     const ids::Range next{from, static_cast<std::uint64_t>(std::min(kInARow, last - from + 1))};
-    const auto found = taken(numbers_of(std::array{next}));
+    const auto found = taken(first_of(numbers_, std::array{next}));
     if (!found) return found.error();
     if (found->empty()) return from;
     ahead = std::min(ahead, last - from > 1 ? (last - from) / 2 : 1);
@@ -674,7 +677,7 @@ ids::Result<ids::Range> FieldNumbers::first_free(std::int64_t from, std::uint64_
   Row row(count);
   std::optional<std::int64_t> next = from;
   for (std::size_t looked = 0; next && looked < kMostPages; ++looked) {
-    const std::vector<std::int64_t> candidates = page(*next);
+    const std::vector<std::int64_t> candidates = page_of(numbers_, *next);
     if (candidates.empty()) break;
     const auto found = taken(candidates);
     if (!found) return found.error();

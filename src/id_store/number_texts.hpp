@@ -139,7 +139,6 @@ class FieldNumbers {
   /// Searched once per job, which therefore does not notice new or dropped indexes.
   [[nodiscard]] ids::Result<void> find_places();
   [[nodiscard]] ids::Result<void> find_readable_places();
-  [[nodiscard]] std::chrono::milliseconds limit_of(const FieldPlace& place) const;
   [[nodiscard]] ids::Error failure(const FieldPlace& place, const mongo::Reply& reply);
   [[nodiscard]] mongo::Reply read(const FieldPlace& place, const mongo::Document& command,
                                   const std::function<bool(Bytes)>& use);
@@ -152,13 +151,10 @@ class FieldNumbers {
   [[nodiscard]] ids::Result<void> look_at_pattern(const FieldPlace& place, std::size_t count,
                                                   Look& look);
   [[nodiscard]] ids::Result<bool> holds_texts(const FieldPlace& place, TextClass which);
-  [[nodiscard]] mongo::Document texts_up_to_max(TextClass which, const FieldPlace& place) const;
   [[nodiscard]] ids::Result<std::vector<std::int64_t>> furthest(const FieldPlace& place,
                                                                 const mongo::Document& bracket,
                                                                 std::int32_t order,
                                                                 std::size_t count);
-  [[nodiscard]] std::vector<std::int64_t> page(std::int64_t from) const;
-  [[nodiscard]] std::vector<std::int64_t> numbers_of(std::span<const ids::Range> ranges) const;
   [[nodiscard]] ids::Result<std::set<std::int64_t>> taken(std::span<const std::int64_t> numbers);
 
   mongo::Client& client_;

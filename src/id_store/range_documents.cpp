@@ -38,7 +38,7 @@ Document range_keys() {
   return {{"$gte", ids::kRangePrefix}, {"$lt", end}};
 }
 
-std::optional<std::int64_t> number_at(Bytes document, std::string_view path) {
+std::optional<std::int64_t> range_at(Bytes document, std::string_view path) {
   const auto key = find_path(document, path);
   const bool is_text = key && key->type == bson::Type::string;
   return is_text ? ids::range_number(key->text()) : std::nullopt;
@@ -101,7 +101,7 @@ ids::Result<std::vector<RangeDocument>> RangeDocuments::read() {
                         {"filter", {"_id", range_keys()}},
                         {"collation", mongo::simple_collation()}},
                        [&](Bytes document) {
-                         if (const auto number = number_at(document, "_id")) {
+                         if (const auto number = range_at(document, "_id")) {
                            documents.push_back({*number, integer_at(document, place.value_field),
                                                 integer_at(document, place.max_field)});
                          }
@@ -120,7 +120,7 @@ ids::Result<std::set<std::int64_t>> RangeDocuments::read_marks() {
   const Reply reply = client_.read_all(
       place.db, {{"find", kMarks}, {"filter", filter}, {"collation", mongo::simple_collation()}},
       [&](Bytes document) {
-        const auto number = number_at(document, "_id.query._id");
+        const auto number = range_at(document, "_id.query._id");
         if (number) marked.insert(*number);
         return true;
       });
@@ -162,7 +162,7 @@ ids::Result<void> RangeDocuments::create(std::span<const RangeState> missing,
     for (; done < end; ++done) documents.push(new_range(place, missing[done]));
     const Reply reply = client_.write(
         place.db, {{"insert", place.collection}, {"documents", documents}, {"ordered", false}});
-    if (!reply.ok() && !reply.refused(mongo::kDuplicateKey)) return answer_to(reply);
+    if (!reply.ok() && !reply.refused(ErrorCode::duplicate_key)) return answer_to(reply);
   }
   log::event(log::Level::info, "ranges_created",
              "documents of ranges did not exist and have been created",
@@ -208,7 +208,7 @@ CounterDocument::Attempt CounterDocument::use_in_range(Run& run, Bytes pre_image
   const StoredValue last = stored_value(pre_image, spec_.place.max_field);
   if (!value.is_number() || !last.is_number()) return not_an_integer();
   const std::int64_t first = std::max(value.number, from.value_or(value.number));
-  if (first > last.number) return at_max();
+  if (first > last.number) return at_max(spec_);
   if (first > value.number) events_.healed(first, "max");
   return allocated(run, first, std::min(run.count, Numbers::distance(last.number, first) + 1));
 }
@@ -219,7 +219,7 @@ CounterDocument::Attempt CounterDocument::explain_range(Run& run, const Found& f
   const bool is_stuck =
       found.value.kind == StoredValue::Kind::integral_double && found.value.number >= kMostInDouble;
   if (!found.value.is_number() || !found.last.is_number() || is_stuck) return not_an_integer();
-  if (found.value.number > std::min(found.last.number, numbers_.max())) return at_max();
+  if (found.value.number > std::min(found.last.number, numbers_.max())) return at_max(spec_);
   if (!numbers_.after(found.value.number, run.count)) return allocate_what_fits(run, {});
   return std::nullopt;  // another program has changed it meanwhile
 }

@@ -11,6 +11,30 @@ using ids::Errc;
 using ids::Error;
 using ids::RangeSet;
 using ids::RangeStatistics;
+namespace {
+
+/// Logs what runs out: from a tenth of all numbers on, each time half of the rest has been used.
+void report_ranges(auto& set, const RangeStatistics& statistics) {
+  const std::string collection = set.ranges->spec().counter.place.ns();
+  if (statistics.at_end && !std::exchange(set.told_end, true)) {
+    log::event(log::Level::error, "counter_exhausted", "the ranges give no more numbers",
+               {{"counter", collection}, {"reason", statistics.refusal->reason}});
+  }
+  if (statistics.at_end) return;
+  set.told_end = false;
+  const std::uint64_t tenth = statistics.total / 10;
+  if (set.warn_below == 0 || statistics.left > tenth) set.warn_below = tenth;
+  if (statistics.left > set.warn_below) return;
+  set.warn_below = std::max<std::uint64_t>(statistics.left / 2, 1);
+  log::event(log::Level::warning, "ranges_run_out",
+             "more than nine tenths of the numbers of all ranges have been used",
+             {{"collection", collection},
+              {"left", statistics.left},
+              {"total", statistics.total},
+              {"live_ranges", statistics.live}});
+}
+
+}  // namespace
 
 Ranges::Set::Set(Ranges& owner)
     : task(Lane::ranges, [this, &owner] { return owner.read(*this); }) {}
@@ -97,33 +121,12 @@ std::optional<Scheduler::Time> Ranges::read(Set& set) {
     set.ranges->refuse(found.error());
   }
   const RangeStatistics statistics = set.ranges->statistics();
-  if (found) tell(set, statistics);
+  if (found) report_ranges(set, statistics);
   const std::scoped_lock lock(sets_.mutex);
   set.looked = true;
   set.unreached = documents.unreached();
   set.looked_at = clock_.monotonic();
   return set.looked_at + Scheduler::Time(found && !statistics.refusal ? kLookEvery : kLookAgain);
-}
-
-/// Logs what runs out: from a tenth of all numbers on, each time half of the rest has been used.
-void Ranges::tell(Set& set, const RangeStatistics& statistics) {
-  const std::string collection = set.ranges->spec().counter.place.ns();
-  if (statistics.at_end && !std::exchange(set.told_end, true)) {
-    log::event(log::Level::error, "counter_exhausted", "the ranges give no more numbers",
-               {{"counter", collection}, {"reason", statistics.refusal->reason}});
-  }
-  if (statistics.at_end) return;
-  set.told_end = false;
-  const std::uint64_t tenth = statistics.total / 10;
-  if (set.warn_below == 0 || statistics.left > tenth) set.warn_below = tenth;
-  if (statistics.left > set.warn_below) return;
-  set.warn_below = std::max<std::uint64_t>(statistics.left / 2, 1);
-  log::event(log::Level::warning, "ranges_run_out",
-             "more than nine tenths of the numbers of all ranges have been used",
-             {{"collection", collection},
-              {"left", statistics.left},
-              {"total", statistics.total},
-              {"live_ranges", statistics.live}});
 }
 
 // ---- reports -----------------------------------------------------------------------------------

@@ -69,7 +69,6 @@ class Ranges {
                                                       const Set& set);
   void wake(const Shared& set);
   [[nodiscard]] std::optional<Scheduler::Time> read(Set& set);
-  static void tell(Set& set, const ids::RangeStatistics& statistics);
   [[nodiscard]] std::vector<Shared> in_force() const;
 
   const mongo::Pool& pool_;

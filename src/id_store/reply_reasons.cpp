@@ -12,7 +12,7 @@ using mongo::Reply;
 /// A refusal of a command whose user is permitted to send it.
 ids::Error refused(const Reply& reply, const std::string& where) {
   const std::string reason = "the id store answered with " + error_text(reply) + where;
-  if (mongo::may_pass(reply.code)) return failed(reason);
+  if (is(reply.code, CodeTrait::transient)) return failed(reason);
   ids::Error refusal = exhausted(reason);
   refusal.by_server = true;
   return refusal;
@@ -55,7 +55,7 @@ std::string unreached(const Reply& reply) {
 
 ids::Error after_error(const mongo::Client& client, const Reply& reply, const std::string& db) {
   if (reply.kind != Reply::Kind::refused) return failed(unreached(reply));
-  if (reply.code == mongo::kUnauthorized) {
+  if (reply.code == ErrorCode::unauthorized) {
     return forbidden(advice::needs_read_write(client.login(), db));
   }
   return refused(reply, {});
@@ -63,8 +63,10 @@ ids::Error after_error(const mongo::Client& client, const Reply& reply, const st
 
 ids::Error after_read_error(const mongo::Client& client, const Reply& reply, const Namespace& ns) {
   if (reply.kind != Reply::Kind::refused) return failed(unreached(reply));
-  if (reply.code == mongo::kUnauthorized) return forbidden(advice::needs_read(client.login(), ns));
-  if (reply.code == mongo::kNotOnView) return exhausted(is_a_view(ns.text()));
+  if (reply.code == ErrorCode::unauthorized)
+    return forbidden(advice::needs_read(client.login(), ns));
+  if (reply.code == ErrorCode::command_not_supported_on_view)
+    return exhausted(is_a_view(ns.text()));
   return refused(reply, " (reading " + ns.text() + ")");
 }
 

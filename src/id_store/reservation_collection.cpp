@@ -38,8 +38,6 @@ constexpr std::size_t kFixedBytes = 96;
 // The value is repeated in the text, but cut there (observed, 6.0.5): kMostErrorText.
 constexpr std::size_t kFixedErrorBytes = 180;
 constexpr std::size_t kMostErrorText = 400;
-// The server's code and message for documents that are too large.
-constexpr std::int32_t kObjectTooLarge = 10334;
 
 /// {name: value}
 Document one(std::string_view name, const TypedValue& value) {
@@ -106,9 +104,9 @@ Document among(const Items& items, const Value& value_of) {
   return {"$in", values};
 }
 
-void refuse_with(Reservation& item, std::int32_t code, std::string error) {
+void refuse_with(Reservation& item, ErrorCode code, std::string error) {
   item.state = Reservation::State::refused;
-  item.code = code;
+  item.code = static_cast<std::int32_t>(code);
   item.error = std::move(error);
 }
 
@@ -161,13 +159,15 @@ constexpr std::size_t kMostReleased = 1000;
 /// True if the write may be sent again. That changes nothing that it has already done.
 bool may_try_again(std::chrono::nanoseconds took, const Reply& reply, const WriteOutcome& outcome) {
   if (took > kTryAgainWithin) return false;
-  if (outcome.executed || reply.refused(mongo::kDatabaseDropPending)) return true;
+  if (outcome.executed || reply.refused(ErrorCode::database_drop_pending)) return true;
   // If there was no server, libmongoc has already searched for long.
   return reply.kind == Reply::Kind::unreachable && !reply.was_not_sent();
 }
 
 bool has_passing_error(const WriteOutcome& outcome) {
-  return std::ranges::any_of(outcome.errors, mongo::passes, &ReservationError::code);
+  return std::ranges::any_of(outcome.errors, [](const ReservationError& error) {
+    return is(error.code, CodeTrait::unavailable);
+  });
 }
 
 /// True if all that the server could do has been done, for certain.
@@ -250,13 +250,11 @@ struct Reserving {
       for (const ReservationError& error : outcome.errors) {
         if (error.index >= items.size()) return false;
         Reservation& item = *items[error.index];
-        if (error.code == mongo::kDuplicateKey) {
+        if (error.code == ErrorCode::duplicate_key) {
           item.state = State::wanted;
           taken.push_back(&item);
         } else {
-          item.state = State::refused;
-          item.code = error.code;
-          item.error = error.text;
+          refuse_with(item, ErrorCode{error.code}, error.text);
         }
       }
       return outcome.majority;
@@ -362,12 +360,12 @@ std::string why_unfit(Client& client, const ReserveSpec& spec) {
       client.read_first(spec.db, {{"listCollections", 1}, {"filter", {"name", spec.collection}}});
   // Without the privilege, the server's answer to a write must do.
   if (!found.ok()) return {};
-  const std::string_view type = mongo::text_in(found.document.bytes(), "type");
-  const auto options = mongo::document_in(found.document.bytes(), "options");
+  const std::string_view type = bson::text_in(found.document.bytes(), "type");
+  const auto options = bson::document_in(found.document.bytes(), "options");
   std::string why;
   if (!type.empty() && type != "collection") {
     why = type == "view" ? "is a view" : "is a time-series collection";
-  } else if (options && mongo::is_true(*options, "capped")) {
+  } else if (options && bson::is_true(*options, "capped")) {
     why = "is capped: the server deletes its oldest documents";
   }
   return why.empty() ? why : why + ". Choose another one in `reserve`";
@@ -407,7 +405,7 @@ std::optional<Error> make_unique_index(Client& client, const ReserveSpec& spec,
   const Reply reply = client.write(spec.db, make_index_command(spec.collection, spec.name, true));
   if (reply.ok()) return std::nullopt;
   if (reply.kind != Reply::Kind::refused) return after_error(client, reply, spec.db);
-  const std::string why = reply.code == mongo::kDuplicateKey
+  const std::string why = reply.code == ErrorCode::duplicate_key
                               ? "several reservations have the same value"
                               : "the server answers with " + error_text(reply);
   const auto advice = std::make_shared<const Reason>(
@@ -424,7 +422,7 @@ std::optional<Error> look_at_indexes(Client& client, const ReserveSpec& spec,
   const bool needs_one = spec.layout == ids::ReserveSpec::Layout::field;
   std::vector<Index> indexes;
   const Reply reply = list_indexes(client, {spec.db, spec.collection}, indexes);
-  const bool listed = reply.ok() || reply.refused(mongo::kNamespaceNotFound);
+  const bool listed = reply.ok() || reply.refused(ErrorCode::namespace_not_found);
   if (!listed && needs_one) return after_error(client, reply, spec.db);
   if (!listed || missing == ReservationCollection::Missing::assume) return std::nullopt;
   if (needs_one) {
@@ -515,12 +513,13 @@ std::size_t fitting(const ReserveSpec& spec, Reserved items, std::size_t most) {
 bool refuse(Reservation& item) {
   const Type type = item.value.type;
   if (type == Type::array || type == Type::regex || type == Type::undefined) {
-    refuse_with(item, mongo::kBadValue,
+    refuse_with(item, ErrorCode::bad_value,
                 "an array, a regular expression or undefined cannot be reserved");
     return true;
   }
   if (bytes_of(item) <= kMostCommandBytes) return false;
-  refuse_with(item, kObjectTooLarge, "the value and the document's _id are too large to reserve");
+  refuse_with(item, ErrorCode::bson_object_too_large,
+              "the value and the document's _id are too large to reserve");
   return true;
 }
 
@@ -585,14 +584,14 @@ Document sweep_command(const ReserveSpec& spec, std::span<const OldReservation> 
 WriteOutcome outcome_of(const mongo::Reply& reply) {
   WriteOutcome outcome;
   const Bytes document = reply.document.bytes();
-  outcome.executed = mongo::integer_in(document, "ok") == 1;
+  outcome.executed = bson::integer_in(document, "ok") == 1;
   if (!outcome.executed) return outcome;
-  outcome.n = mongo::integer_in(document, "n");
+  outcome.n = bson::integer_in(document, "n");
   outcome.majority = !bson::find(document, "writeConcernError");
-  for (const Bytes error : mongo::documents_in(document, "writeErrors")) {
-    outcome.errors.push_back({static_cast<std::size_t>(mongo::integer_in(error, "index")),
-                              static_cast<std::int32_t>(mongo::integer_in(error, "code")),
-                              std::string(mongo::text_in(error, "errmsg"))});
+  for (const Bytes error : bson::documents_in(document, "writeErrors")) {
+    outcome.errors.push_back({static_cast<std::size_t>(bson::integer_in(error, "index")),
+                              static_cast<std::int32_t>(bson::integer_in(error, "code")),
+                              std::string(bson::text_in(error, "errmsg"))});
   }
   return outcome;
 }

@@ -111,8 +111,7 @@ ids::Result<Number> SequenceDocument::floor(mongo::Client& client) const {
   const Reply reply =
       client.read_first(spec_.store_db, {{"find", kFloors}, {"filter", id()}, {"limit", 1}});
   if (!reply.ok()) return after_error(client, reply, spec_.store_db);
-  const auto floor = bson::find(reply.document.bytes(), "floor");
-  return floor ? floor->as_integer() : std::nullopt;
+  return bson::find_integer(reply.document.bytes(), "floor");
 }
 
 GaplessReply SequenceDocument::keep(mongo::Client& client, std::int64_t floor) {

@@ -75,10 +75,7 @@ void read_members(const bson::Element& list, ServerHello& server) {
 
 /// `server`: with what else the reply says.
 std::string state_of(Bytes reply, const ServerHello& server) {
-  const auto has = [reply](std::string_view key) {
-    const auto field = bson::find(reply, key);
-    return field && field->as_integer().value_or(0) != 0;
-  };
+  const auto has = [reply](std::string_view key) { return bson::is_true(reply, key); };
   if (server.is_mongos) return "mongos";
   if (has("isreplicaset")) return kWithoutSet;
   if (server.set_name.empty()) return "standalone";

@@ -112,14 +112,13 @@ std::optional<StoredCounter> sequence_in(const About& rule, const FieldCounter& 
   const CounterPlace& place = rule.counter->place;
   const bool has_keys = has_document_keys(rule);
   const auto key =
-      mongo::document_in(document, is_of_plugin(rule) ? place.scope_field : place.key_field);
+      bson::document_in(document, is_of_plugin(rule) ? place.scope_field : place.key_field);
   if (has_keys && !key) return std::nullopt;
   const Document nothing;
-  const Bytes scope = !has_keys ? nothing.bytes()
-                      : is_of_plugin(rule)
-                          ? *key
-                          : mongo::document_in(*key, "s").value_or(nothing.bytes());
-  const std::string_view period = has_keys ? mongo::text_in(*key, "p") : "";
+  const Bytes scope = !has_keys            ? nothing.bytes()
+                      : is_of_plugin(rule) ? *key
+                                           : bson::document_in(*key, "s").value_or(nothing.bytes());
+  const std::string_view period = has_keys ? bson::text_in(*key, "p") : "";
   const ids::Sequences sequences(rule.sequences, of_all.spec.place.key, of_all.field.format, clock,
                                  {});
   const auto values = values_in(scope, sequences.fields());
@@ -285,7 +284,7 @@ ids::Result<void> StoredCounters::find_ranges(const About& rule, Found& found) {
   std::vector<ids::RangeDocument> documents;
   std::vector<std::pair<std::int64_t, std::string>> by_number;
   const Reply reply = client_.read_all(place.db, {"find", place.collection}, [&](Bytes document) {
-    const auto number = ids::range_number(mongo::text_in(document, "_id"));
+    const auto number = ids::range_number(bson::text_in(document, "_id"));
     if (!number) return true;
     documents.push_back(
         {*number, integer_at(document, place.value_field), integer_at(document, place.max_field)});

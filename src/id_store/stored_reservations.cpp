@@ -15,6 +15,25 @@ constexpr std::size_t kReservingThreads = 4;
 // The sweeper rests as long as it works, and this long at most.
 constexpr std::chrono::nanoseconds kLongestSweepRest = std::chrono::seconds(1);
 
+void report_sweep(auto& collection, const ReservationSweeper::Swept& swept) {
+  const std::string ns = collection.documents.spec().ns();
+  if (swept.deleted > 0) {
+    log::event(log::Level::info, "reservations_swept",
+               "reservations whose documents are not stored have been deleted",
+               {{"collection", ns}, {"count", swept.deleted}, {"read", swept.read}});
+  }
+  const std::string before = std::exchange(collection.sweep_failure, swept.failure);
+  if (swept.failure.empty() || swept.failure == before) return;
+  log::event(log::Level::warning, "reservations_not_swept",
+             "reservations whose documents are not stored cannot be deleted now",
+             {{"collection", ns}, {"reason", swept.failure}});
+}
+
+Scheduler::Time at_random(std::minstd_rand& random, Scheduler::Time within) {
+  using Count = std::uniform_int_distribution<std::int64_t>;
+  return Scheduler::Time(Count(0, within.count())(random));
+}
+
 }  // namespace
 
 StoredReservations::Collection::Collection(StoredReservations& owner, const ids::ReserveSpec& spec)
@@ -78,11 +97,6 @@ StoredReservations::Shared StoredReservations::make(const ids::ReserveSpec& spec
         if (woken) scheduler_.wake({woken, &woken->reserves});
       });
   return collection;
-}
-
-Scheduler::Time StoredReservations::at_random(Scheduler::Time within) {
-  using Count = std::uniform_int_distribution<std::int64_t>;
-  return Scheduler::Time(Count(0, within.count())(random_));
 }
 
 std::optional<ids::Error> StoredReservations::obstacle(const ids::ReserveSpec& spec) const {
@@ -151,7 +165,7 @@ std::optional<Scheduler::Time> StoredReservations::prepare(Collection& collectio
     if (before != (error ? error->reason : "")) ++version_;
   }
   if (!was_ready && !error && sweeper_ == Sweeper::on) {
-    const auto at = clock_.monotonic() + at_random(kFirstSweepWithin);
+    const auto at = clock_.monotonic() + at_random(random_, kFirstSweepWithin);
     scheduler_.wake_at({collection.shared_from_this(), &collection.sweeps}, at);
   }
   return clock_.monotonic() + Scheduler::Time(error ? kLookAgain : kLookEvery);
@@ -169,26 +183,12 @@ std::optional<Scheduler::Time> StoredReservations::sweep(Collection& collection)
   const auto swept = collection.sweeper.pass(reader, writer, [&](Scheduler::Time took) {
     return scheduler_.pause(std::min(took, kLongestSweepRest));
   });
-  tell(collection, swept);
+  report_sweep(collection, swept);
   const Scheduler::Time interval =
       swept.failure.empty() ? collection.sweeper.interval() : kSweepAgain;
   const std::scoped_lock lock(collections_.mutex);
   // Between three quarters of it and five quarters.
-  return clock_.monotonic() + 3 * interval / 4 + at_random(interval / 2);
-}
-
-void StoredReservations::tell(Collection& collection, const ReservationSweeper::Swept& swept) {
-  const std::string ns = collection.documents.spec().ns();
-  if (swept.deleted > 0) {
-    log::event(log::Level::info, "reservations_swept",
-               "reservations whose documents are not stored have been deleted",
-               {{"collection", ns}, {"count", swept.deleted}, {"read", swept.read}});
-  }
-  const std::string before = std::exchange(collection.sweep_failure, swept.failure);
-  if (swept.failure.empty() || swept.failure == before) return;
-  log::event(log::Level::warning, "reservations_not_swept",
-             "reservations whose documents are not stored cannot be deleted now",
-             {{"collection", ns}, {"reason", swept.failure}});
+  return clock_.monotonic() + 3 * interval / 4 + at_random(random_, interval / 2);
 }
 
 }  // namespace idproxy::id_store

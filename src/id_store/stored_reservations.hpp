@@ -77,7 +77,6 @@ class StoredReservations {
   void reserve(Collection& collection);
   [[nodiscard]] std::optional<Scheduler::Time> prepare(Collection& collection);
   [[nodiscard]] std::optional<Scheduler::Time> sweep(Collection& collection);
-  static void tell(Collection& collection, const ReservationSweeper::Swept& swept);
 
   // Under the lock.
   [[nodiscard]] bool is_in_force(const Collection& collection) const {
@@ -86,7 +85,6 @@ class StoredReservations {
   [[nodiscard]] std::shared_ptr<ReservationQueue> get(const ids::ReserveSpec& spec,
                                                       std::uint64_t watch);
   [[nodiscard]] Shared make(const ids::ReserveSpec& spec);
-  [[nodiscard]] Scheduler::Time at_random(Scheduler::Time within);
 
   const mongo::Pool& pool_;
   const Clock& clock_;

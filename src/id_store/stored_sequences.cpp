@@ -18,6 +18,54 @@ std::string text_of(const ids::GaplessSpec& spec) {
   return spec.place.empty() ? std::string() : mongo::json_of(as_bytes(spec.place));
 }
 
+/// The last user's reference wakes the task, which keeps the floor and forgets the sequence.
+std::shared_ptr<ids::GaplessQueue> lend_queue(auto& sequence) {
+  if (auto lent = sequence.lent.lock()) return lent;
+  std::shared_ptr<ids::GaplessQueue> lent(
+      sequence.queue.get(), [queue = sequence.queue](ids::GaplessQueue*) { queue->let_go(); });
+  sequence.lent = lent;
+  return lent;
+}
+
+bool is_unused(const auto& sequence) {
+  return sequence.lent.expired() && sequence.queue->idle();
+}
+
+/// Logs each change once.
+void report_sequence(auto& sequence, const ids::GaplessJob& job, const GaplessReply& reply) {
+  const std::string reason = reply ? "" : reply.error().reason;
+  if (!reply && reply.error().code == Errc::unguarded) return;  // the inspection reports it
+  if (std::exchange(sequence.reported, reason) == reason) return;
+  const ids::CounterField& field = sequence.queue->spec().field;
+  if (reply) {
+    log::event(log::Level::info, "gapless_again", "the sequence gives numbers again",
+               {{"ns", field.ns}, {"field", field.field}});
+  } else if (job.kind == ids::GaplessJob::Kind::keep) {
+    log::event(log::Level::warning, "gapless_floor_not_kept",
+               "the highest number that was given out cannot be written to the id store: if its "
+               "document is deleted and the proxy restarts, it is given out again",
+               {{"ns", field.ns}, {"field", field.field}, {"reason", reason}});
+  } else {
+    log::event(log::Level::error, "gapless_refused",
+               "the sequence gives no numbers until the cause is removed",
+               {{"ns", field.ns}, {"field", field.field}, {"reason", reason}});
+  }
+}
+
+/// Warns once.
+void report_width(auto& sequence, std::optional<std::int64_t> number) {
+  const ids::GaplessSpec& spec = sequence.queue->spec();
+  const ids::NumberFormat& format = spec.field.format;
+  const bool is_text = format.output == ids::NumberFormat::Output::string;
+  if (sequence.is_beyond_width || !is_text || format.pad == 0 || !number) return;
+  if (ids::digits_in(*number, format) <= format.pad) return;
+  sequence.is_beyond_width = true;
+  log::event(log::Level::warning, "gapless_beyond_width",
+             "numbers have more digits than their texts have room for: the texts no longer sort "
+             "like the numbers, and to find the highest one, all of them are read",
+             {{"ns", spec.field.ns}, {"field", spec.field.field}, {"sequence", text_of(spec)}});
+}
+
 }  // namespace
 
 StoredSequences::Sequence::Sequence(StoredSequences& owner, const ids::GaplessSpec& spec)
@@ -41,7 +89,7 @@ std::shared_ptr<ids::GaplessQueue> StoredSequences::sequence(const ids::GaplessS
         spec.name(), watch, [&](const Shared& known) { return known->queue->spec() == spec; },
         [&] { return make(spec); });
     sequence->add_field(spec.field, watch);
-    queue = lend(*sequence);
+    queue = lend_queue(*sequence);
     if (got != decltype(sequences_)::Got::made) return queue;
     sequences_.forget_retired_if(unused);
   }
@@ -58,19 +106,6 @@ StoredSequences::Shared StoredSequences::make(const ids::GaplessSpec& spec) {
       },
       transactions_);
   return sequence;
-}
-
-/// The last user's reference wakes the task, which keeps the floor and forgets the sequence.
-std::shared_ptr<ids::GaplessQueue> StoredSequences::lend(Sequence& sequence) {
-  if (auto lent = sequence.lent.lock()) return lent;
-  std::shared_ptr<ids::GaplessQueue> lent(
-      sequence.queue.get(), [queue = sequence.queue](ids::GaplessQueue*) { queue->let_go(); });
-  sequence.lent = lent;
-  return lent;
-}
-
-bool StoredSequences::is_unused(const Sequence& sequence) {
-  return sequence.lent.expired() && sequence.queue->idle();
 }
 
 void StoredSequences::transaction_ended(const std::string& transaction) {
@@ -137,9 +172,9 @@ bool StoredSequences::do_job(Sequence& sequence) {
   if (!job) return false;
   mongo::Client client = pool_.client(&metrics_.round_trips);
   const GaplessReply reply = sequence.document.run(client, *job);
-  report(sequence, *job, reply);
+  report_sequence(sequence, *job, reply);
   const bool keeps = job->kind == ids::GaplessJob::Kind::keep;
-  look_at_width(sequence, keeps ? std::optional(job->floor) : reply ? *reply : std::nullopt);
+  report_width(sequence, keeps ? std::optional(job->floor) : reply ? *reply : std::nullopt);
   sequence.queue->finish(reply);
   if (job->kind == ids::GaplessJob::Kind::look) {
     const std::scoped_lock lock(sequences_.mutex);
@@ -147,42 +182,6 @@ bool StoredSequences::do_job(Sequence& sequence) {
     sequence.is_refused = sequence.document.is_refused();
   }
   return reply.has_value();
-}
-
-/// Logs each change once.
-void StoredSequences::report(Sequence& sequence, const ids::GaplessJob& job,
-                             const GaplessReply& reply) {
-  const std::string reason = reply ? "" : reply.error().reason;
-  if (!reply && reply.error().code == Errc::unguarded) return;  // the inspection reports it
-  if (std::exchange(sequence.reported, reason) == reason) return;
-  const ids::CounterField& field = sequence.queue->spec().field;
-  if (reply) {
-    log::event(log::Level::info, "gapless_again", "the sequence gives numbers again",
-               {{"ns", field.ns}, {"field", field.field}});
-  } else if (job.kind == ids::GaplessJob::Kind::keep) {
-    log::event(log::Level::warning, "gapless_floor_not_kept",
-               "the highest number that was given out cannot be written to the id store: if its "
-               "document is deleted and the proxy restarts, it is given out again",
-               {{"ns", field.ns}, {"field", field.field}, {"reason", reason}});
-  } else {
-    log::event(log::Level::error, "gapless_refused",
-               "the sequence gives no numbers until the cause is removed",
-               {{"ns", field.ns}, {"field", field.field}, {"reason", reason}});
-  }
-}
-
-/// Warns once.
-void StoredSequences::look_at_width(Sequence& sequence, std::optional<std::int64_t> number) {
-  const ids::GaplessSpec& spec = sequence.queue->spec();
-  const ids::NumberFormat& format = spec.field.format;
-  const bool is_text = format.output == ids::NumberFormat::Output::string;
-  if (sequence.is_beyond_width || !is_text || format.pad == 0 || !number) return;
-  if (ids::digits_in(*number, format) <= format.pad) return;
-  sequence.is_beyond_width = true;
-  log::event(log::Level::warning, "gapless_beyond_width",
-             "numbers have more digits than their texts have room for: the texts no longer sort "
-             "like the numbers, and to find the highest one, all of them are read",
-             {{"ns", spec.field.ns}, {"field", spec.field.field}, {"sequence", text_of(spec)}});
 }
 
 void StoredSequences::stop() {

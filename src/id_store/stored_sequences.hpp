@@ -60,15 +60,10 @@ class StoredSequences {
 
   [[nodiscard]] std::optional<Scheduler::Time> run(Sequence& sequence);
   [[nodiscard]] bool do_job(Sequence& sequence);
-  static void report(Sequence& sequence, const ids::GaplessJob& job,
-                     const ids::GaplessReply& reply);
-  static void look_at_width(Sequence& sequence, std::optional<std::int64_t> number);
   void wake(const Shared& sequence);
 
   // Under the lock.
   [[nodiscard]] Shared make(const ids::GaplessSpec& spec);
-  [[nodiscard]] static std::shared_ptr<ids::GaplessQueue> lend(Sequence& sequence);
-  [[nodiscard]] static bool is_unused(const Sequence& sequence);
 
   const mongo::Pool& pool_;
   const Clock& clock_;

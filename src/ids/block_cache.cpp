@@ -13,6 +13,14 @@ namespace {
 using namespace std::chrono_literals;
 using Int64 = std::numeric_limits<std::int64_t>;
 
+bool is_auto(const CounterSpec& spec) {
+  return !spec.block.size;
+}
+
+bool heals(const CounterSpec& spec) {
+  return spec.heal.mode != CounterSpec::Heal::Mode::off;
+}
+
 }  // namespace
 
 BlockCache::BlockCache(const CounterSpec& spec, const Clock& clock, std::function<void()> wake)
@@ -21,7 +29,7 @@ BlockCache::BlockCache(const CounterSpec& spec, const Clock& clock, std::functio
       spec_(spec),
       pace_(spec_.block),
       held_(spec_.step, spec_.max),
-      heal_(spec_.heal.at_start && heals() ? Heal::due : Heal::none) {
+      heal_(spec_.heal.at_start && heals(spec_) ? Heal::due : Heal::none) {
   threshold_ = threshold();
 }
 
@@ -127,15 +135,16 @@ void BlockCache::refuse_all(const Error& error, After& after) {
 
 void BlockCache::take_back(const std::vector<Range>& ranges) {
   std::vector<Range> sorted = ranges;
-  std::ranges::sort(
-      sorted, [this](const Range& a, const Range& b) { return steps().before(a.first, b.first); });
+  std::ranges::sort(sorted, [this](const Range& a, const Range& b) {
+    return held_.steps().before(a.first, b.first);
+  });
   handle([&](Time now, After& after) {
     if (!held_.end()) return;
     held_.put_back(std::move(sorted));
     serve(after);
     // There are numbers that may have to go back, but nobody will look: begin() schedules that.
-    const bool is_scheduled = is_auto() ? over_at_.has_value() : idle_check_.has_value();
-    const bool may_go_back = is_auto() ? held_.count() > 0 : held_.unused_end().has_value();
+    const bool is_scheduled = is_auto(spec_) ? over_at_.has_value() : idle_check_.has_value();
+    const bool may_go_back = is_auto(spec_) ? held_.count() > 0 : held_.unused_end().has_value();
     if (may_go_back && !is_scheduled) request(now, after);
   });
 }
@@ -144,7 +153,7 @@ void BlockCache::take_back(const std::vector<Range>& ranges) {
 /// heal do not count.
 void BlockCache::collided(const std::vector<std::int64_t>& numbers, bool heal_at_once) {
   handle([&](Time now, After& after) {
-    if (!heals() || heal_ != Heal::none || !held_.end()) return;
+    if (!heals(spec_) || heal_ != Heal::none || !held_.end()) return;
     const auto valid = static_cast<std::uint64_t>(std::ranges::count_if(
         numbers, [this](std::int64_t number) { return held_.is_valid(number); }));
     collisions_in_a_row_ += valid;
@@ -263,7 +272,7 @@ void BlockCache::note_demand(Time now) {
 
 /// Says when to look whether numbers must go back.
 void BlockCache::schedule_return(Time now) {
-  const bool by_age = is_auto() && !stopped_ && held_.count() > 0;
+  const bool by_age = is_auto(spec_) && !stopped_ && held_.count() > 0;
   if (!by_age) {
     over_at_.reset();
     older_over_at_.reset();
@@ -276,7 +285,7 @@ void BlockCache::schedule_return(Time now) {
 /// take() does not read the clock: numbers are idle if none is taken between two checks.
 void BlockCache::schedule_idle_check(Time now) {
   constexpr int kLooks = 8;
-  if (is_auto() || stopped_ || !held_.unused_end()) {
+  if (is_auto(spec_) || stopped_ || !held_.unused_end()) {
     idle_check_.reset();
     return;
   }
@@ -290,7 +299,7 @@ void BlockCache::schedule_idle_check(Time now) {
 
 /// True if the held numbers must go back.
 bool BlockCache::is_over(Time now) const {
-  if (is_auto()) return over_at_ && now >= *over_at_ && held_.count() > 0;
+  if (is_auto(spec_)) return over_at_ && now >= *over_at_ && held_.count() > 0;
   return idle_check_ && held_.taken() == idle_taken_ && now - idle_since_ >= spec_.block.idle &&
          held_.unused_end();
 }
@@ -367,7 +376,7 @@ BlockOutcome BlockCache::use(CounterReply& reply, Time now, After& after) {
 
 BlockOutcome BlockCache::allocated(Range range, Time now, After& after) {
   const bool healed = job_.kind == CounterJob::Kind::heal;
-  const bool behind = held_.end() && steps().before(range.first, *held_.end());
+  const bool behind = held_.end() && held_.steps().before(range.first, *held_.end());
   if (range.count == 0 || (healed && behind)) {
     failed({Errc::unavailable, "the store gave numbers that had been handed out before"}, now,
            after);
@@ -388,14 +397,14 @@ BlockOutcome BlockCache::allocated(Range range, Time now, After& after) {
   over_at_ = now + RefillPace::kBlockLasts;
   if (healed) held_.begin_at(range.first);
   held_.add(range);
-  if (held_.beyond() == 0) exhaust({Errc::exhausted, handed_out_up_to(spec_.max)}, now, after);
+  if (held_.beyond() == 0) exhaust(handed_out_up_to(spec_.max), now, after);
   return BlockOutcome::used;
 }
 
 BlockOutcome BlockCache::went_back(Time now, After& after) {
   held_.drop();
-  decide_to_heal(heals() ? Heal::due_after_loss : Heal::none);
-  if (heals()) {
+  decide_to_heal(heals(spec_) ? Heal::due_after_loss : Heal::none);
+  if (heals(spec_)) {
     held_.set_aside();
   } else {
     exhaust({Errc::exhausted,
@@ -425,8 +434,8 @@ BlockOutcome BlockCache::confirmed(CounterReply& reply, Time now, After& after) 
   answers_again();
   const bool stands = reply.kind == Kind::stands && held_.end();
   const bool is_gone =
-      reply.kind == Kind::gone && held_.end() && heals();  // else the next job makes it
-  const bool behind = is_gone || (stands && steps().before(reply.range.first, *held_.end()));
+      reply.kind == Kind::gone && held_.end() && heals(spec_);  // else the next job makes it
+  const bool behind = is_gone || (stands && held_.steps().before(reply.range.first, *held_.end()));
   return behind ? went_back(now, after) : BlockOutcome::used;
 }
 
@@ -474,14 +483,14 @@ std::optional<WatchMark> BlockCache::watch_mark() {
   const bool gives_back = state_ == State::asking && job_.kind == CounterJob::Kind::give_back;
   const bool in_use = held_.count() > 0 || now - demand_at_ <= kWatchedFor;
   const bool says_something = !stopped_ && !gives_back && heal_ == Heal::none && held_.end();
-  if (!heals() || !in_use || !says_something) return std::nullopt;
+  if (!heals(spec_) || !in_use || !says_something) return std::nullopt;
   return WatchMark{*held_.end(), gives_back_};
 }
 
 void BlockCache::watched(std::optional<std::int64_t> next, const WatchMark& mark) {
   handle([&](Time now, After& after) {
     const bool is_valid = !stopped_ && heal_ == Heal::none && mark.gives_back == gives_back_;
-    if (!is_valid || (next && !steps().before(*next, mark.end))) return;
+    if (!is_valid || (next && !held_.steps().before(*next, mark.end))) return;
     suspect_ = true;
     request(now, after);
   });
@@ -538,7 +547,6 @@ CounterStatistics BlockCache::statistics() const {
                            .block_size = pace_.size(),
                            .waiting = waiting_.size(),
                            .exhausted = exhausted,
-                           .at_max = exhausted && why_.reason == handed_out_up_to(spec_.max),
                            .why = exhausted ? why_ : Error()};
   if (!result.next && beyond > 0) result.next = static_cast<std::int64_t>(*held_.end());
   // There are 2^64 int64 numbers, one more than fits.

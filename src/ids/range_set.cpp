@@ -13,6 +13,10 @@ std::uint64_t count_between(std::int64_t first, std::int64_t last) {
   return Steps(1).count(first, last);
 }
 
+bool is_random(const RangesSpec& spec) {
+  return spec.pick == RangesSpec::Pick::random;
+}
+
 template <class Item>
 bool contains(const std::vector<Item>& items, const Item& item) {
   return std::ranges::find(items, item) != items.end();
@@ -220,7 +224,7 @@ void RangeSet::fetched(std::uint64_t id, const std::optional<Error>& error) {
       give_up(index, *error, after);
     } else {
       last_refusal_.clear();
-      if (is_random()) pace_.succeeded(clock_.monotonic(), pace_.size());
+      if (is_random(spec_)) pace_.succeeded(clock_.monotonic(), pace_.size());
     }
     serve(after);
   });
@@ -345,7 +349,7 @@ void RangeSet::plan(Effects& after) {
   if (fetch_ || refusal_ || !is_known_ || (waiting_.empty() && !empty)) return;
   if (!fill_slots()) return end(after);
   const std::size_t slot = empty.value_or(turn_++) % slots_.size();
-  if (is_random()) {
+  if (is_random(spec_)) {
     // Another range takes the place of one whose block is used up, if there is another one.
     if (const auto next = pick()) {
       const std::size_t before = std::exchange(slots_[slot], *next);
@@ -359,7 +363,7 @@ void RangeSet::plan(Effects& after) {
   const std::size_t index = slots_[slot];
   const auto& cache = ranges_[index].cache;
   // The cache asks the store for what it does not hold.
-  const std::uint64_t n = cache->held() + (is_random() ? std::max(missing, block()) : missing);
+  const std::uint64_t n = cache->held() + (is_random(spec_) ? std::max(missing, block()) : missing);
   fetch_ = Fetch{++fetches_, index, cache, n};
   after.fetch = fetch_;
 }
@@ -376,9 +380,8 @@ std::uint64_t RangeSet::block() {
 /// A range has refused a fetch. A reason that the next range gives, too, is not the range's own.
 void RangeSet::give_up(std::size_t index, const Error& error, Effects& after) {
   if (error.code == Errc::unavailable) return refuse_waiting(error, after);
-  const bool is_at_its_end = error.reason == handed_out_up_to(ranges_[index].state.last);
-  const bool is_general = !is_at_its_end && error.reason == last_refusal_;
-  last_refusal_ = is_at_its_end ? std::string() : error.reason;
+  const bool is_general = !error.at_end && error.reason == last_refusal_;
+  last_refusal_ = error.at_end ? std::string() : error.reason;
   retire(index);
   if (!is_general) return;
   refusal_ = error;

@@ -49,7 +49,7 @@ Refusal refuse_unreachable(Bytes front, const std::string& errmsg, std::int32_t 
   const Bytes request = front.first(length);
   if (is_hello(request)) return {Because::close};
   Refusal refusal{.kind = Because::reply};
-  const rewrite::CommandError error{rewrite::ErrorCode::host_unreachable, errmsg};
+  const rewrite::CommandError error{ErrorCode::host_unreachable, errmsg};
   if (!rewrite::append_unsent_reply(request, id, error, refusal.reply)) return {Because::close};
   return refusal;
 }

@@ -348,10 +348,9 @@ Action AssignExchange::list_indexes() {
 }
 
 std::optional<Action> AssignExchange::take_indexes() {
-  constexpr std::int64_t kNamespaceNotFound = 26;
   if (bson::find_integer(body(), "ok") != 1) {
     // Which the read will say, and begin the client's transaction.
-    if (bson::find_integer(body(), "code") == kNamespaceNotFound) return std::nullopt;
+    if (bson::find_integer(body(), "code") == ErrorCode::namespace_not_found) return std::nullopt;
     return refuse(
         "mongo-idproxy: whether a filter without _id names one document, only the collection's "
         "indexes tell; the server says: ");

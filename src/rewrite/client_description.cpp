@@ -10,14 +10,8 @@ namespace {
 
 /// The text of a field, cut off at the length that servers accept for the whole of `client`; empty
 /// if there is none.
-std::string_view text_in(Bytes document, std::string_view key) {
-  const auto found = bson::find(document, key, bson::Type::string);
-  return found ? found->text().substr(0, ClientDescription::kLongestName) : std::string_view();
-}
-
-Bytes document_in(Bytes document, std::string_view key) {
-  const auto found = bson::find(document, key, bson::Type::document);
-  return found ? found->value : Bytes();
+std::string_view name_in(Bytes document, std::string_view key) {
+  return bson::text_in(document, key).substr(0, ClientDescription::kLongestName);
 }
 
 /// The user in SCRAM's first message, "n,,n=user,r=nonce", as it stands there: "," and "=" in the
@@ -35,7 +29,7 @@ std::string_view user_in(std::string_view scram) {
 }
 
 std::string_view user_of_sasl_start(Bytes command) {
-  const std::string_view mechanism = text_in(command, "mechanism");
+  const std::string_view mechanism = name_in(command, "mechanism");
   const auto payload = bson::find(command, "payload");
   constexpr std::size_t kBinaryHead = 5;  // int32 length, subtype
   if (!mechanism.starts_with("SCRAM-") || !payload) return {};
@@ -77,17 +71,17 @@ std::optional<std::string_view> user_after(const Command& command) {
 }
 
 void note_names(Bytes hello, ConnectionMemory& memory) {
-  if (const Bytes client = document_in(hello, "client"); !client.empty()) {
+  if (const auto client = bson::document_in(hello, "client")) {
     ClientDescription& names = of(memory);
-    if (const Bytes application = document_in(client, "application"); !application.empty()) {
-      names.application = text_in(application, "name");
+    if (const auto application = bson::document_in(*client, "application")) {
+      names.application = name_in(*application, "name");
     }
-    if (const Bytes driver = document_in(client, "driver"); !driver.empty()) {
-      names.driver = driver_of(text_in(driver, "name"), text_in(driver, "version"));
+    if (const auto driver = bson::document_in(*client, "driver")) {
+      names.driver = driver_of(name_in(*driver, "name"), name_in(*driver, "version"));
     }
   }
-  if (const Bytes login = document_in(hello, "speculativeAuthenticate"); !login.empty()) {
-    if (const auto user = user_of_sasl_start(login); !user.empty()) of(memory).user = user;
+  if (const auto login = bson::document_in(hello, "speculativeAuthenticate")) {
+    if (const auto user = user_of_sasl_start(*login); !user.empty()) of(memory).user = user;
   }
 }
 

@@ -19,10 +19,6 @@ namespace {
 constexpr std::size_t kMostNames = 100;
 constexpr std::int64_t kMostWireVersion = 1000;
 
-bool is_true(const bson::Element& element) {
-  return element.as_integer().value_or(0) != 0;
-}
-
 /// The fields that together determine HelloReply::state.
 struct Flags {
   bool ok = false;
@@ -33,11 +29,11 @@ struct Flags {
   bool ghost = false;  // a member that does not know its set's configuration
 
   void read(const bson::Element& field) {
-    if (field.key == "ok") ok = is_true(field);
-    if (field.key == "isWritablePrimary" || field.key == "ismaster") writable = is_true(field);
-    if (field.key == "secondary") secondary = is_true(field);
-    if (field.key == "arbiterOnly") arbiter = is_true(field);
-    if (field.key == "isreplicaset") ghost = is_true(field);
+    if (field.key == "ok") ok = field.is_true();
+    if (field.key == "isWritablePrimary" || field.key == "ismaster") writable = field.is_true();
+    if (field.key == "secondary") secondary = field.is_true();
+    if (field.key == "arbiterOnly") arbiter = field.is_true();
+    if (field.key == "isreplicaset") ghost = field.is_true();
     if (field.key == "msg") {
       mongos = field.type == bson::Type::string && field.text() == "isdbgrid";
     }

@@ -39,10 +39,6 @@ bool is_readable(Bytes document) {
   return !fields.malformed();
 }
 
-bool is_true(Bytes document, std::string_view key) {
-  return bson::find_integer(document, key).value_or(0) != 0;
-}
-
 }  // namespace
 
 bool is_login(std::string_view command) {
@@ -54,14 +50,14 @@ bool note_login(std::string_view command, Bytes reply, ConnectionMemory& memory)
   const auto answer = find_hello_document(reply);
   if (!answer) return false;
   Bytes said = answer->document;
-  const bool ok = is_true(said, "ok");
+  const bool ok = bson::is_true(said, "ok");
   if (is_hello(command)) {
     const auto login = bson::find(said, "speculativeAuthenticate", bson::Type::document);
     if (!ok || !login) return true;
     said = login->value;
   }
   // Without `done` there are more steps. A login that fails leaves the one before it.
-  const bool done = command == "authenticate" || is_true(said, "done");
+  const bool done = command == "authenticate" || bson::is_true(said, "done");
   if (ok && done && command != "logout") memory.logged_in = true;
   return true;
 }

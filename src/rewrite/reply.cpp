@@ -15,11 +15,6 @@
 namespace idproxy::rewrite {
 namespace {
 
-// After these a driver finds the primary again, or waits, and sends its command again (retryable
-// writes specification).
-constexpr auto kTransient = std::to_array<std::int64_t>(
-    {6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436});
-
 void append_labels(std::string_view label, bool repeats_write, Buffer& out) {
   if (label.empty() && !repeats_write) return;
   bson::append_inside(out, bson::Type::array, "errorLabels", [&] {
@@ -31,8 +26,9 @@ void append_labels(std::string_view label, bool repeats_write, Buffer& out) {
 void append_error(const CommandError& error, Buffer& out) {
   bson::append_double(out, "ok", 0);
   bson::append_string(out, "errmsg", error.message);
-  bson::append_int32(out, "code", static_cast<std::int32_t>(error.code));
-  bson::append_string(out, "codeName", code_name(error.code));
+  const auto code = static_cast<std::int32_t>(error.code);
+  bson::append_int32(out, "code", code);
+  bson::append_string(out, "codeName", server_code(code).name);
   append_labels(error.label, error.repeats_write, out);
   out.append(as_bytes(error.details));
 }
@@ -73,34 +69,6 @@ bool may_repeat_write(const Command& command) {
 }
 
 }  // namespace
-
-std::string_view code_name(ErrorCode code) {
-  using enum ErrorCode;
-  constexpr std::array<std::pair<ErrorCode, std::string_view>, 20> kNames{{
-      {bad_value, "BadValue"},
-      {host_unreachable, "HostUnreachable"},
-      {failed_to_parse, "FailedToParse"},
-      {unauthorized, "Unauthorized"},
-      {type_mismatch, "TypeMismatch"},
-      {invalid_bson, "InvalidBSON"},
-      {path_not_viable, "PathNotViable"},
-      {authentication_failed, "AuthenticationFailed"},
-      {max_time_ms_expired, "MaxTimeMSExpired"},
-      {invalid_options, "InvalidOptions"},
-      {invalid_namespace, "InvalidNamespace"},
-      {shutdown_in_progress, "ShutdownInProgress"},
-      {operation_failed, "OperationFailed"},
-      {write_conflict, "WriteConflict"},
-      {unsupported_op_query_command, "UnsupportedOpQueryCommand"},
-      {operation_not_supported_in_transaction, "OperationNotSupportedInTransaction"},
-      {bson_object_too_large, "BSONObjectTooLarge"},
-      {idl_duplicate_field, "Location40413"},
-      {idl_missing_field, "Location40414"},
-      {idl_unknown_field, "Location40415"},
-  }};
-  const auto* const found = std::ranges::find(kNames, code, &decltype(kNames)::value_type::first);
-  return found == kNames.end() ? "UnknownError" : found->second;
-}
 
 ErrorCode code_of(ids::Errc why) {
   return why == ids::Errc::unavailable ? ErrorCode::host_unreachable : ErrorCode::operation_failed;
@@ -165,11 +133,11 @@ void append_undone_reply(const wire::OpMsgView& reply, std::int32_t response_to,
 
 void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply,
                     std::string_view needed, Buffer& out) {
-  const std::int64_t code = bson::find_integer(reply.body(), "code").value_or(0);
+  const std::int64_t code = bson::integer_in(reply.body(), "code");
   const bool lacks_right = code == ErrorCode::unauthorized;
   const auto command = Command::find(request.message());
-  const bool is_transient = command && bson::find(command->document(), "txnNumber") &&
-                            std::ranges::find(kTransient, code) != kTransient.end();
+  const bool is_transient =
+      command && bson::find(command->document(), "txnNumber") && is(code, CodeTrait::retryable);
   const bool checksum = request.has(wire::flag::kChecksumPresent);
   append_op_msg(out, reply.header().request_id, request.header().request_id, checksum, [&] {
     for (const bson::Element& field : bson::Elements(reply.body())) {
@@ -185,10 +153,7 @@ void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply
 }
 
 bool rejects(std::string_view field, const wire::OpMsgView& reply, std::int64_t code) {
-  using enum ErrorCode;
-  constexpr std::array kRejections{bad_value,       failed_to_parse,  type_mismatch,
-                                   invalid_options, api_strict_error, idl_unknown_field};
-  if (std::ranges::none_of(kRejections, [&](ErrorCode its) { return code == its; })) return false;
+  if (!is(code, CodeTrait::rejects_field)) return false;
   const auto errmsg = bson::find(reply.body(), "errmsg", bson::Type::string);
   return errmsg && errmsg->text().find(field) != std::string_view::npos;
 }

@@ -491,20 +491,13 @@ void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocumen
 }
 
 bool stores_nothing(std::int64_t code) {
-  return code == ErrorCode::unauthorized || code == ErrorCode::invalid_namespace ||
-         code == ErrorCode::command_not_supported_on_view;
+  return is(code, CodeTrait::stores_nothing);
 }
 
 bool denies(Bytes error) {
-  // BadValue, FailedToParse, Unauthorized, TypeMismatch, PathNotViable, ConflictingUpdateOperators,
-  // DollarPrefixedFieldName, InvalidIdField, NotSingleValueField, EmptyFieldName, DottedFieldName,
-  // ImmutableField, DocumentValidationFailure, CommandNotSupportedOnView, CollectionUUIDMismatch,
-  // BSONObjectTooLarge, geo keys that cannot be extracted, documents that an update makes too large
-  static constexpr std::array<std::int64_t, 19> kRefusals = {
-      2, 9, 13, 14, 28, 40, 52, 53, 54, 56, 57, 66, 121, 166, 361, 10334, 16755, 17419, 17420};
   const auto code = bson::find_integer(error, "code");
   if (code == ErrorCode::duplicate_key) return bson::find(error, "keyPattern").has_value();
-  return code && std::ranges::find(kRefusals, *code) != kRefusals.end();
+  return code && is(*code, CodeTrait::denies);
 }
 
 }  // namespace idproxy::rewrite

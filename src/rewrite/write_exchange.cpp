@@ -323,10 +323,7 @@ std::optional<Action> WriteExchange::scan() {
   drawing_.emplace(*request_.plan, given_, result.size);
   list_stages();
   wants_results_ = is_bulk() && wants_results(request_, given_);
-  if (wants_results_) {
-    request_.all_results =
-        bson::find_integer(request_.message.body(), "errorsOnly").value_or(0) != 0;
-  }
+  if (wants_results_) request_.all_results = bson::is_true(request_.message.body(), "errorsOnly");
   const bool needs_batch =
       needs_turn(*request_.plan, given_) || (is_insert() && request_.plan->reserves());
   as_batch_ = needs_batch || without_upsert_ == WithoutUpsert::found_nothing;

@@ -178,7 +178,7 @@ class Values {
     // command.
     static const std::set<std::int64_t> kRefused = {2, 9, 13, 14, 72, 73, 166, 323, 40415};
     if (read && !read->ok && kRefused.contains(read->code)) return;
-    if (read && read->code == rewrite::ErrorCode::duplicate_key && out_.size() == 1) return;
+    if (read && read->code == ErrorCode::duplicate_key && out_.size() == 1) return;
     for (std::size_t i = 0; i < out_.size(); ++i) {
       if (!denied.contains(i)) stored_.insert(out_[i]);
     }

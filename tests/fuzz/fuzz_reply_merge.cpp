@@ -106,8 +106,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     any = add(message.view(), documents, bulk, merge, inputs) || any;
   }
   if (!any) return 0;
-  const std::vector<rewrite::RefusedDocument> refused = {
-      {1, rewrite::ErrorCode::path_not_viable, "refused"}, {5, rewrite::ErrorCode::bad_value, ""}};
+  const std::vector<rewrite::RefusedDocument> refused = {{1, ErrorCode::path_not_viable, "refused"},
+                                                         {5, ErrorCode::bad_value, ""}};
   const std::vector<rewrite::Assigned> assigned = {{0, "_id", bson::Type::int32, Bytes(data, 4)},
                                                    {1, "_id", bson::Type::int32, Bytes(data, 4)}};
   Buffer out;

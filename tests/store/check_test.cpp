@@ -54,7 +54,7 @@ TEST_F(CheckTest, FindsTheFirstNumberOfACounterThatDoesNotExist) {
 TEST_F(CheckTest, SaysThatACounterIsExhausted) {
   spec.max = 41;
   counter("42");
-  EXPECT_EQ(check().why.reason, ids::handed_out_up_to(41));
+  EXPECT_EQ(check().why.reason, ids::handed_out_up_to(41).reason);
   database.set("counters", json(R"({"V": "text"})"));
   EXPECT_THAT(check().why.reason, HasSubstr("not an integer"));
 }

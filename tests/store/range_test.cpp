@@ -84,7 +84,7 @@ TEST_F(RangeTest, TheLastNumbersAreFewerThanAskedFor) {
   EXPECT_EQ(count().number, 1000);
   const CounterReply reply = allocate(100);
   EXPECT_EQ(reply.kind, Kind::exhausted);
-  EXPECT_EQ(reply.why.reason, ids::handed_out_up_to(999));
+  EXPECT_EQ(reply.why.reason, ids::handed_out_up_to(999).reason);
   EXPECT_EQ(count().number, 1000);
 }
 
@@ -100,7 +100,7 @@ TEST_F(RangeTest, OneThatSomebodyHasCountedBeyondItsEndIsExhausted) {
   store("995", "999");
   EXPECT_EQ(allocate(2), allocated(995, 2));
   increment(10);
-  EXPECT_EQ(allocate(1).why.reason, ids::handed_out_up_to(999));
+  EXPECT_EQ(allocate(1).why.reason, ids::handed_out_up_to(999).reason);
   EXPECT_EQ(count().number, 1007);
 }
 

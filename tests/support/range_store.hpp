@@ -159,7 +159,7 @@ class RangeStore {
       range.next = std::max(range.next, *job.beyond + 1);
     }
     if (!range.has_numbers()) {
-      return {Reply::Kind::exhausted, {}, ids::handed_out_up_to(range.last)};
+      return ids::handed_out_up_to(range.last);
     }
     const std::int64_t first = range.next;
     range.next = std::min(first + static_cast<std::int64_t>(job.count), range.last + 1);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/element_ends.hpp"
@@ -41,6 +42,8 @@ struct Element {
   /// The value of an int32, an int64, an integral double up to ±2^53 or a boolean; nothing for
   /// others.
   [[nodiscard]] std::optional<std::int64_t> as_integer() const;
+  /// Its as_integer() is not 0, which is how servers read options.
+  [[nodiscard]] bool is_true() const { return as_integer().value_or(0) != 0; }
 };
 
 /// The element from its type byte at `at` to `end`; `name_end`: bytes of type and key, with the
@@ -131,5 +134,15 @@ class Elements {
 [[nodiscard]] std::optional<Element> find(Bytes document, std::string_view key, Type type);
 /// Its as_integer(); nothing if there is none.
 [[nodiscard]] std::optional<std::int64_t> find_integer(Bytes document, std::string_view key);
+/// The same; 0 if it is none.
+[[nodiscard]] std::int64_t integer_in(Bytes document, std::string_view key);
+/// False if there is none, or Element::is_true() says so.
+[[nodiscard]] bool is_true(Bytes document, std::string_view key);
+/// The text of a string, as a view into the document; empty if it is none.
+[[nodiscard]] std::string_view text_in(Bytes document, std::string_view key);
+/// An embedded document, as a view.
+[[nodiscard]] std::optional<Bytes> document_in(Bytes document, std::string_view key);
+/// The documents in an array, as views.
+[[nodiscard]] std::vector<Bytes> documents_in(Bytes document, std::string_view key);
 
 }  // namespace idproxy::bson

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/base/server_codes.hpp"
 #include "idproxy/bson/type.hpp"
 #include "idproxy/metrics/metrics.hpp"
 
@@ -132,27 +133,10 @@ struct Reply {
 
   [[nodiscard]] bool ok() const { return kind == Kind::ok; }
   /// True if the server refused with this code.
-  [[nodiscard]] bool refused(std::int32_t with) const {
-    return kind == Kind::refused && code == with;
-  }
+  [[nodiscard]] bool refused(ErrorCode with) const { return kind == Kind::refused && code == with; }
   /// True if nothing was sent: there is no server, or none that takes the login.
   [[nodiscard]] bool was_not_sent() const;
 };
-
-/// Server error codes that the id store distinguishes.
-inline constexpr std::int32_t kBadValue = 2;
-inline constexpr std::int32_t kUnauthorized = 13;
-inline constexpr std::int32_t kTypeMismatch = 14;
-inline constexpr std::int32_t kNamespaceNotFound = 26;
-inline constexpr std::int32_t kMaxTimeExpired = 50;
-inline constexpr std::int32_t kQueryPlanKilled = 175;
-inline constexpr std::int32_t kNotAReplicaSet = 123;
-inline constexpr std::int32_t kNotOnView = 166;
-inline constexpr std::int32_t kDatabaseDropPending = 215;
-inline constexpr std::int32_t kConversionFailure = 241;
-inline constexpr std::int32_t kDuplicateKey = 11000;
-/// NamespaceNotFound, as $collStats of 4.4 says it.
-inline constexpr std::int32_t kNothingToCount = 40481;
 
 /// libmongoc's code if there was no server to send the command to, so that it was not executed.
 inline constexpr std::int32_t kNoServer = MONGOC_ERROR_SERVER_SELECTION_FAILURE;
@@ -161,13 +145,6 @@ inline constexpr std::int32_t kNoLogin = MONGOC_ERROR_CLIENT_AUTHENTICATE;
 /// Instead of kNoServer if the servers belong to another replica set than the connection string
 /// names, which libmongoc does not say.
 inline constexpr std::int32_t kOtherSet = -1;
-
-/// True if another server, or the same one a moment later, may not answer with this error.
-[[nodiscard]] bool passes(std::int32_t code);
-
-/// True if the server has carried out nothing, but may do so a moment later: it was interrupted, or
-/// something was in the way. Any other refusal says that it cannot do what was asked.
-[[nodiscard]] bool may_pass(std::int32_t code);
 
 /// Counts and times commands. Thread-safe.
 struct RoundTrips {
@@ -307,17 +284,5 @@ class Pool {
   std::unique_ptr<SetNameCheck> set_name_;
   std::unique_ptr<mongoc_client_pool_t, Destroy> pool_;
 };
-
-/// True if the field exists and is neither false nor 0, which is how the server reads options.
-[[nodiscard]] bool is_true(Bytes document, std::string_view key);
-/// An integer of any type; 0 if the field is missing or something else.
-[[nodiscard]] std::int64_t integer_in(Bytes document, std::string_view key);
-/// The text of a string, as a view into the document; empty if the field is missing or something
-/// else.
-[[nodiscard]] std::string_view text_in(Bytes document, std::string_view key);
-/// An embedded document, as a view.
-[[nodiscard]] std::optional<Bytes> document_in(Bytes document, std::string_view key);
-/// The documents in an array, as views.
-[[nodiscard]] std::vector<Bytes> documents_in(Bytes document, std::string_view key);
 
 }  // namespace idproxy::id_store::mongo

@@ -28,7 +28,8 @@ struct StoredValue {
 };
 
 [[nodiscard]] StoredValue stored_value(Bytes document, std::string_view path);
-/// Its number; nothing if it is none.
+/// Its number; nothing if it is none. Unlike bson::find_integer(), follows a path, and reads no
+/// boolean.
 [[nodiscard]] std::optional<std::int64_t> integer_at(Bytes document, std::string_view path);
 
 /// A double can represent every integer up to here; beyond, adding 1 has no effect.

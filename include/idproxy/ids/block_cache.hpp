@@ -33,8 +33,7 @@ struct CounterStatistics {
   std::uint64_t block_size;           ///< numbers in the next block
   std::size_t waiting;                ///< requests that wait for numbers
   bool exhausted;                     ///< has no number and gets none from the store
-  bool at_max;  ///< exhausted because max is reached, which no index or privilege changes
-  Error why;    ///< it is exhausted
+  Error why;                          ///< it is exhausted
 };
 
 /// A process's knowledge of a counter when it sends a command that reads it.
@@ -110,7 +109,7 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
 
   // ---- for strategies
 
-  [[nodiscard]] std::int64_t step() const override { return steps().step(); }
+  [[nodiscard]] std::int64_t step() const override { return held_.steps().step(); }
   [[nodiscard]] std::uint32_t heals_after() const override {
     return locked(mutex_, [&] { return spec_.heal.after; });
   }
@@ -156,8 +155,8 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   void watched(std::optional<std::int64_t> next, const WatchMark& mark);
   /// Why requests are refused with Errc::exhausted; nothing if none was refused since the last
   /// answer of the store or ask_again(). The first refusal outside finish() wakes the store.
-  [[nodiscard]] std::optional<std::string> refusal() const {
-    return locked(mutex_, [&] { return refused_ ? std::optional(why_.reason) : std::nullopt; });
+  [[nodiscard]] std::optional<Error> refusal() const {
+    return locked(mutex_, [&] { return refused_ ? std::optional(why_) : std::nullopt; });
   }
   [[nodiscard]] std::string pending() const override {
     return locked(mutex_, [&] { return store_ == Store::prepares ? why_.reason : std::string(); });
@@ -214,8 +213,6 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   template <class Event>
   void handle(const Event& event);
 
-  [[nodiscard]] const Steps& steps() const { return held_.steps(); }  // which never change
-
   // The caller of all that follows holds the lock.
 
   [[nodiscard]] bool has(std::uint64_t n) const;
@@ -232,8 +229,6 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] CounterJob refill(Time now);
   [[nodiscard]] std::optional<CounterJob> give_back();
   void note_demand(Time now);
-  [[nodiscard]] bool is_auto() const { return !spec_.block.size; }
-  [[nodiscard]] bool heals() const { return spec_.heal.mode != CounterSpec::Heal::Mode::off; }
   void schedule_return(Time now);
   void schedule_idle_check(Time now);
   [[nodiscard]] bool is_over(Time now) const;

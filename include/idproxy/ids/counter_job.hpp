@@ -75,9 +75,11 @@ enum class BlockOutcome {
               ///< heal follows, if allowed
 };
 
-/// The reason of Kind::exhausted for a counter that has reached `max`.
-[[nodiscard]] inline std::string handed_out_up_to(std::int64_t max) {
-  return "all numbers up to max, " + std::to_string(max) + ", have been handed out";
+/// A counter that has reached `max` gives no more numbers.
+[[nodiscard]] inline Error handed_out_up_to(std::int64_t max) {
+  return {.code = Errc::exhausted,
+          .reason = "all numbers up to max, " + std::to_string(max) + ", have been handed out",
+          .at_end = true};
 }
 
 }  // namespace idproxy::ids

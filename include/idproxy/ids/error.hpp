@@ -36,6 +36,8 @@ struct Error {
   /// exhausted: the store's server does not support, or does not permit, a command that all rules
   /// of the same kind need.
   bool by_server = false;
+  /// exhausted: the last number has been handed out, and nothing else is wrong.
+  bool at_end = false;
 };
 
 template <class T>

@@ -142,7 +142,6 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   void replace(std::span<const RangeState> ranges, Effects& after);
   [[nodiscard]] std::optional<std::size_t> index_of(std::int64_t number) const;
   [[nodiscard]] std::shared_ptr<BlockCache> cache_of(std::size_t index) const;
-  [[nodiscard]] bool is_random() const { return spec_.pick == RangesSpec::Pick::random; }
 
   const RangesSpec spec_;
   const Clock& clock_;

@@ -44,7 +44,8 @@ inline constexpr std::size_t kMostInScope = 256;
 [[nodiscard]] std::optional<std::string> as_scope(Bytes document);
 
 /// Returns the value of a number of any type if it is an integer; nothing for fractions, integers
-/// beyond int64, and other types.
+/// beyond int64, and other types. Unlike Element::as_integer(), it reads decimal128 and doubles
+/// beyond 2^53, and no booleans.
 [[nodiscard]] std::optional<std::int64_t> integer_of(const bson::Element& value);
 
 /// The text of a value within a template: strings up to kMostInScope bytes, and integers. Nothing

@@ -5,51 +5,12 @@
 #include <string_view>
 
 #include "idproxy/base/bytes.hpp"
+#include "idproxy/base/server_codes.hpp"
 #include "idproxy/ids/error.hpp"
 #include "idproxy/wire/op_msg.hpp"
 
 namespace idproxy::rewrite {
 
-/// Codes of the proxy's own errors, and of servers' errors that it treats specially, with MongoDB's
-/// numbers and names (src/mongo/base/error_codes.yml).
-enum class ErrorCode : std::int32_t {
-  bad_value = 2,
-  host_unreachable = 6,
-  failed_to_parse = 9,
-  unauthorized = 13,
-  type_mismatch = 14,
-  authentication_failed = 18,
-  invalid_bson = 22,
-  path_not_viable = 28,
-  max_time_ms_expired = 50,
-  invalid_id_field = 53,
-  shard_key_not_found = 61,
-  invalid_options = 72,
-  invalid_namespace = 73,
-  index_options_conflict = 85,
-  index_key_specs_conflict = 86,
-  shutdown_in_progress = 91,
-  operation_failed = 96,
-  write_conflict = 112,
-  document_validation_failure = 121,
-  command_not_supported_on_view = 166,
-  operation_not_supported_in_transaction = 263,
-  api_strict_error = 323,
-  unsupported_op_query_command = 352,
-  collection_uuid_mismatch = 361,
-  bson_object_too_large = 10334,
-  duplicate_key = 11000,
-  background_operation_in_progress = 12587,  ///< an index of the collection is being built
-  idl_duplicate_field = 40413,
-  idl_missing_field = 40414,
-  idl_unknown_field = 40415,
-  was_upsert =
-      40608,  ///< a findAndModify has inserted in an earlier attempt (observed, 4.4 to 6.0)
-};
-[[nodiscard]] constexpr bool operator==(std::int64_t code, ErrorCode its) {
-  return code == static_cast<std::int64_t>(its);
-}
-[[nodiscard]] std::string_view code_name(ErrorCode code);
 /// The code for a command whose values cannot be generated.
 [[nodiscard]] ErrorCode code_of(ids::Errc why);
 

@@ -162,7 +162,7 @@ ExitCode print_counter(const IdsRequest& request, const config::Config& config,
   if (!next) return refuse(request, next.error());
   ids::Values values;
   append_from(*next, counter.spec.step, counter.spec.max, format, request.count, values);
-  if (values.size() == 0) return refuse(request, ids::handed_out_up_to(counter.spec.max));
+  if (values.size() == 0) return refuse(request, ids::handed_out_up_to(counter.spec.max).reason);
   print(request, rule, values);
   say_whose();
   return ExitCode::ok;

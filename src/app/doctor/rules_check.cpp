@@ -159,7 +159,7 @@ class RulesCheck {
     const auto reply = client().read_all(ns.db, duplicates_of(rule, ns.collection),
                                          [&found](Bytes) { return found = true; });
     spent_ += std::chrono::steady_clock::now() - begun;
-    const bool is_unanswered = !reply.ok() && !reply.refused(id_store::mongo::kUnauthorized);
+    const bool is_unanswered = !reply.ok() && !reply.refused(ErrorCode::unauthorized);
     unread_ = is_unanswered || spent_ > kDuplicatesWithin;
     return found;
   }

@@ -76,10 +76,10 @@ std::vector<std::string> texts_in(Bytes document, std::string_view key) {
 }
 
 User user_of(Bytes reply) {
-  using id_store::mongo::documents_in;
-  using id_store::mongo::text_in;
+  using bson::documents_in;
+  using bson::text_in;
   User user;
-  const auto info = id_store::mongo::document_in(reply, "authInfo");
+  const auto info = bson::document_in(reply, "authInfo");
   if (!info) return user;
   for (const Bytes each : documents_in(*info, "authenticatedUsers")) {
     user.name = text_in(each, "user");
@@ -91,8 +91,8 @@ User user_of(Bytes reply) {
     if (is_own && text_in(each, "db") == "admin") user.own_roles.push_back(role);
   }
   for (const Bytes each : documents_in(*info, "authenticatedUserPrivileges")) {
-    const auto resource = id_store::mongo::document_in(each, "resource");
-    if (!resource || id_store::mongo::is_true(*resource, "cluster")) continue;
+    const auto resource = bson::document_in(each, "resource");
+    if (!resource || bson::is_true(*resource, "cluster")) continue;
     user.privileges.push_back({std::string(text_in(*resource, "db")),
                                std::string(text_in(*resource, "collection")),
                                texts_in(each, "actions")});
@@ -169,7 +169,7 @@ class StoreCheck {
     said_.user.what = "no user";
     const Reply reply =
         client_.read(config_.id_store.db, Document().add("find", "proxies").add("limit", 1));
-    if (!reply.refused(id_store::mongo::kUnauthorized)) {
+    if (!reply.refused(ErrorCode::unauthorized)) {
       said_.user.what += ", and the servers ask for none";
       return true;
     }
@@ -271,11 +271,10 @@ class StoreCheck {
         "admin", Document().add("getParameter", 1).add("featureCompatibilityVersion", 1));
     const Reply build = client_.read("admin", Document().add("buildInfo", 1));
     if (!fcv.ok() || !build.ok()) return;
-    const auto set =
-        id_store::mongo::document_in(fcv.document.bytes(), "featureCompatibilityVersion");
-    const std::string version(id_store::mongo::text_in(build.document.bytes(), "version"));
+    const auto set = bson::document_in(fcv.document.bytes(), "featureCompatibilityVersion");
+    const std::string version(bson::text_in(build.document.bytes(), "version"));
     if (!set) return;
-    const std::string is(server_release::series_of(id_store::mongo::text_in(*set, "version")));
+    const std::string is(server_release::series_of(bson::text_in(*set, "version")));
     const std::string may(server_release::series_of(version));
     if (is.empty() || may.empty() || is == may) return;
     // From 7.0 on the command must be confirmed.

@@ -54,7 +54,7 @@ struct BackfillCollection {
   }
 
   std::string failure_of(const Reply& refusal) const {
-    if (refusal.refused(id_store::mongo::kUnauthorized)) {
+    if (refusal.refused(ErrorCode::unauthorized)) {
       return "a backfill needs find and update on " + target.ns.text() + ": " +
              id_store::advice::needs_read_write(client.login(), target.ns.db).reason;
     }

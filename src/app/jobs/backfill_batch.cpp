@@ -334,7 +334,7 @@ void BackfillBatch::refused(std::int32_t code, std::size_t count) {
   may_run_ = may_run_ || !rewrite::stores_nothing(code);
   give_back(0, count);
   why_ended_ =
-      code == rewrite::ErrorCode::collection_uuid_mismatch
+      code == ErrorCode::collection_uuid_mismatch
           ? "the collection has been dropped, made anew or renamed"
           : "the server refuses updates of the collection (error " + std::to_string(code) + ")";
 }

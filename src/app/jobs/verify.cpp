@@ -19,6 +19,7 @@
 #include "app/jobs/verify_report.hpp"
 #include "app/state/readiness.hpp"
 #include "app/system_clock.hpp"
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/counter_position.hpp"
 #include "idproxy/id_store/login_advice.hpp"
 #include "idproxy/id_store/stored_counters.hpp"
@@ -170,7 +171,7 @@ class Verification {
           return true;
         });
     order_ = verify_order(target_, indexes);
-    if (!listed.ok() && !listed.refused(id_store::mongo::kNamespaceNotFound)) {
+    if (!listed.ok() && !listed.refused(ErrorCode::namespace_not_found)) {
       return failure_of(listed);
     }
     if (const Reply counted = count(count_verified(target_), all_); !counted.ok()) {
@@ -212,7 +213,7 @@ class Verification {
  private:
   [[nodiscard]] Reply count(const Document& command, std::uint64_t& documents) {
     Reply reply = client_.read(target_.ns.db, command);
-    const auto number = id_store::mongo::integer_in(reply.document.bytes(), "n");
+    const auto number = bson::integer_in(reply.document.bytes(), "n");
     documents = static_cast<std::uint64_t>(std::max<std::int64_t>(number, 0));
     return reply;
   }
@@ -228,7 +229,7 @@ class Verification {
   }
 
   [[nodiscard]] std::string failure_of(const Reply& reply) const {
-    if (reply.refused(id_store::mongo::kUnauthorized)) {
+    if (reply.refused(ErrorCode::unauthorized)) {
       return "a verification needs find on " + target_.ns.text() + ": " +
              id_store::advice::needs_read(client_.login(), target_.ns).reason;
     }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "app/jobs/backfill_commands.hpp"
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/number_format.hpp"
 
 namespace idproxy::app::jobs {
@@ -26,21 +27,21 @@ Document with_field(const VerifyTarget& target, bool has_it) {
 /// True if documents are in the index whenever they have the field. Of a sparse one with several
 /// keys, too: one of them is enough.
 bool holds_all(Bytes index, const std::string& field) {
-  const auto partial = id_store::mongo::document_in(index, "partialFilterExpression");
+  const auto partial = bson::document_in(index, "partialFilterExpression");
   const Document has_field = Document().add(field, exists(true));
   return !partial || std::ranges::equal(*partial, has_field.bytes());
 }
 
 bool is_in_byte_order(Bytes index) {
   return !bson::find(index, "collation") && !bson::find(index, "buildUUID") &&
-         !id_store::mongo::is_true(index, "hidden");
+         !bson::is_true(index, "hidden");
 }
 
 /// The first keys of the index, as many as are asked for; none if they are not all ascending or all
 /// descending.
 std::vector<std::string> keys_of(Bytes index, std::size_t count) {
   std::vector<std::string> keys;
-  const auto described = id_store::mongo::document_in(index, "key");
+  const auto described = bson::document_in(index, "key");
   if (!described) return keys;
   bson::Elements elements(*described);
   std::int64_t direction = 0;
@@ -76,7 +77,7 @@ VerifyOrder verify_order(const VerifyTarget& target, std::span<const Document> i
     const bool will_do = is_in_byte_order(index.bytes()) &&
                          holds_all(index.bytes(), target.field) && is_ordered_by(keys, target);
     if (!will_do) continue;
-    return {std::move(keys), std::string(id_store::mongo::text_in(index.bytes(), "name"))};
+    return {std::move(keys), std::string(bson::text_in(index.bytes(), "name"))};
   }
   VerifyOrder sorted{target.scope, {}};
   sorted.keys.push_back(target.field);

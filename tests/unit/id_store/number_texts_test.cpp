@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/id_store/mongo.hpp"
 
 namespace idproxy::id_store::test {
@@ -59,7 +60,7 @@ TEST(TextsOf, HaveTheDigitsOfTheFormat) {
 
 TEST(TextsOf, EndWithTheLargestNumber) {
   const auto all = texts_of(TextClass::positive, format_of("", 25), {}, TextOrder::of_collation);
-  EXPECT_EQ(mongo::text_in(all.bytes(), "$lte"), "0000009223372036854775807");
+  EXPECT_EQ(bson::text_in(all.bytes(), "$lte"), "0000009223372036854775807");
 }
 
 }  // namespace number_texts_test

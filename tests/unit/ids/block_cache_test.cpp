@@ -306,18 +306,18 @@ TEST(BlockCache, TheFirstRefusalOfAnExhaustedCounterWakesTheStore) {
   const int wakes = counter.wakes;
   counter.take(10);
   EXPECT_EQ(counter.wakes, wakes);
-  EXPECT_EQ(counter.cache->refusal(), std::nullopt);
+  EXPECT_FALSE(counter.cache->refusal());
   for (int i = 0; i < 3; ++i) {
     counter.take(1);
     EXPECT_EQ(counter.ask(1).answer->error(), Errc::exhausted);
     EXPECT_EQ(counter.wakes, wakes + 1);
     EXPECT_FALSE(counter.work());
-    EXPECT_EQ(counter.cache->refusal(), "all numbers up to max, 10, have been handed out");
+    EXPECT_EQ(counter.cache->refusal()->reason, "all numbers up to max, 10, have been handed out");
   }
   counter.clock.advance(60s);
   const Waiting waiting = counter.ask(1);
   ASSERT_TRUE(counter.fail(Reply::exhausted));
-  EXPECT_EQ(counter.cache->refusal(), "the reason");
+  EXPECT_EQ(counter.cache->refusal()->reason, "the reason");
 }
 
 TEST(BlockCache, ABlockThatGoesBeyondMaxIsClipped) {
@@ -386,12 +386,12 @@ TEST(BlockCache, AStoreThatFailsIsNoReasonForExhaustion) {
   BlockCaches counter(spec_of(10, 0.5));
   const Waiting waiting = counter.ask(1);
   ASSERT_TRUE(counter.fail(Reply::exhausted));
-  EXPECT_EQ(counter.cache->refusal(), "the reason");
+  EXPECT_EQ(counter.cache->refusal()->reason, "the reason");
   counter.clock.advance(60s);
   const Waiting later = counter.ask(1);
   ASSERT_TRUE(counter.fail(Reply::failed));
   EXPECT_EQ(later.answer->error(), Errc::unavailable);
-  EXPECT_EQ(counter.cache->refusal(), std::nullopt);
+  EXPECT_FALSE(counter.cache->refusal());
   EXPECT_FALSE(counter.cache->statistics().exhausted);
 }
 
@@ -547,7 +547,7 @@ TEST(BlockCache, DoesNotGoOnIfALostCounterCannotBeHealed) {
   EXPECT_EQ(waiting.answer->error(), Errc::exhausted);
   EXPECT_EQ(counter.take(1), Ranges());
   EXPECT_TRUE(counter.cache->statistics().exhausted);
-  EXPECT_EQ(counter.cache->refusal(), "the reason");
+  EXPECT_EQ(counter.cache->refusal()->reason, "the reason");
   counter.clock.advance(60s);
   const Waiting later = counter.ask(1);
   EXPECT_TRUE(counter.cache->begin()->lost);

@@ -2,7 +2,6 @@
 
 #include <mongoc/mongoc.h>
 #include <sys/stat.h>
-#include <systemd/sd-daemon.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,6 +15,7 @@
 
 #include "app/apart.hpp"
 #include "app/system_clock.hpp"
+#include "app/systemd.hpp"
 #include "idproxy/base/input_file.hpp"
 #include "idproxy/base/owned.hpp"
 #include "idproxy/base/printable.hpp"
@@ -112,7 +112,7 @@ std::string await_seed_list(const std::string& srv_uri, RandomSource& random) {
   std::chrono::steady_clock::time_point logged;
   for (Milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     // Keep systemd from ending a start that waits for the DNS.
-    ::sd_notify(0, "EXTEND_TIMEOUT_USEC=90000000");
+    notify("EXTEND_TIMEOUT_USEC=90000000");
     auto seeds = find_seed_list(srv_uri);
     if (seeds) return *std::move(seeds);
     const auto now = std::chrono::steady_clock::now();

@@ -27,6 +27,11 @@ std::chrono::year_month_day TimeZone::date_at(std::chrono::nanoseconds wall) con
          std::chrono::day(static_cast<unsigned>(day.day()));
 }
 
+std::string utc_text(const std::string& format, std::chrono::milliseconds since_1970) {
+  const std::chrono::sys_time<std::chrono::milliseconds> at(since_1970);
+  return cctz::format(format, at, cctz::utc_time_zone());
+}
+
 std::optional<std::chrono::milliseconds> time_in(const std::string& text) {
   std::chrono::time_point<std::chrono::system_clock, std::chrono::milliseconds> at;
   if (!cctz::parse("%Y-%m-%dT%H:%M:%E*S%Ez", text, cctz::utc_time_zone(), &at)) return {};

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
+#include "idproxy/base/time_zone.hpp"
 #include "ids/hex.hpp"
 
 namespace idproxy::ids {
@@ -33,17 +33,7 @@ boost::system::result<Uint128, std::string> uuid_bits(std::string_view text) {
 }
 
 std::string time_text(std::chrono::milliseconds time) {
-  const auto day = std::chrono::floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date{std::chrono::sys_days(day)};
-  const auto milliseconds = (time - day).count();
-  std::array<char, 64> text{};
-  const int size = std::snprintf(
-      text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ",
-      static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-      static_cast<unsigned>(date.day()), static_cast<int>(milliseconds / 3'600'000),
-      static_cast<int>(milliseconds / 60'000 % 60), static_cast<int>(milliseconds / 1000 % 60),
-      static_cast<int>(milliseconds % 1000));
-  return {text.data(), static_cast<std::size_t>(size)};
+  return utc_text("%E4Y-%m-%dT%H:%M:%E3SZ", time);
 }
 
 }  // namespace idproxy::ids

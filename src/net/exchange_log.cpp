@@ -1,11 +1,24 @@
 #include "net/exchange_log.hpp"
 
 #include <string>
+#include <utility>
 
+#include "idproxy/base/typed_command.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::net {
 namespace {
+
+/// How documents that were stored without the value come to one. Clients choose names of
+/// collections: for one that cannot be shown as it is there is no command.
+std::string way_back(const rewrite::Assignment& assignment) {
+  auto words =
+      with_option({"mongo-idproxy", "backfill", "--config", "FILE"}, "--ns", assignment.ns);
+  words = with_option(std::move(words), "--field", assignment.rule->field);
+  const Commands commands = Commands().shell(std::move(words));
+  if (commands.empty()) return "";
+  return "; " + commands.text() + " gives values to documents that were stored without";
+}
 
 /// Returns the consequence for the document that such an upsert inserts, and the remedy.
 std::string outcome_of(const rewrite::Forwarded& forwarded) {
@@ -17,10 +30,8 @@ std::string outcome_of(const rewrite::Forwarded& forwarded) {
   if (rule.field == "_id") {
     return "a document that it inserts gets its _id from the client or from the server; " + way_out;
   }
-  std::string without = "a document that it inserts may lack the field; " + way_out;
-  if (rule.reserve) return without;
-  return without + "; mongo-idproxy backfill --config FILE --ns " + forwarded.assignment->ns +
-         " --field " + rule.field + " gives values to documents that were stored without";
+  return "a document that it inserts may lack the field; " + way_out +
+         (rule.reserve ? "" : way_back(*forwarded.assignment));
 }
 
 std::string text_of(const rewrite::Forwarded& past) {
@@ -33,8 +44,7 @@ std::string text_of(const rewrite::Forwarded& past) {
   }
   return "a command has the server store documents in a collection with a rule, without its "
          "values: " +
-         way_out + "; mongo-idproxy backfill --config FILE --ns " + past.assignment->ns +
-         " --field " + field + " gives values to documents that were stored without";
+         way_out + way_back(*past.assignment);
 }
 
 /// Logs upserts that were sent without a value.

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <string_view>
 
 #include "idproxy/base/owned.hpp"
+#include "idproxy/base/time_zone.hpp"
 
 namespace idproxy::net::tls {
 namespace {
@@ -115,16 +115,7 @@ std::chrono::sys_seconds not_after(const X509* certificate) {
 }
 
 std::string time_text(std::chrono::sys_seconds time) {
-  const auto day = std::chrono::floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(time - day);
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%04d-%02u-%02u %02d:%02d:%02d UTC",
-                static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-                static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()),
-                static_cast<int>(clock.minutes().count()),
-                static_cast<int>(clock.seconds().count()));
-  return text.data();
+  return utc_text("%E4Y-%m-%d %H:%M:%S UTC", time.time_since_epoch());
 }
 
 std::vector<std::string> cluster_attributes(const X509* certificate) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +52,24 @@ def test_are_counted_and_logged(replica_set: Mongod, start_proxy: Callable[..., 
     assert f"mongo-idproxy backfill --config FILE --ns {coll}.orders --field number" \
         in event["message"]
     assert counted(proxy, f"{coll}.orders", write.__name__) == 2
+
+
+def test_the_command_that_is_logged_is_one_for_the_shell(replica_set: Mongod, start_proxy: Callable[..., Proxy],
+                                                         coll: str) -> None:
+    """A client chooses the name of a collection."""
+    proxy = start_proxy(configuration(replica_set, [
+        {"ns": f"{coll}.*", "field": "number", "strategy": "counter"}]))
+    names = ["or ders", "it's; true", "a\u202eb"]
+    with proxy.client() as client:
+        client[coll].carts.insert_one({"x": 1})
+        for name in names:
+            list(client[coll].carts.aggregate([{"$merge": {"into": name}}]))
+    blank, quote, unseen = (event["message"] for event in proxy.find_events("written_past_the_rules"))
+    for name, message in zip(names, [blank, quote]):
+        command = message.partition("; mongo-idproxy ")[2].partition(" gives values")[0]
+        assert shlex.split(command) == [
+            "backfill", "--config", "FILE", "--ns", f"{coll}.{name}", "--field", "number"]
+    assert "backfill" not in unseen
 
 
 def counted(proxy: Proxy, ns: str, reason: str) -> float:

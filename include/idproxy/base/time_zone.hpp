@@ -25,6 +25,9 @@ class TimeZone {
   std::shared_ptr<const Rules> rules_;  // null: UTC
 };
 
+/// A time since 1970 as `format` of cctz writes it, in UTC: "%E4Y-%m-%dT%H:%M:%SZ".
+[[nodiscard]] std::string utc_text(const std::string& format, std::chrono::milliseconds since_1970);
+
 /// A time as RFC 3339 writes it, since 1970; nothing if it is none.
 [[nodiscard]] std::optional<std::chrono::milliseconds> time_in(const std::string& text);
 

@@ -3,7 +3,6 @@
 #include <pwd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <systemd/sd-login.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,11 +12,9 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -169,15 +166,27 @@ bool is_user_of_service(uid_t user) {
   return entry != nullptr && std::string_view(entry->pw_name) == kService;
 }
 
-/// Its unit of the system: only root can have put it there. "": it has none.
+/// Its control group, as systemd has them; "": not told.
+std::string cgroup_of(int pid) {
+  std::ifstream file(process_path(pid, "cgroup"));
+  for (std::string line; std::getline(file, line);) {
+    for (const std::string_view hierarchy : {"0::", "1:name=systemd:"}) {
+      if (line.starts_with(hierarchy)) return line.substr(hierarchy.size());
+    }
+  }
+  return "";
+}
+
+/// Its unit of the system: only root can have put it there. "": it has none. Services may have
+/// groups of their own within theirs, so that what stands first behind the slices counts.
 std::string unit_of(int pid) {
-  char* text = nullptr;
-  const bool is_in_one = ::sd_pid_get_unit(pid, &text) >= 0;
-  const std::unique_ptr<char, decltype(&std::free)> unit(text, &std::free);
-  uid_t owner = 0;
-  const bool is_users = ::sd_pid_get_owner_uid(pid, &owner) >= 0;
-  const std::string name = is_in_one && !is_users ? unit.get() : "";
-  return name.ends_with(".service") ? name : "";
+  for (const fs::path& part : fs::path(cgroup_of(pid)).relative_path()) {
+    const std::string name = part.string();
+    if (name == "user.slice") return "";
+    if (name.ends_with(".slice")) continue;
+    return name.ends_with(".service") ? name : "";
+  }
+  return "";
 }
 
 bool has_owner_of_service(int pid) {

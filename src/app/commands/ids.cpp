@@ -258,29 +258,23 @@ ExitCode print_meaning(const IdsRequest& request, const rewrite::Rule& rule) {
 }
 
 ExitCode print_ids(const IdsRequest& request) {
-  if (const std::string fault = jobs::fault_of_ns(request.ns); !fault.empty()) {
-    return end_with(ExitCode::usage, fault);
-  }
-  auto file = ConfigFile::open(request.file, ConfigFile::Print::faults);
-  if (!file) return file.error();
-  config::Loaded& loaded = file->loaded;
-  const auto index = jobs::find_rule(request.file, request.ns, request.field, loaded.config.rules);
-  if (!index) return end_with(ExitCode::usage, index.error());
-  const rewrite::Rule& rule = loaded.config.rules[*index];
-  if (request.decode) return print_meaning(request, rule);
-  const About& about = rule.strategy->about();
+  auto opened = jobs::open_rule(request, ConfigFile::Print::faults);
+  if (!opened) return opened.error();
+  if (request.decode) return print_meaning(request, opened->rule());
+  const About& about = opened->rule().strategy->about();
   ids::Values values;
   if (!is_numbered(about)) {
-    rule.strategy->append_samples(request.count, values);
+    opened->rule().strategy->append_samples(request.count, values);
     tell("samples: each document gets a value of its own");
   } else if (about.sequences.by_document()) {
     append_of_sample(about, request.count, values);
   } else {
-    if (const ExitCode code = jobs::find_store(*file); code != ExitCode::ok) return code;
-    if (about.gapless || about.ranges) return print_next(request, std::move(loaded.config), *index);
-    return print_counter(request, loaded.config, rule);
+    const bool is_looked_for = about.gapless || about.ranges;
+    if (const ExitCode code = jobs::find_store(opened->file); code != ExitCode::ok) return code;
+    if (is_looked_for) return print_next(request, std::move(opened->config()), opened->index);
+    return print_counter(request, opened->config(), opened->rule());
   }
-  print(request, rule, values);
+  print(request, opened->rule(), values);
   std::cout << std::flush;
   return ExitCode::ok;
 }

@@ -120,6 +120,7 @@ std::string footer_of(const char* about, const std::vector<Exit>& exits, const c
   text += page.wrapped("Exit codes: ", exits_text(exits), kIndent);
   boost::algorithm::replace_all(text, kNoBreak, " ");
   if (signals != nullptr) text += page.wrapped("Signals:    ", signals, kIndent);
+  text.pop_back();  // CLI11 ends the last line
   return text;
 }
 
@@ -135,7 +136,8 @@ void describe(CLI::App& options, const char* about, const std::vector<Exit>& exi
     std::string usage;
   };
   options.formatter(std::make_shared<Help>(usage_of(options)));
-  options.footer(footer_of(about, exits, signals));
+  // Once it is shown: what measures it has the C library load a locale.
+  options.footer([=, &exits] { return footer_of(about, exits, signals); });
   for (CLI::Option* each : options.get_options({})) each->required(false);
 }
 
@@ -176,24 +178,22 @@ class CommandLine {
     add(kCompletion)->group("");  // hidden
   }
 
-  /// Throws CLI::ParseError.
-  ExitCode run(int argc, char** argv, Serve serve) {
+  /// Returns nothing if the proxy is to serve; config() says with what. Throws CLI::ParseError.
+  std::optional<ExitCode> run(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "__complete") {
       std::cout << completions(app_, {argv + 2, argv + argc});
       return ExitCode::ok;
     }
     app_.parse(argc, argv);
-    if (code_) return *code_;
-    if (checks_) {
-      outlive_reloads();
-      CLI::App check;
-      const Run run = kCheck.add(check, config_);
-      check.parse(connects_ ? "--connect" : "");
-      return run(config_);
-    }
-    const auto file = config_file(config_);
-    return file ? serve(*file) : file.error();
+    if (!checks_) return code_;
+    outlive_reloads();
+    CLI::App check;
+    const Run run = kCheck.add(check, config_);
+    check.parse(connects_ ? "--connect" : "");
+    return run(config_);
   }
+
+  [[nodiscard]] const std::string& config() const { return config_; }
 
   /// Prints the help, the version or the error.
   [[nodiscard]] ExitCode end(const CLI::ParseError& error) const {
@@ -255,12 +255,18 @@ class CommandLine {
 }  // namespace
 
 ExitCode run(int argc, char** argv, Serve serve) {
-  CommandLine line;
-  try {
-    return line.run(argc, argv, serve);
-  } catch (const CLI::ParseError& error) {
-    return line.end(error);
+  std::string config;
+  {
+    CommandLine line;  // takes memory, which the proxy has for other things
+    try {
+      if (const auto code = line.run(argc, argv)) return *code;
+    } catch (const CLI::ParseError& error) {
+      return line.end(error);
+    }
+    config = line.config();
   }
+  const auto file = config_file(config);
+  return file ? serve(*file) : file.error();
 }
 
 }  // namespace idproxy::app::commands

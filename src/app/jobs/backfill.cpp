@@ -54,13 +54,9 @@ struct BackfillCollection {
   }
 
   std::string failure_of(const Reply& refusal) const {
-    if (refusal.refused(ErrorCode::unauthorized)) {
-      return "a backfill needs find and update on " + target.ns.text() + ": " +
-             id_store::advice::needs_read_write(client.login(), target.ns.db).reason;
-    }
-    if (refusal.kind != Reply::Kind::refused)
-      return "the servers do not answer: " + refusal.message;
-    return target.ns.text() + " cannot be changed: " + refusal.message;
+    return refusal_of(refusal, target.ns.text(), "a backfill needs find and update",
+                      id_store::advice::needs_read_write(client.login(), target.ns.db),
+                      "cannot be changed");
   }
 
   /// Counts documents. Nothing: no server answers, or it refuses; then `reply` says why.
@@ -291,14 +287,14 @@ ExitCode backfill(const BackfillRequest& request) {
   if (const std::string fault = fault_of(request); !fault.empty()) {
     return end_with(ExitCode::usage, fault);
   }
-  auto file = ConfigFile::open(request.file, ConfigFile::Print::findings);
-  if (!file) return file.error();
-  config::Loaded& loaded = file->loaded;
-  if (const ExitCode code = find_store(*file); code != ExitCode::ok) return code;
-  const auto index = rule_for(request, loaded.config.rules);
-  if (!index) return end_with(ExitCode::usage, index.error());
-  const id_store::Options store = loaded.config.id_store;
-  BackfillRule rule(std::move(loaded.config), *index, request);
+  auto opened = open_rule(request, ConfigFile::Print::findings);
+  if (!opened) return opened.error();
+  if (const std::string fault = fault_for(request, opened->rule()); !fault.empty()) {
+    return end_with(ExitCode::usage, fault);
+  }
+  if (const ExitCode code = find_store(opened->file); code != ExitCode::ok) return code;
+  const id_store::Options store = opened->config().id_store;
+  BackfillRule rule(std::move(opened->config()), opened->index, request);
   return rule.end(carry_out(request, store, rule, stop));
 }
 

@@ -228,6 +228,15 @@ std::string reason_of_failure(std::int32_t code) {
   return "the server refuses the update" + error;
 }
 
+std::string refusal_of(const Reply& reply, const std::string& ns, std::string_view needs,
+                       const ids::Error& advice, std::string_view cannot) {
+  if (reply.refused(id_store::mongo::kUnauthorized)) {
+    return std::string(needs) + " on " + ns + ": " + advice.reason;
+  }
+  if (reply.kind != Reply::Kind::refused) return "the servers do not answer: " + reply.message;
+  return ns + " " + std::string(cannot) + ": " + reply.message;
+}
+
 bool is_worth_repeating(const Reply& reply) {
   if (reply.kind == Reply::Kind::unreachable) return true;
   return reply.kind == Reply::Kind::refused && is(reply.code, CodeTrait::cursor_lost);

@@ -108,6 +108,12 @@ struct UpdateOutcome {
 /// (error 121)".
 [[nodiscard]] std::string reason_of_failure(std::int32_t code);
 
+/// Why a command on the collection failed, for people. `needs`: "a backfill needs find and update";
+/// `advice`: for a user who lacks that; `cannot`: "cannot be changed".
+[[nodiscard]] std::string refusal_of(const id_store::mongo::Reply& reply, const std::string& ns,
+                                     std::string_view needs, const ids::Error& advice,
+                                     std::string_view cannot);
+
 /// True if a find or a count that failed in this way may work a moment later, such as after a
 /// failover, or if only its cursor was lost.
 [[nodiscard]] bool is_worth_repeating(const id_store::mongo::Reply& reply);

@@ -20,7 +20,42 @@ using Mode = BackfillRequest::Mode;
 constexpr std::chrono::seconds kReadyWithin{10};
 constexpr std::chrono::milliseconds kReadyAgain{50};
 
-/// Returns why the options do not fit this rule, for people; empty: they do.
+/// True if a backfill needs a unique index although the rule only warns without one: nothing else
+/// would detect that a random number is taken.
+bool needs_more(const rewrite::Rule& rule) {
+  return rule.strategy->about().fills_up && rule.unique_index == ids::UniqueIndex::warn;
+}
+
+/// Returns the configuration with the changes that a backfill of the rule at `index` needs.
+config::Config prepared(config::Config config, std::size_t index, const BackfillRequest& request) {
+  using ids::UniqueIndex;
+  std::vector<rewrite::Rule>& rules = config.rules;
+  config.id_store.scans = request.mode == Mode::write;
+  add_rule_of(request.ns, rules, index);
+  if (needs_more(rules[index])) rules[index].unique_index = UniqueIndex::require;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    UniqueIndex& unique_index = rules[i].unique_index;
+    if (unique_index != UniqueIndex::create) continue;
+    if (i != index) unique_index = UniqueIndex::warn;
+    if (i == index && request.mode == Mode::dry_run) unique_index = UniqueIndex::offer;
+  }
+  return config;
+}
+
+}  // namespace
+
+std::string fault_of(const BackfillRequest& request) {
+  if (request.field == "_id" || request.field.starts_with("_id.")) {
+    return "--field must not be _id: a document keeps its _id as long as it lives";
+  }
+  const std::string sort = order_of(request).field;
+  if (sort.empty() || sort.starts_with('$')) {
+    return "--sort must be a field, or -FIELD for descending order";
+  }
+  if (request.period_from.starts_with('$')) return "--period-from must be a field";
+  return "";
+}
+
 std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule) {
   const std::string subject = "the rule for " + request.field + " in " + request.ns;
   if (rule.reserve) {
@@ -48,51 +83,6 @@ std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule)
            " has a `reset`: --period-from must name the field with the date of each document";
   }
   return "";
-}
-
-/// True if a backfill needs a unique index although the rule only warns without one: nothing else
-/// would detect that a random number is taken.
-bool needs_more(const rewrite::Rule& rule) {
-  return rule.strategy->about().fills_up && rule.unique_index == ids::UniqueIndex::warn;
-}
-
-/// Returns the configuration with the changes that a backfill of the rule at `index` needs.
-config::Config prepared(config::Config config, std::size_t index, const BackfillRequest& request) {
-  using ids::UniqueIndex;
-  std::vector<rewrite::Rule>& rules = config.rules;
-  config.id_store.scans = request.mode == Mode::write;
-  add_rule_of(request.ns, rules, index);
-  if (needs_more(rules[index])) rules[index].unique_index = UniqueIndex::require;
-  for (std::size_t i = 0; i < rules.size(); ++i) {
-    UniqueIndex& unique_index = rules[i].unique_index;
-    if (unique_index != UniqueIndex::create) continue;
-    if (i != index) unique_index = UniqueIndex::warn;
-    if (i == index && request.mode == Mode::dry_run) unique_index = UniqueIndex::offer;
-  }
-  return config;
-}
-
-}  // namespace
-
-std::string fault_of(const BackfillRequest& request) {
-  if (std::string fault = fault_of_ns(request.ns); !fault.empty()) return fault;
-  if (request.field == "_id" || request.field.starts_with("_id.")) {
-    return "--field must not be _id: a document keeps its _id as long as it lives";
-  }
-  const std::string sort = order_of(request).field;
-  if (sort.empty() || sort.starts_with('$')) {
-    return "--sort must be a field, or -FIELD for descending order";
-  }
-  if (request.period_from.starts_with('$')) return "--period-from must be a field";
-  return "";
-}
-
-boost::system::result<std::size_t, std::string> rule_for(const BackfillRequest& request,
-                                                         const std::vector<rewrite::Rule>& rules) {
-  auto found = find_rule(request.file, request.ns, request.field, rules);
-  if (!found) return found;
-  if (std::string fault = fault_for(request, rules[*found]); !fault.empty()) return fault;
-  return found;
 }
 
 BackfillTarget target_of(const BackfillRequest& request, const rewrite::Assignment& assignment) {
@@ -135,7 +125,7 @@ std::string BackfillRule::await_ready(const StopSignals& stop) {
     if (!not_ready) return why_no_values();
     const bool may_pass = not_ready->code == ids::Errc::unavailable;
     const bool is_over = std::chrono::steady_clock::now() > end || stop.wait_for(kReadyAgain);
-    if (!may_pass || is_over) return reason_of(not_ready->reason);
+    if (!may_pass || is_over) return reason_of(*not_ready);
   }
 }
 
@@ -151,13 +141,14 @@ std::optional<ids::Error> BackfillRule::why_not_ready() {
 }
 
 /// Adds that the backfill needs the index, if a proxy does not.
-std::string BackfillRule::reason_of(const std::string& reason) const {
-  const bool is_own = needs_more_ && reason.starts_with("no unique index");
+std::string BackfillRule::reason_of(const ids::Error& error) const {
+  const bool lacks_it = error.code == ids::Errc::exhausted && session_.lacks_index(index_);
+  const bool is_own = needs_more_ && lacks_it;
   const bool are_digits = rule().strategy_name == "random-digits";
   return (is_own ? std::string("a backfill of ") + (are_digits ? "random digits" : "nanoids") +
                        " needs a unique index: "
                  : "") +
-         reason;
+         error.reason;
 }
 
 /// Returns why the rule's counters give no values, which RuleSet::plan() does not check.

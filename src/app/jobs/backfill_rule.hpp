@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/system/result.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -19,9 +18,8 @@ namespace idproxy::app::jobs {
 /// Returns an error in the options themselves, for people; empty: there is none.
 [[nodiscard]] std::string fault_of(const BackfillRequest& request);
 
-/// The position of the rule that gives the values, or why none does, for people.
-[[nodiscard]] boost::system::result<std::size_t, std::string> rule_for(
-    const BackfillRequest& request, const std::vector<rewrite::Rule>& rules);
+/// Returns why the options do not fit this rule, for people; empty: they do.
+[[nodiscard]] std::string fault_for(const BackfillRequest& request, const rewrite::Rule& rule);
 
 /// Only for a request without fault, and its rule in the collection.
 [[nodiscard]] BackfillTarget target_of(const BackfillRequest& request,
@@ -55,7 +53,7 @@ class BackfillRule {
  private:
   [[nodiscard]] std::optional<ids::Error> why_not_ready();
   [[nodiscard]] std::string why_no_values() const;
-  [[nodiscard]] std::string reason_of(const std::string& reason) const;
+  [[nodiscard]] std::string reason_of(const ids::Error& error) const;
 
   static constexpr std::chrono::seconds kGiveBackWithin{10};
 

@@ -55,6 +55,17 @@ boost::system::result<std::size_t, std::string> find_rule(const std::string& fil
          (others.empty() ? "" : "; its rules fill " + others);
 }
 
+boost::system::result<OpenedRule, ExitCode> open_rule(const RuleOptions& options,
+                                                      ConfigFile::Print print) {
+  const std::string fault = fault_of_ns(options.ns);
+  if (!fault.empty()) return end_with(ExitCode::usage, fault);
+  auto file = ConfigFile::open(options.file, print);
+  if (!file) return file.error();
+  const auto index = find_rule(options.file, options.ns, options.field, file->loaded.config.rules);
+  if (!index) return end_with(ExitCode::usage, index.error());
+  return OpenedRule{*std::move(file), *index};
+}
+
 RuleSession::RuleSession(config::Config config)
     : uri_key_(config.id_store.uri_key),
       store_(std::make_unique<id_store::Store>(config.id_store, process_sources().clock)),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/config_file.hpp"
+#include "app/jobs/jobs.hpp"
 #include "app/state/rules_in_force.hpp"
 #include "idproxy/config/config.hpp"
 #include "idproxy/id_store/store.hpp"
@@ -29,6 +30,19 @@ namespace idproxy::app::jobs {
 [[nodiscard]] boost::system::result<std::size_t, std::string> find_rule(
     const std::string& file, const std::string& ns, const std::string& field,
     const std::vector<rewrite::Rule>& rules);
+
+/// A configuration, and a rule of it.
+struct OpenedRule {
+  ConfigFile file;
+  std::size_t index;
+
+  [[nodiscard]] config::Config& config() { return file.loaded.config; }
+  [[nodiscard]] const rewrite::Rule& rule() const { return file.loaded.config.rules[index]; }
+};
+
+/// The rule that a command is for. Prints why there is none, and returns the exit code.
+[[nodiscard]] boost::system::result<OpenedRule, ExitCode> open_rule(const RuleOptions& options,
+                                                                    ConfigFile::Print print);
 
 /// Inserts a copy of the rule at `index` for this collection alone in front of a rule with
 /// wildcards, so that the rule's state is that of this collection.

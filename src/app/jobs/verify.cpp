@@ -229,12 +229,8 @@ class Verification {
   }
 
   [[nodiscard]] std::string failure_of(const Reply& reply) const {
-    if (reply.refused(ErrorCode::unauthorized)) {
-      return "a verification needs find on " + target_.ns.text() + ": " +
-             id_store::advice::needs_read(client_.login(), target_.ns).reason;
-    }
-    if (reply.kind != Reply::Kind::refused) return "the servers do not answer: " + reply.message;
-    return target_.ns.text() + " cannot be read: " + reply.message;
+    return refusal_of(reply, target_.ns.text(), "a verification needs find",
+                      id_store::advice::needs_read(client_.login(), target_.ns), "cannot be read");
   }
 
   bool goes_on(std::uint64_t documents, ProgressDisplay& display, Patience& patience) const {
@@ -323,29 +319,22 @@ ExitCode verify_rule(const VerifyRequest& request, const RuleSession& session, s
 ExitCode verify(const VerifyRequest& request) {
   const StopSignals stop;
   (void)std::signal(SIGPIPE, SIG_IGN);  // nobody may read the progress any more
-  if (const std::string fault = fault_of_ns(request.ns); !fault.empty()) {
-    return end_with(ExitCode::usage, fault);
-  }
   const auto allowed = VerifyAllowed::parse(request.allow);
   if (!allowed) {
     return end_with(
         ExitCode::usage,
         "--allow must be a regular expression, such as 'VIP-[0-9]+': " + allowed.error());
   }
-  auto file = ConfigFile::open(request.file, ConfigFile::Print::findings);
-  if (!file) return file.error();
-  config::Loaded& loaded = file->loaded;
-  if (const ExitCode code = find_store(*file); code != ExitCode::ok) return code;
-  const auto index = find_rule(request.file, request.ns, request.field, loaded.config.rules);
-  if (!index) return end_with(ExitCode::usage, index.error());
-  auto among =
-      scope_filter(request.scope, loaded.config.rules[*index].strategy->about().sequences.scope);
+  auto opened = open_rule(request, ConfigFile::Print::findings);
+  if (!opened) return opened.error();
+  auto among = scope_filter(request.scope, opened->rule().strategy->about().sequences.scope);
   if (!among) return end_with(ExitCode::usage, among.error());
-  const id_store::Options store = loaded.config.id_store;
-  add_rule_of(request.ns, loaded.config.rules, *index);
-  RuleSession session(state::only_looking(std::move(loaded.config)));
+  if (const ExitCode code = find_store(opened->file); code != ExitCode::ok) return code;
+  const id_store::Options store = opened->config().id_store;
+  add_rule_of(request.ns, opened->config().rules, opened->index);
+  RuleSession session(state::only_looking(std::move(opened->config())));
   session.await_first_look(kLookWithin);
-  return session.end(verify_rule(request, session, *index, *std::move(among), store, stop,
+  return session.end(verify_rule(request, session, opened->index, *std::move(among), store, stop,
                                  request.allow.empty() ? nullptr : &*allowed));
 }
 

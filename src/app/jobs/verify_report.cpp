@@ -1,7 +1,5 @@
 #include "app/jobs/verify_report.hpp"
 
-#include <fmt/chrono.h>
-
 #include <algorithm>
 #include <array>
 #include <boost/json/array.hpp>
@@ -11,6 +9,7 @@
 #include "app/jobs/report_lines.hpp"
 #include "app/json_view.hpp"
 #include "idproxy/base/printable.hpp"
+#include "idproxy/base/time_zone.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::app::jobs {
@@ -42,8 +41,10 @@ const KindNames& names_of(VerifyKind kind) {
   return *std::ranges::find(kKindNames, kind, &KindNames::kind);
 }
 
-std::string utc_text(std::chrono::system_clock::time_point time) {
-  return fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+std::string moment_text(std::chrono::system_clock::time_point time) {
+  using std::chrono::floor;
+  return utc_text("%E4Y-%m-%dT%H:%M:%SZ",
+                  floor<std::chrono::milliseconds>(time.time_since_epoch()));
 }
 
 std::chrono::system_clock::time_point end_of(const VerifyRun& run) {
@@ -176,8 +177,8 @@ std::string verify_report(const VerifyRun& run, const VerifyFindings& findings) 
   add_number_types(lines, findings);
   if (!run.note.empty()) lines.add_text("  " + run.note);
   lines.add_text("  unique index: " + (run.unguarded.empty() ? "there" : run.unguarded));
-  lines.add_text("  read from " + utc_text(run.begin) + " to " + utc_text(end_of(run)) + ", took " +
-                 seconds_text(run.took) + ", " + with_commas(rate_of(run, findings)) +
+  lines.add_text("  read from " + moment_text(run.begin) + " to " + moment_text(end_of(run)) +
+                 ", took " + seconds_text(run.took) + ", " + with_commas(rate_of(run, findings)) +
                  " documents a second");
   lines.add_text(verdict_of(run, findings));
   return lines.take();
@@ -209,8 +210,8 @@ std::string verify_json(const VerifyRun& run, const VerifyFindings& findings) {
   if (!run.note.empty()) report["note"] = run.note;
   report["order"] = run.index.empty() ? json::value(nullptr) : json::value(run.index);
   report["unique_index"] = run.unguarded.empty() ? json::value(true) : json::value(run.unguarded);
-  report["begin"] = utc_text(run.begin);
-  report["end"] = utc_text(end_of(run));
+  report["begin"] = moment_text(run.begin);
+  report["end"] = moment_text(end_of(run));
   report["seconds"] = std::chrono::duration<double>(run.took).count();
   report["documents_per_second"] = rate_of(run, findings);
   return json_line(report);

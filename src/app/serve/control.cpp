@@ -2,7 +2,6 @@
 #include "app/json_view.hpp"
 
 #include <pthread.h>
-#include <systemd/sd-daemon.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +16,7 @@
 #include "app/state/findings.hpp"
 #include "app/state/process_statistics.hpp"
 #include "app/system_clock.hpp"
+#include "app/systemd.hpp"
 #include "app/views/metrics_table.hpp"
 #include "app/views/status_page.hpp"
 #include "idproxy/app/command_line.hpp"
@@ -36,11 +36,6 @@ constexpr std::chrono::seconds kTick = 1s;
 constexpr std::chrono::seconds kFilesWithin = 1s;
 constexpr std::chrono::seconds kLookAtFiles = 2s;   // with `reload: watch`
 constexpr std::chrono::seconds kHousekeeping = 5s;  // the log, and what systemd shows
-
-/// Notifies systemd, if it started this process.
-void notify(const std::string& state) {
-  ::sd_notify(0, state.c_str());
-}
 
 std::vector<std::string> listeners_of(const net::ServerStatistics& net) {
   std::vector<std::string> listeners;

@@ -1,15 +1,13 @@
 #include "app/serve/pulse.hpp"
 
-#include <systemd/sd-daemon.h>
-
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <cstdint>
 #include <utility>
 
 #include "app/serve/event_thread.hpp"
 #include "app/state/health.hpp"
 #include "app/system_clock.hpp"
+#include "app/systemd.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::app::serve {
@@ -22,10 +20,8 @@ constexpr std::chrono::microseconds kLongestBeat = 1s;
 
 /// The interval of beats: a third of systemd's watchdog period, at most kLongestBeat.
 std::chrono::microseconds beat() {
-  std::uint64_t period = 0;
-  if (::sd_watchdog_enabled(0, &period) <= 0) return kLongestBeat;
-  return std::clamp(std::chrono::microseconds(period / 3), std::chrono::microseconds(1ms),
-                    kLongestBeat);
+  return std::clamp<std::chrono::microseconds>(watchdog_period().value_or(1h) / 3, 1ms,
+                                               kLongestBeat);
 }
 
 }  // namespace
@@ -86,12 +82,12 @@ void Pulse::await_tick() {
 
 void Pulse::on_tick() {
   // The answers to the previous tick's questions.
-  if (!watchdog_ || watchdog_->all_answered()) ::sd_notify(0, "WATCHDOG=1");
+  if (!watchdog_ || watchdog_->all_answered()) notify("WATCHDOG=1");
   if (!watchdog_) return;
   watchdog_->tick(monotonic_now());
   // limits.drain may be longer than systemd's timeout. The first io thread enforces it; if a thread
   // is stuck, let systemd end the process.
-  if (drains_ && all_well()) ::sd_notify(0, "EXTEND_TIMEOUT_USEC=10000000");
+  if (drains_ && all_well()) notify("EXTEND_TIMEOUT_USEC=10000000");
 }
 
 bool Pulse::all_well() const {

@@ -1,7 +1,6 @@
 #include "idproxy/app/serve/serve.hpp"
 
 #include <malloc.h>
-#include <systemd/sd-daemon.h>
 
 #include <boost/system/result.hpp>
 #include <chrono>
@@ -17,6 +16,7 @@
 #include "app/serve/reload.hpp"
 #include "app/state/rules_in_force.hpp"
 #include "app/system_clock.hpp"
+#include "app/systemd.hpp"
 #include "idproxy/config/config.hpp"
 #include "idproxy/id_store/store.hpp"
 #include "idproxy/log/log.hpp"
@@ -106,24 +106,6 @@ std::string whole_path(const std::string& file) {
   std::error_code error;
   const auto path = std::filesystem::absolute(file, error);
   return error ? file : path.lexically_normal().string();
-}
-
-/// The sockets that systemd passes on to this process ($LISTEN_FDS), for no child of it. Call it
-/// once. Returns an error if the variables contradict each other.
-boost::system::result<std::vector<net::PassedSocket>, std::string> passed_sockets() {
-  char** names = nullptr;
-  const int count = ::sd_listen_fds_with_names(1, &names);
-  if (count < 0) {
-    return "$LISTEN_FDS and $LISTEN_FDNAMES: " +
-           std::error_code(-count, std::generic_category()).message();
-  }
-  std::vector<net::PassedSocket> sockets;
-  for (int i = 0; i < count; ++i) {
-    sockets.push_back({SD_LISTEN_FDS_START + i, names[i]});
-    std::free(names[i]);
-  }
-  std::free(static_cast<void*>(names));
-  return sockets;
 }
 
 /// Serves until a signal ends it.

@@ -44,17 +44,17 @@ TEST(BackfillRequestTest, FindsTheFirstRuleOfTheField) {
                                   std::pair("shop.*", "n"), std::pair("shop.orders", "n")}) {
     rules.push_back(test::rule(ns, field));
   }
-  EXPECT_EQ(*rule_for(request("shop.orders", "n"), rules), 2U);
-  EXPECT_EQ(rule_for(request("shop.orders", "x"), rules).error(),
+  EXPECT_EQ(*find_rule("f.yaml", "shop.orders", "n", rules), 2U);
+  EXPECT_EQ(find_rule("f.yaml", "shop.orders", "x", rules).error(),
             "no rule of f.yaml fills x in shop.orders; its rules fill m, n, n");
-  EXPECT_EQ(rule_for(request("crm.orders", "n"), rules).error(),
+  EXPECT_EQ(find_rule("f.yaml", "crm.orders", "n", rules).error(),
             "no rule of f.yaml fills n in crm.orders");
 }
 
 TEST(BackfillRequestTest, RefusesARuleWithReservations) {
   rewrite::Rule rule = test::rule("shop.orders", "n");
   rule.reserve.emplace();
-  EXPECT_EQ(rule_for(request("shop.orders", "n"), {rule}).error(),
+  EXPECT_EQ(fault_for(request("shop.orders", "n"), rule),
             "the rule for n in shop.orders has a `reserve`, and a backfill reserves nothing: its "
             "values could be given out again");
 }
@@ -67,8 +67,7 @@ TEST(BackfillRequestTest, RefusesANumberThatNobodyLeases) {
     rule.strategy = test::make_strategy(
         "snowflake", {{"machine.lease", lease}, {"machine.id", "5"}, {"preset", "twitter"}},
         {clock, random});
-    const auto found = rule_for(request("shop.orders", "n"), {rule});
-    return found ? std::string() : found.error();
+    return fault_for(request("shop.orders", "n"), rule);
   };
   EXPECT_EQ(
       refuses("none"),

@@ -247,7 +247,8 @@ class ConnectionPair final {
   void failed(const std::exception& error);
   void protocol_error(const ProtocolFault& fault);
 
-  // In the order of use by each message: see Stream.
+  // What each message needs comes first: with a thousand connections, none is in the processor's
+  // caches when a message comes.
   IoThread& thread_;
   std::shared_ptr<Upstream> server_;
   Stream downstream_;
@@ -256,8 +257,6 @@ class ConnectionPair final {
   Replies replies_;
   RequestGate request_gate_;
   ReplyGate reply_gate_;
-  std::chrono::nanoseconds connected_{};  // when upstream_ was opened; monotonic
-  rewrite::ConnectionMemory memory_;
   // The newest request, while later ones must wait for it or part of its message is unsent.
   std::unique_ptr<UnderWay, Recycled> exchange_{nullptr, Recycled{nullptr}};
   std::unique_ptr<LocalReply> local_reply_;         // sent once nothing is outstanding
@@ -272,8 +271,9 @@ class ConnectionPair final {
   bool server_told_ = false;     // that no more requests follow
   ServerLoad& load_;             // the thread's part of the server's
   ServerLoad::Connection waiting_;
+  Deadline deadline_;  // for the client's first bytes, the rest of a message, or its answers
+  Deadline stall_;     // for a client in the middle of a message that has room in the budget
   struct {
-    std::chrono::nanoseconds opened;  // monotonic
     std::uint64_t requests = 0;
     std::uint64_t documents = 0;  // of its inserts into collections with rules
     std::uint64_t values = 0;     // of its writes, that were sent
@@ -282,9 +282,10 @@ class ConnectionPair final {
     Lately lately{};
     wire::Compressor compressor = wire::Compressor::none;  // of the last compressed request
   } counts_;
-  Deadline deadline_;  // for the client's first bytes, the rest of a message, or its answers
-  Deadline stall_;     // for a client in the middle of a message that has room in the budget
-  Budget::Share unsent_share_;  // for a large reply that the client has not taken yet
+  std::chrono::nanoseconds connected_{};  // when upstream_ was opened; monotonic
+  rewrite::ConnectionMemory memory_;
+  std::chrono::nanoseconds opened_;  // monotonic
+  Budget::Share unsent_share_;       // for a large reply that the client has not taken yet
   std::uint64_t id_;
   OpenTransactions::Sessions transactions_;  // of those that the client has begun
   Timer timer_;                              // of the exchange

@@ -179,7 +179,7 @@ class EventLoop {
 
   // Many connections share a turn; others are not kept waiting for long.
   static constexpr std::size_t kEventsPerTurn = 64;
-  static constexpr std::size_t kFetchedAhead = 1024;
+  static constexpr std::size_t kFetchedAhead = 832;
 
   FileDescriptor epoll_;
   // Each has its own address in the data of its events; a watcher's events have the watcher's.

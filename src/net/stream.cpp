@@ -61,12 +61,7 @@ Stream::Stream(Stream&& other) noexcept : loop_(other.loop_), scratch_(other.scr
 Stream& Stream::operator=(Stream&& other) noexcept {
   loop_.forget(other);
   socket_ = std::move(other.socket_);
-  engine_ = std::move(other.engine_);
-  unread_ = std::move(other.unread_);
-  unsent_ = std::move(other.unsent_);
-  heard_ = other.heard_;
-  broken_ = other.broken_;
-  decrypted_left_ = std::exchange(other.decrypted_left_, false);
+  tls_ = std::move(other.tls_);
   may_read_ = other.may_read_;
   hung_up_ = other.hung_up_;
   // The kernel tells the new watcher again what the socket is ready for.
@@ -79,7 +74,7 @@ Stream& Stream::operator=(Stream&& other) noexcept {
 
 void Stream::open(FileDescriptor socket, std::unique_ptr<tls::Engine> engine) {
   socket_ = std::move(socket);
-  engine_ = std::move(engine);
+  if (engine) tls_ = std::make_unique<Tls>(std::move(engine));
 }
 
 void Stream::close() {
@@ -88,18 +83,19 @@ void Stream::close() {
   loop_.forget(*this);
   watched_ = 0;
   socket_.close();
-  if (direct_ != nullptr) {
-    loop_.call_later([reader = std::exchange(direct_, nullptr)] { reader->readable(); });
+  if (reader_ != nullptr) {
+    loop_.call_later([reader = std::exchange(reader_, nullptr)] { reader->readable(); });
   }
-  if (reader_) loop_.call_later(std::exchange(reader_, nullptr));
-  if (writer_) loop_.call_later(std::exchange(writer_, nullptr));
+  const auto waiting = std::exchange(callbacks_, nullptr);
+  if (waiting && waiting->readable) loop_.call_later(std::move(waiting->readable));
+  if (waiting && waiting->writable) loop_.call_later(std::move(waiting->writable));
 }
 
 /// Sends close_notify, if the socket takes it at once.
 void Stream::say_goodbye() {
-  if (!engine_ || !unsent_.empty()) return;
+  if (!tls_ || unsent()) return;
   scratch_.sent.clear();
-  engine_->close_notify(scratch_.sent);
+  tls_->engine->close_notify(scratch_.sent);
   static_cast<void>(send_some(socket_.get(), scratch_.sent.view()));
 }
 
@@ -125,34 +121,34 @@ void Stream::watch(std::uint32_t events) {
 void Stream::ready(std::uint32_t events) {
   if ((events & (kReadable | kLost)) != 0) may_read_ = true;
   if ((events & (EPOLLRDHUP | kLost)) != 0) hung_up_ = true;
-  if (reader_ || writer_) return call_waiting(events);
-  if (may_read_ && direct_ != nullptr) std::exchange(direct_, nullptr)->readable();
+  if (callbacks_) return call_waiting(events);
+  if (may_read_ && reader_ != nullptr) std::exchange(reader_, nullptr)->readable();
 }
 
 void Stream::call_waiting(std::uint32_t events) {
   // All first: each call may close and destroy the stream.
-  StreamReader* direct = nullptr;
-  std::function<void()> reader;
-  std::function<void()> writer;
-  if (may_read_) std::swap(direct, direct_);
-  if (may_read_) reader.swap(reader_);
-  if ((events & (EPOLLOUT | kLost)) != 0) writer.swap(writer_);
-  if (direct != nullptr) direct->readable();
-  if (reader) reader();
-  if (writer) writer();
+  StreamReader* reader = nullptr;
+  Callbacks due;
+  if (may_read_) std::swap(reader, reader_);
+  if (may_read_) due.readable.swap(callbacks_->readable);
+  if ((events & (EPOLLOUT | kLost)) != 0) due.writable.swap(callbacks_->writable);
+  if (!callbacks_->readable && !callbacks_->writable) callbacks_.reset();
+  if (reader != nullptr) reader->readable();
+  if (due.readable) due.readable();
+  if (due.writable) due.writable();
 }
 
 void Stream::when_readable(StreamReader& reader) {
   if (may_read_ || undecoded() || !socket_.is_open()) {
     return loop_.call_later([&reader] { reader.readable(); });
   }
-  direct_ = &reader;
+  reader_ = &reader;
   watch(kReadable);
 }
 
 void Stream::when_readable(std::function<void()> then) {
   if (may_read_ || undecoded() || !socket_.is_open()) return loop_.call_later(std::move(then));
-  reader_.swap(then);
+  callbacks().readable = std::move(then);
   watch(kReadable);
 }
 
@@ -160,7 +156,7 @@ void Stream::when_readable(std::function<void()> then) {
 /// for that only once it has been full.
 void Stream::when_writable(std::function<void()> then) {
   if (!socket_.is_open()) return loop_.call_later(std::move(then));
-  writer_ = std::move(then);
+  callbacks().writable = std::move(then);
   watch(EPOLLOUT);
 }
 
@@ -172,12 +168,12 @@ void Stream::handshake(std::function<void(std::string_view)> then) {
 
 void Stream::advance(const std::shared_ptr<const Then>& then, Bytes received) {
   scratch_.sent.clear();
-  const auto status = engine_->handshake(received, scratch_.sent);
+  const auto status = tls_->engine->handshake(received, scratch_.sent);
   const bool sent = send_secure();
-  if (status == tls::Engine::Status::failed) return (*then)(engine_->reason());
+  if (status == tls::Engine::Status::failed) return (*then)(tls_->engine->reason());
   if (!sent) return (*then)(why_left());
   if (status == tls::Engine::Status::done) {
-    unread_.append(received);
+    tls_->unread.append(received);
     return (*then)({});
   }
   receive_handshake(then);
@@ -209,14 +205,14 @@ void Stream::continue_handshake(bool full, const std::shared_ptr<const Then>& th
   if (n == 0) return (*then)(why_left());
   if (n < 0 && !is_for_now(errno)) return (*then)("the connection is lost");
   if (n < 0) return receive_handshake(then);
-  heard_ = true;
+  tls_->heard = true;
   advance(then, room.first(static_cast<std::size_t>(n)));
 }
 
 /// The reason if the peer disconnected before the end of the handshake.
 std::string Stream::why_left() const {
-  if (!heard_) return std::string(kClosedAtOnce);
-  const std::string reason = engine_->why_closed();
+  if (!tls_->heard) return std::string(kClosedAtOnce);
+  const std::string reason = tls_->engine->why_closed();
   return reason.empty() ? "the connection was closed during the handshake" : reason;
 }
 
@@ -236,7 +232,7 @@ ssize_t Stream::receive(std::span<std::uint8_t> to) {
 
 Stream::Received Stream::read(std::span<std::uint8_t> to) {
   using Status = Received::Status;
-  if (engine_) return read_secure(to);
+  if (tls_) return read_secure(to);
   const ssize_t n = receive(to);
   if (n == 0) return {Status::ended};
   if (n < 0) return {is_for_now(errno) ? Status::none : Status::broken};
@@ -245,12 +241,12 @@ Stream::Received Stream::read(std::span<std::uint8_t> to) {
 
 Stream::Received Stream::read_secure(std::span<std::uint8_t> to) {
   using Status = Received::Status;
-  if (broken_) return {Status::broken};
-  const Buffer before = std::move(unread_);
-  unread_ = Buffer();
+  Tls& tls = *tls_;
+  if (tls.broken) return {Status::broken};
+  const Buffer before = std::exchange(tls.unread, {});
   Bytes in = before.view();
   bool more = false;
-  if (in.empty() && !decrypted_left_) {
+  if (in.empty() && !tls.decrypted_left) {
     if (!scratch_.received) {
       scratch_.received = std::make_unique_for_overwrite<std::uint8_t[]>(TlsScratch::kReadSize);
     }
@@ -259,34 +255,34 @@ Stream::Received Stream::read_secure(std::span<std::uint8_t> to) {
                                        std::min(to.size(), TlsScratch::kReadSize));
     const ssize_t n = receive(room);
     if (n < 0) return {is_for_now(errno) ? Status::none : Status::broken};
-    cut_off_ = n == 0;
-    if (cut_off_) return {Status::ended};
+    tls.cut_off = n == 0;
+    if (tls.cut_off) return {Status::ended};
     in = room.first(static_cast<std::size_t>(n));
     more = in.size() == room.size();
   }
   scratch_.sent.clear();
   std::size_t bytes = 0;
-  const auto status = engine_->decrypt(in, to, bytes, scratch_.sent);
-  if (!in.empty()) unread_.append(in);
-  decrypted_left_ = status == tls::Engine::Status::done;
+  const auto status = tls.engine->decrypt(in, to, bytes, scratch_.sent);
+  if (!in.empty()) tls.unread.append(in);
+  tls.decrypted_left = status == tls::Engine::Status::done;
   // Limits the answers to TLS messages (key updates) that a peer provokes and does not read.
   const bool sent = send_secure();
-  broken_ = !scratch_.sent.empty() && unsent_.size() > 2 * kMostAtOnce;
+  tls.broken = !scratch_.sent.empty() && tls.unsent.size() > 2 * kMostAtOnce;
   if (bytes == 0 && status == tls::Engine::Status::ended) return {Status::ended};
-  const bool failed = status == tls::Engine::Status::failed || !sent || broken_;
+  const bool failed = status == tls::Engine::Status::failed || !sent || tls.broken;
   if (bytes == 0 && failed) return {Status::broken};
   // The next call meets an end or a failure after the plaintext again.
   const bool over = status != tls::Engine::Status::done && status != tls::Engine::Status::need_more;
-  if (over) decrypted_left_ = true;
+  if (over) tls.decrypted_left = true;
   return {bytes > 0 ? Status::some : Status::none, bytes, more || undecoded()};
 }
 
 std::string_view Stream::fault() const {
-  return engine_ ? std::string_view(engine_->reason()) : std::string_view();
+  return tls_ ? std::string_view(tls_->engine->reason()) : std::string_view();
 }
 
 std::string Stream::why_closed() const {
-  return engine_ ? engine_->why_closed() : std::string();
+  return tls_ ? tls_->engine->why_closed() : std::string();
 }
 
 Stream::Peeked Stream::peek() {
@@ -301,13 +297,13 @@ Stream::Peeked Stream::peek() {
 // ---- writing ---------------------------------------------------------------------------------
 
 ssize_t Stream::write(Bytes bytes) {
-  if (!engine_) return send_some(socket_.get(), bytes);
+  if (!tls_) return send_some(socket_.get(), bytes);
   const iovec slice{const_cast<std::uint8_t*>(bytes.data()), bytes.size()};
   return write_secure({&slice, 1});
 }
 
 ssize_t Stream::write(std::span<const iovec> slices) {
-  if (engine_) return write_secure(slices);
+  if (tls_) return write_secure(slices);
   // The kernel takes a tenth of a microsecond less for send() than for sendmsg().
   if (slices.size() == 1) return send_some(socket_.get(), bytes_of(slices[0]));
   msghdr header{};
@@ -327,7 +323,7 @@ ssize_t Stream::write_secure(std::span<const iovec> slices) {
   for (const iovec& slice : slices) size += slice.iov_len;
   const std::size_t piece = size < kMostAtOnce ? kMostAtOnce : kPiece;
   const auto send_record = [&] {
-    const bool good = record.empty() || engine_->encrypt(record.view(), scratch_.sent);
+    const bool good = record.empty() || tls_->engine->encrypt(record.view(), scratch_.sent);
     record.clear();
     return good;
   };
@@ -340,7 +336,7 @@ ssize_t Stream::write_secure(std::span<const iovec> slices) {
       rest = rest.subspan(part.size());
       taken += part.size();
       if (whole) {
-        if (!engine_->encrypt(part, scratch_.sent)) return -1;
+        if (!tls_->engine->encrypt(part, scratch_.sent)) return -1;
       } else {
         record.append(part);
         if (record.size() == kRecord && !send_record()) return -1;
@@ -358,24 +354,24 @@ bool Stream::send_secure() {
   const Bytes bytes = scratch_.sent.view();
   if (bytes.empty()) return true;
   std::size_t n = 0;
-  if (unsent_.empty()) {
+  if (!unsent()) {
     const ssize_t sent = send_some(socket_.get(), bytes);
     if (sent < 0) return false;
     n = static_cast<std::size_t>(sent);
   }
-  unsent_.append(bytes.subspan(n));
+  tls_->unsent.append(bytes.subspan(n));
   return true;
 }
 
 Stream::Sent Stream::flush() {
-  if (unsent_.empty()) return Sent::all;
-  const ssize_t n = send_some(socket_.get(), unsent_.view());
+  if (!unsent()) return Sent::all;
+  const ssize_t n = send_some(socket_.get(), tls_->unsent.view());
   if (n < 0) return Sent::failed;
-  if (static_cast<std::size_t>(n) < unsent_.size()) {
-    unsent_.drop_front(static_cast<std::size_t>(n));
+  if (static_cast<std::size_t>(n) < tls_->unsent.size()) {
+    tls_->unsent.drop_front(static_cast<std::size_t>(n));
     return Sent::blocked;
   }
-  unsent_ = Buffer();
+  tls_->unsent = Buffer();
   return Sent::all;
 }
 

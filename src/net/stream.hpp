@@ -94,10 +94,10 @@ class Stream final : private EventLoop::Watcher {
   /// close_notify: message lengths show a truncation.
   [[nodiscard]] Received read(std::span<std::uint8_t> to);
   /// True if a TLS connection has ended without close_notify: its peer reads nothing more.
-  [[nodiscard]] bool was_cut_off() const { return cut_off_; }
+  [[nodiscard]] bool was_cut_off() const { return tls_ != nullptr && tls_->cut_off; }
   /// For plain streams: what read() would find. The end, too, if the connection is lost.
   [[nodiscard]] Peeked peek();
-  [[nodiscard]] bool is_secure() const { return engine_ != nullptr; }
+  [[nodiscard]] bool is_secure() const { return tls_ != nullptr; }
   /// Why TLS failed, for the log; "" if it did not.
   [[nodiscard]] std::string_view fault() const;
   /// The likely TLS reason for an end without an alert; "" if none is known.
@@ -110,7 +110,7 @@ class Stream final : private EventLoop::Watcher {
   [[nodiscard]] ssize_t write(std::span<const iovec> slices);
   /// Sends what write() took but has not sent: the ciphertext that a TLS connection holds.
   [[nodiscard]] Sent flush();
-  [[nodiscard]] bool unsent() const { return engine_ != nullptr && !unsent_.empty(); }
+  [[nodiscard]] bool unsent() const { return tls_ != nullptr && !tls_->unsent.empty(); }
 
  private:
   // How much to encrypt before sending it. Bounds what must be kept if the socket takes nothing.
@@ -118,8 +118,26 @@ class Stream final : private EventLoop::Watcher {
 
   using Then = std::function<void(std::string_view)>;
 
+  struct Tls {
+    std::unique_ptr<tls::Engine> engine;
+    Buffer unread{};              // received ciphertext, in rare cases
+    Buffer unsent{};              // ciphertext
+    bool heard = false;           // the peer has sent something
+    bool cut_off = false;         // ended without close_notify
+    bool broken = false;          // failed after the bytes that read() returned
+    bool decrypted_left = false;  // the engine holds more plaintext
+  };
+  struct Callbacks {
+    std::function<void()> readable;
+    std::function<void()> writable;
+  };
+
   [[nodiscard]] bool undecoded() const {
-    return engine_ != nullptr && (decrypted_left_ || broken_ || !unread_.empty());
+    return tls_ != nullptr && (tls_->decrypted_left || tls_->broken || !tls_->unread.empty());
+  }
+  [[nodiscard]] Callbacks& callbacks() {
+    if (callbacks_ == nullptr) callbacks_ = std::make_unique<Callbacks>();
+    return *callbacks_;
   }
   void say_goodbye();
   void ready(std::uint32_t events) override;
@@ -134,24 +152,16 @@ class Stream final : private EventLoop::Watcher {
   [[nodiscard]] ssize_t write_secure(std::span<const iovec> slices);
   [[nodiscard]] bool send_secure();
 
-  // What each message of a plain connection needs comes first, in as few cache lines as there are:
-  // with a thousand connections, none is in the cache when a message comes.
+  // One cache line: with a thousand connections, none is in the cache when a message comes.
   EventLoop& loop_;
   FileDescriptor socket_;
-  std::uint32_t watched_ = 0;            // the events that the loop watches for
-  std::unique_ptr<tls::Engine> engine_;  // null: plain
-  bool heard_ = false;                   // the peer has sent something
-  bool cut_off_ = false;                 // ended without close_notify
-  bool broken_ = false;                  // TLS failed after the bytes that read() returned
-  bool decrypted_left_ = false;          // the engine holds more plaintext
-  bool may_read_ = false;                // there may be something to read
-  bool hung_up_ = false;                 // the last thing to read is the end, or an error
-  StreamReader* direct_ = nullptr;       // waits
-  std::function<void()> reader_;         // waits
-  std::function<void()> writer_;
+  std::uint32_t watched_ = 0;             // the events that the loop watches for
+  bool may_read_ = false;                 // there may be something to read
+  bool hung_up_ = false;                  // the last thing to read is the end, or an error
+  StreamReader* reader_ = nullptr;        // waits
+  std::unique_ptr<Callbacks> callbacks_;  // wait; mostly null
+  std::unique_ptr<Tls> tls_;              // null: plain
   TlsScratch& scratch_;
-  Buffer unread_;  // received ciphertext, in rare cases
-  Buffer unsent_;  // ciphertext
 };
 
 }  // namespace idproxy::net

@@ -530,18 +530,6 @@ class TestX509:
             assert reply["ok"] == 1 and "maxWireVersion" in reply
             assert "speculativeAuthenticate" not in reply
 
-    @pytest.mark.parametrize("compressor", COMPRESSORS)
-    def test_a_stream_of_hellos(self, proxy, compressor):
-        with connect(proxy, compressor) as client:
-            version = client.call({"hello": 1, "$db": "admin"})["topologyVersion"]
-            client.send(wire.command(speculative(
-                "hello", AUTHENTICATE, topologyVersion=version, maxAwaitTimeMS=10,
-                **{"$db": "admin"}), flags=wire.EXHAUST_ALLOWED))
-            for _ in range(3):
-                reply = client.receive()
-                assert reply.flags & wire.MORE_TO_COME and reply.body["ok"] == 1
-                assert "speculativeAuthenticate" not in reply.body
-
     def test_a_driver_hears_why(self, certificates, guarded, start_proxy):
         own = certificates.authority.issue("CN=client,O=clients")
         config = with_own_certificate(guarded, certificates)
@@ -561,25 +549,6 @@ class TestX509:
             done = client.call({**scram.answer(client.call({**scram.start(), "$db": "admin"})),
                                 "$db": "admin"})
             assert done["done"] and logged_in(client) == ["app"]
-
-    @pytest.mark.tsan
-    def test_among_others(self, proxy):
-        """Sent all at once: each gets the answer to its own."""
-        ping = {"ping": 1, "$db": "admin"}
-        sent = [wire.command(ping, request_id=1),
-                wire.command({**AUTHENTICATE, "$db": "$external"}, request_id=2),
-                wire.command(ping, request_id=3),
-                wire.command({**SASL_START, "$db": "$external"}, request_id=4),
-                wire.command({**AUTHENTICATE, "$db": "$external"}, flags=wire.MORE_TO_COME,
-                             request_id=5),
-                wire.command({"connectionStatus": 1, "$db": "admin"}, request_id=6)]
-        with WireClient(proxy.address, tls=proxy.access.tls) as client:
-            client.send(b"".join(sent))
-            received = [client.receive() for _ in range(5)]
-        assert [each.response_to for each in received] == [1, 2, 3, 4, 6]
-        assert [each.body.get("code", 0) for each in received] == [
-            0, AUTHENTICATION_FAILED, 0, AUTHENTICATION_FAILED, 0]
-        assert received[-1].body["authInfo"]["authenticatedUsers"] == []
 
 
 def test_without_tls_x509_is_the_servers_business(unsecured, start_proxy):

@@ -12,10 +12,8 @@ import pytest
 from pymongo import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 from pymongo.errors import ClientBulkWriteException, NotPrimaryError
 
-from support import elements as el
 from support import wire
-from support.bulk_write_server import FORMS, MAX_OBJECT, BulkWriteServer, bulk_write, message
-from support.elements import Element
+from support.bulk_write_server import BulkWriteServer, bulk_write
 from support.mongod import Mongod
 from support.thief import session
 
@@ -90,39 +88,6 @@ def test_errors_of_ops(client: pymongo.MongoClient, coll: str, ordered: bool, ve
         [(1, 11000)] if ordered else [(1, 11000), (3, 11000), (5, 9)])
     assert errors[0]["keyPattern"] == {"_id": 1} and errors[0]["keyValue"] == {"_id": 1}
     assert (result.inserted_count, result.deleted_count) == ((1, 0) if ordered else (3, 1))
-
-
-def test_a_validator(client: pymongo.MongoClient, coll: str) -> None:
-    client["db"].create_collection(coll, validator={"x": 1})
-    ops = [InsertOne({"x": 2}, f"db.{coll}")]
-    with pytest.raises(ClientBulkWriteException) as caught:
-        client.bulk_write(ops)
-    assert caught.value.write_errors[0]["code"] == 121
-    assert "details" in caught.value.write_errors[0]["errInfo"]
-    assert client.bulk_write(ops, bypass_document_validation=True).inserted_count == 1
-
-
-def test_a_view(client: pymongo.MongoClient, coll: str) -> None:
-    client["db"].create_collection(coll, viewOn="base", pipeline=[])
-    with pytest.raises(ClientBulkWriteException) as caught:
-        client.bulk_write([InsertOne({}, f"db.{coll}"), InsertOne({}, f"db.{coll}base")],
-                          ordered=False)
-    assert [(e["idx"], e["code"]) for e in caught.value.write_errors] == [(0, 166)]
-
-
-def test_unacknowledged(client: pymongo.MongoClient, coll: str) -> None:
-    client.bulk_write([InsertOne({"_id": 1}, f"db.{coll}")], ordered=False,
-                      write_concern=pymongo.WriteConcern(0))
-    assert client["db"][coll].find_one() == {"_id": 1}  # by the same connection
-
-
-def test_write_concern(client: pymongo.MongoClient, set_client: pymongo.MongoClient,
-                       coll: str) -> None:
-    with pytest.raises(ClientBulkWriteException) as caught:
-        set_client.bulk_write([InsertOne({"_id": 1}, f"db.{coll}")],
-                              write_concern=pymongo.WriteConcern(2, 1))
-    assert [e["code"] for e in caught.value.write_concern_errors] == [100]
-    assert caught.value.partial_result.inserted_count == 1
 
 
 # Retryable writes and transactions.
@@ -253,46 +218,6 @@ def test_a_command_is_refused(front: BulkWriteServer, standalone: Mongod, change
     assert standalone.client["db"]["refused"].count_documents({}) == 0
 
 
-def test_sizes(set_front: BulkWriteServer, coll: str) -> None:
-    def padded(size: int, form: str) -> bytes:
-        """So large are the message, or the one op."""
-        op = {"insert": 0, "document": {"x": b""}}
-        rest = len(message(bulk_write([op], f"db.{coll}"), form)) if form == "body" else len(bson.encode(op))
-        op["document"]["x"] = bytes(size - rest)
-        return message(bulk_write([op], f"db.{coll}"), form)
-    with wire.WireClient(set_front.address) as client:
-        assert client.call(padded(MAX_OBJECT, "sequences"))["nErrors"] == 1  # too large a document
-        assert client.call(padded(MAX_OBJECT + 1, "sequences"))["code"] == 10334
-        assert client.call(padded(MAX_OBJECT + 22, "body"))["code"] == 10334
-        client.send(message(bulk_write([{"insert": 0, "document": {"x": bytes(16_000_000)}}] * 3,
-                                       f"db.{coll}")))
-        assert client.closed_by_peer()
-
-
-def test_a_field_twice(front: BulkWriteServer) -> None:
-    twice = el.document(*el.elements(bson.encode(INSERT)), el.int32("insert", 0))
-    with wire.WireClient(front.address) as client:
-        assert client.call(wire.command(bulk_write([bson.raw_bson.RawBSONDocument(twice)], "db.refused"))
-                           )["code"] == 40413
-        assert client.call(wire.op_msg(wire.body(bulk_write([INSERT], "db.refused")),
-                                       wire.sequence("ops", [INSERT])))["code"] == 40433
-        assert client.call(wire.op_msg(
-            wire.body({"bulkWrite": 1, "$db": "admin"}), *[wire.sequence("ops", [INSERT])] * 2,
-            wire.sequence("nsInfo", [{"ns": "db.refused"}])))["code"] == 40431
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_where_ops_stand(front: BulkWriteServer, coll: str, form: str) -> None:
-    body = bulk_write([{"insert": number(i % 2), "document": {"_id": i}} for i, number in enumerate(
-        (int, bson.Int64, float, lambda i: bson.Decimal128(str(i))))], f"db.{coll}0", f"db.{coll}1")
-    with wire.WireClient(front.address) as client:
-        reply = client.call(message(body, form))
-        assert reply["nInserted"] == 4
-        assert [e["idx"] for e in reply["cursor"]["firstBatch"]] == [0, 1, 2]
-        assert reply["cursor"]["ns"] == "admin.$cmd.bulkWrite"
-    assert [d["_id"] for d in front.of(f"db.{coll}1")] == [1, 3]
-
-
 def test_cursors(front: BulkWriteServer, coll: str) -> None:
     own = session()["lsid"]
     body = bulk_write([{"insert": 0, "document": {"_id": i}} for i in range(8)], f"db.{coll}", lsid=own)
@@ -325,23 +250,3 @@ def test_failures_of_ops(front: BulkWriteServer, coll: str) -> None:
     assert reply["cursor"]["firstBatch"][0] == {
         "ok": 0.0, "idx": 0, "code": 8000, "errmsg": "as the test says", "n": 0}
     assert (reply["nErrors"], reply["nInserted"]) == (1, 2)
-
-
-@pytest.mark.parametrize("compressor", ["snappy", None])
-def test_checksums_and_compressors(front: BulkWriteServer, coll: str, compressor: str | None) -> None:
-    with wire.client(front.address, compressor) as client:
-        client.send(wire.command(bulk_write([INSERT], f"db.{coll}"), flags=wire.CHECKSUM_PRESENT))
-        assert client.receive().flags & wire.CHECKSUM_PRESENT
-
-
-def test_bytes_of_documents(front: BulkWriteServer, server: Mongod, coll: str) -> None:
-    """Are stored as they came."""
-    raw = el.document(el.int32("_id", 1), *el.every_type())
-    op = el.document(el.int32("insert", 0), Element(0x03, b"document", raw))
-    with wire.WireClient(front.address) as client:
-        assert client.call(wire.op_msg(
-            wire.body({"bulkWrite": 1, "$db": "admin"}), wire.sequence("ops", [op]),
-            wire.sequence("nsInfo", [{"ns": f"db.{coll}"}])))["nInserted"] == 1
-        with wire.WireClient(server.address) as direct:
-            direct.send(wire.command({"find": coll, "$db": "db"}))
-            assert raw in direct.receive().body_bytes

@@ -75,6 +75,7 @@ RULES = [
     {"ns": "dotted.*", "field": "a.b", **_SINGLE},
     {"ns": "ten.*", "field": "n", **_COUNTER, "max": 10},
     {"ns": "ten-single.*", "field": "n", **_SINGLE, "max": 10},
+    {"ns": "int32-end.*", "field": "n", **_COUNTER, "start": 2**31 - 2, "output": "int32", "max": 2**31 - 1},
     {"ns": "javascript.*", "field": "n", **_COUNTER, "start": 2**53 - 2},
     {"ns": "shared.*", "field": "n", **_SINGLE, "name": "shared by many"},
     {"ns": "two.*", "field": "a", **_SINGLE, "name": "two fields"},
@@ -312,6 +313,12 @@ class TestTheEnd:
         assert not any(each["ready"] for each in said)
         assert [each["not_ready"][0]["ns"] for each in said] == [*names[:2], f"shared-*.{coll}"]
         assert "max, 5," in str(said[0]["not_ready"])
+
+    def test_of_int32(self, server, proxy, coll):
+        ns = f"int32-end.{coll}"
+        assert insert(proxy, ns, 2)["n"] == 2
+        assert refused(insert(proxy, ns, 1), ns)
+        assert numbers(server.client, ns) == [2**31 - 2, 2**31 - 1]
 
     def test_beyond_what_javascript_can_count(self, server, proxy, coll):
         ns = f"javascript.{coll}"

@@ -7,7 +7,6 @@ way for as long as the test likes.
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +18,10 @@ import pytest
 from bson.int64 import Int64
 
 from support import wire
-from support.fake_server import HELLO, FakeServer, Request, reply_to
 from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.proxy import Proxy, configuration
-from support.scrape import metric, readiness
+from support.scrape import readiness
 
 RULES = [{"ns": "drain.ruled", "field": "_id", "strategy": "counter"}]
 SHUTTING_DOWN = 91
@@ -159,25 +157,6 @@ def test_what_comes_late_is_told_so(
     assert stored.plain.count_documents({}) == 0 and stored.ruled.count_documents({}) == 0
 
 
-def test_a_whole_row_of_late_requests(drained: Proxy, replica_set: Mongod):
-    with held_up(replica_set) as let_go, wire.WireClient(drained.address) as client:
-        client.send(wire.command(FIND))
-        await_held_up(replica_set)
-        terminate(drained)
-        for number in range(5):
-            client.send(wire.command({"ping": 1, "$db": "admin"}, request_id=100 + number))
-        let_go()
-        client.receive()
-        answered = []
-        for _ in range(5):
-            reply = client.receive()
-            is_refusal(reply, "RetryableWriteError")
-            answered.append(reply.response_to)
-        assert answered == list(range(100, 105))
-        assert client.closed_by_peer()
-    ended(drained)
-
-
 def test_unacknowledged_writes_are_not_lost(drained: Proxy, replica_set: Mongod):
     """Nobody would hear that they came late."""
     target = replica_set.client.drain.unacknowledged
@@ -231,31 +210,6 @@ def test_a_stream_of_hellos_ends(drained: Proxy, replica_set: Mongod):
     ended(drained)
 
 
-def test_the_servers_answer_to_a_hello_that_was_answered_here(
-        standalone: Mongod, start_proxy: Callable[..., Proxy]):
-    """It comes just behind, and is nobody's fault."""
-    asked, may_answer = threading.Event(), threading.Event()
-
-    def hello(request: Request) -> bytes:
-        if b"maxAwaitTimeMS" in request.raw:
-            asked.set()
-            may_answer.wait(20)
-        return reply_to(request, HELLO)
-
-    with FakeServer() as server:
-        server.others["hello"] = hello
-        proxy = start_proxy(configuration(server, RULES, standalone))
-        with wire.WireClient(proxy.address) as client:
-            client.send(wire.command({"hello": 1, "maxAwaitTimeMS": 30_000, "$db": "admin"}))
-            assert asked.wait(20)
-            terminate(proxy)
-            is_refusal(client.receive())
-            may_answer.set()
-            assert client.closed_by_peer()
-        ended(proxy)
-        assert not proxy.find_events("bad_reply")
-
-
 def test_an_exhaust_cursor_is_cut_between_replies(drained: Proxy, replica_set: Mongod):
     source = replica_set.client.drain.source
     source.drop()
@@ -272,30 +226,6 @@ def test_an_exhaust_cursor_is_cut_between_replies(drained: Proxy, replica_set: M
     assert 0 < len(received) < 19_999
     assert all(reply.body["ok"] == 1 for reply in received)
     ended(drained)
-
-
-@pytest.mark.parametrize("collection", ["plain", "ruled"])
-def test_a_request_that_had_begun(drained: Proxy, replica_set: Mongod, collection: str):
-    """Its beginning has gone to the server, so the rest follows; one that was collected has not."""
-    target = replica_set.client.drain[collection]
-    target.drop()
-    document = {"x": 1, "pad": "x" * 500_000}
-    message = wire.command({"insert": collection, "documents": [document], "$db": "drain"})
-    with wire.WireClient(drained.address) as client:
-        client.call({"ping": 1, "$db": "admin"})
-        client.send(message[:300_000])
-        received = 'idproxy_bytes_total{peer="client",direction="received"}'
-        eventually(lambda: metric(drained, received) >= 300_000, 10, "its beginning is read")
-        terminate(drained)
-        client.send(message[300_000:])
-        reply = client.receive()
-        if collection == "plain":
-            assert reply.body["n"] == 1
-        else:
-            is_refusal(reply, "RetryableWriteError")
-        assert client.closed_by_peer()
-    ended(drained)
-    assert target.count_documents({}) == (1 if collection == "plain" else 0)
 
 
 def test_the_limit_cuts_off_what_is_left(replica_set: Mongod, start_proxy: Callable[..., Proxy]):

@@ -349,15 +349,6 @@ class TestWhatIsNoTls:
         assert "listen.tls.mode is off" in reason()
         assert ping(proxy.address)
 
-    def test_a_message_that_begins_like_tls(self, standalone, start_proxy):
-        """Its length has the bytes of a ClientHello's record."""
-        proxy = start_proxy(configuration(standalone, RULES))
-        message = padded(0x010316)
-        assert message.startswith(bytes.fromhex("16030100"))
-        with WireClient(proxy.address) as client:
-            assert "ok" in client.call(message)
-        assert not proxy.find_events("tls_on_plain_port")
-
     def test_a_message_after_the_clients_hello(self, standalone, certificates, start_proxy):
         """In the same segment: it is no part of TLS, and nothing of it reaches the server."""
         with FakeServer() as fake:
@@ -372,12 +363,6 @@ class TestWhatIsNoTls:
                 assert client.closed_by_peer()
                 assert reason()
             assert not asked
-
-    def test_a_handshake_in_small_pieces(self, behind_tls):
-        """It ends in time, and so it is as good as any."""
-        with ByHand.to(behind_tls.address, behind_tls.access.tls, 1) as client:
-            client.sendall(wire.command(PING))
-            assert bson.decode(client.recv()[21:])["ok"] == 1
 
 
 def port_of(proxy: Proxy) -> int:
@@ -404,14 +389,6 @@ class TestWhatClientsSee:
         trusting = certificates.access.tls
         trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
         assert ping(proxy.address, trusting)
-
-    @pytest.mark.parametrize("ciphers", ["eNULL", "aNULL", "ECDHE-ECDSA-AES128-SHA"])
-    def test_ciphers_that_nobody_should_use(self, behind_tls, ciphers):
-        tls = of_version(TLS.TLSv1_2, behind_tls.access)
-        tls.set_ciphers(f"{ciphers}:@SECLEVEL=0")
-        with refusal(behind_tls) as reason:
-            assert not ping(behind_tls.address, tls)
-        assert "cipher" in reason()
 
 
 # Servers.

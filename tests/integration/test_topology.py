@@ -658,13 +658,13 @@ class TestMembersThatComeAndGo:
     @pytest.mark.secured
     def test_one_moves(self, members, start):
         """The same _id, another address: for the proxy another member."""
-        ports = free_ports(5)
+        ports = free_ports(6)
         proxy = start(members.members[0].address, {"port": ports[0]})
         moved, old = members.members[2], members.members[2].address
         with proxy.set_client(members.name) as client:
             addresses = [f"127.0.0.1:{port}" for port in ports]
             sees(client, *addresses[:3])
-            members.move(moved, free_ports(1)[0])
+            members.move(moved, ports[5])
             sees(client, *addresses[:2], addresses[3])
             assert proxy.listener_of(old) == addresses[2]
             assert proxy.listener_of(moved.address) == addresses[3]

@@ -114,7 +114,7 @@ TEST_P(ReservationTest, WhatCannotBeReservedIsRefused) {
   batch.back().value = {bson::Type::binary, std::string(std::size_t{13} << 20, '\0')};
   EXPECT_FALSE(make(batch));
   EXPECT_EQ(batch[0].state, State::refused);
-  EXPECT_EQ(batch[0].code, mongo::kBadValue);
+  EXPECT_EQ(batch[0].code, ErrorCode::bad_value);
   EXPECT_EQ(batch[1].state, State::made);
   EXPECT_EQ(batch[2].state, State::refused);
   EXPECT_EQ(batch[3].state, State::refused);

@@ -230,7 +230,7 @@ std::string reason_of_failure(std::int32_t code) {
 
 std::string refusal_of(const Reply& reply, const std::string& ns, std::string_view needs,
                        const ids::Error& advice, std::string_view cannot) {
-  if (reply.refused(id_store::mongo::kUnauthorized)) {
+  if (reply.refused(ErrorCode::unauthorized)) {
     return std::string(needs) + " on " + ns + ": " + advice.reason;
   }
   if (reply.kind != Reply::Kind::refused) return "the servers do not answer: " + reply.message;

@@ -442,6 +442,8 @@ class TestRun:
 
     @pytest.mark.parametrize("options, message", [
         (["--ns", "x"], "--ns must be a database and a collection"),
+        (["--ns", ".orders"], "--ns must be a database and a collection"),
+        (["--ns", "shop."], "--ns must be a database and a collection"),
         (["--ns", "shop.*"], "without wildcards"),
         (["--ns", f"{DB}.other"], "no rule of"),
         (["--scope", "{}"], "--scope is for rules with `scope`")])

@@ -41,7 +41,7 @@ std::string read(const std::string& filter, const std::string& more = {},
 }
 /// Waits for what was written before, on the shard that has the document.
 std::string confirms(const std::string& more = {}) {
-  const std::string nothing = doc_field("q", doc_field("_id", doc_field("$eq", int_field("", 1)))) +
+  const std::string nothing = doc_field("q", doc_field("_id", int_field("$eq", 1))) +
                               doc_field("u", doc_field("$setOnInsert", int_field("_", 0))) +
                               bool_field("multi", true);
   return op_msg(body(doc(string_field("update", "orders") + array_field("updates", {doc(nothing)}) +
@@ -95,12 +95,13 @@ TEST_F(AssignExchange, DrawsNothingForADocumentThatHasAValueOrIsNotThere) {
   };
   const std::string five =
       long_field("value", 5) + bool_field("modified", false) + bool_field("found", true);
-  const std::string stored = cursor({doc(long_field("number", 5))});
+  const std::string stored = cursor({doc(int_field("_id", 1) + long_field("number", 5))});
   EXPECT_EQ(told(stored, n(0) + ok()), answer(five));
   const std::string late = doc_field("writeConcernError", int_field("code", 64));
   EXPECT_EQ(told(stored, n(0) + late + ok()), doc(five + ok() + late));
   const std::string null = element(bson::Type::null, "number", "");
-  EXPECT_EQ(told(cursor({doc(null)}), n(0) + ok()), answer(kNone + bool_field("found", true)));
+  EXPECT_EQ(told(cursor({doc(int_field("_id", 1) + null)}), n(0) + ok()),
+            answer(kNone + bool_field("found", true)));
   EXPECT_EQ(told(cursor({})), answer(kNone + bool_field("found", false)));
   EXPECT_EQ(world_.counts(), "");
 }
@@ -117,7 +118,7 @@ TEST_F(AssignExchange, SaysWhatItFindsIfAnotherWasFirst) {
     return body;
   };
   EXPECT_EQ(
-      told(cursor({doc(long_field("number", 5))})),
+      told(cursor({doc(int_field("_id", 1) + long_field("number", 5))})),
       answer(long_field("value", 5) + bool_field("modified", false) + bool_field("found", true)));
   EXPECT_EQ(told(cursor({})), answer(kNone + bool_field("found", false)));
   EXPECT_NE(told(cursor({doc("")})).find("has changed meanwhile"), std::string::npos);
@@ -130,14 +131,15 @@ TEST_F(AssignExchange, TellsNoNumberInTurnThatAMajorityMayLack) {
   in_turn.strategy = std::make_shared<TurnRule>(std::make_shared<Turns>());
   world_.reload(rule_set_of(std::move(in_turn)));
   world_.request(assign(kById, doc_field("writeConcern", int_field("w", 1))));
-  EXPECT_EQ(world_.reply_with(cursor({doc(long_field("number", 5))})), ActionKind::send);
+  EXPECT_EQ(world_.reply_with(cursor({doc(int_field("_id", 1) + long_field("number", 5))})),
+            ActionKind::send);
   EXPECT_EQ(world_.bytes(), confirms(doc_field("writeConcern", string_field("w", "majority") +
                                                                    bool_field("j", true))));
   world_.exchange->release(world_.workspace);
 }
 
 TEST_F(AssignExchange, TellsNoValueOfWhichTheServerDoesNotSayThatItIsDurable) {
-  const std::string stored = cursor({doc(long_field("number", 5))});
+  const std::string stored = cursor({doc(int_field("_id", 1) + long_field("number", 5))});
   for (const std::string& reply :
        {n(0) + write_errors({write_error(0, 61)}) + ok(), int_field("n", 0)}) {
     world_.request(assign(kById));

@@ -104,8 +104,6 @@ struct UniqueField {
 [[nodiscard]] const Index* readable_guard_among(std::span<const Index> indexes,
                                                 const UniqueField& field);
 
-// Server error codes of createIndexes.
-
 /// The options of the proxy's own unique index, chosen so that no document without a value is in
 /// its way: to a unique index, a missing field is null.
 enum class IndexForm {

@@ -25,8 +25,6 @@ using mongo::Array;
 using mongo::Document;
 using mongo::Reply;
 
-// Server error codes.
-
 // Larger collections are sampled unless indexes do: counting would read too much of them every
 // minute.
 constexpr std::int64_t kCountedAtMost = 200'000;

@@ -41,7 +41,7 @@ class ConnectionPair final {
   static void start(IoThread& thread, FileDescriptor downstream,
                     std::shared_ptr<Upstream> upstream);
   ConnectionPair(IoThread& thread, FileDescriptor downstream, std::shared_ptr<Upstream> upstream);
-  ~ConnectionPair() = default;
+  ~ConnectionPair() { exchange_.reset(); }  // which refers to memory_
   ConnectionPair(const ConnectionPair&) = delete;
   ConnectionPair& operator=(const ConnectionPair&) = delete;
 

@@ -400,8 +400,7 @@ Action AssignExchange::read_document() {
 /// that is given now. So this is a write that changes nothing, after which the server that has the
 /// document waits for all that was written before, as the client's write concern says.
 Action AssignExchange::confirm() {
-  const auto id = bson::find(*first_of(body()), "_id");
-  if (!id) return action::Close{};
+  const auto id = bson::find(*first_of(body()), "_id");  // a view may not show it
   document_.append(reply_->message());
   refill(*workspace_);
   OwnCommand command(request_.message, client_id());
@@ -410,7 +409,11 @@ Action AssignExchange::confirm() {
   bson::append_inside(out, Type::array, "updates", [&] {
     bson::append_inside(out, Type::document, "0", [&] {
       bson::append_inside(out, Type::document, "q", [&] {
-        bson::append_inside(out, Type::document, "_id", [&] { append_value(out, "$eq", *id); });
+        if (id) {
+          bson::append_inside(out, Type::document, "_id", [&] { append_value(out, "$eq", *id); });
+        } else {
+          for (const auto& each : bson::Elements(request_.filter())) bson::append_copy(out, each);
+        }
       });
       bson::append_inside(out, Type::document, "u", [&] {
         bson::append_inside(out, Type::document, "$setOnInsert",

@@ -68,12 +68,14 @@ void count(const TakenAway& updates, std::vector<TakenAway>& taken) {
 
 namespace {
 
-/// True if an update by operators does something beside what these rules leave out.
-bool does_more(Bytes update, const Plan& rules) {
-  for (const bson::Element& each : bson::Elements(update)) {
+/// True if an update by operators does something beside what these rules leave out, of which each
+/// that gives a value, or passes the statement on, does something.
+bool does_more(const UpsertStatement& statement, const Plan& rules) {
+  for (const bson::Element& each : bson::Elements(statement.update)) {
     for (const bson::Element& path : bson::Elements(each.value)) {
       const auto leaves_out = [&](const Assignment& its) {
-        return is_left_out(each, path, *its.rule);
+        return is_left_out(each, path, *its.rule) &&
+               judge(statement, its, true).kind == UpsertVerdict::Kind::unfulfilled;
       };
       if (std::ranges::none_of(rules, leaves_out)) return true;
     }
@@ -93,7 +95,7 @@ KeepVerdict keep_of(const UpsertStatement& statement, const Assignment& assignme
   using Kind = UpsertVerdict::Kind;
   const bool assigns = upsert.kind == Kind::assign;
   const bool is_plain = statement.kind == UpsertStatement::Kind::plain;
-  const bool needs_none = upsert.kind == Kind::unfulfilled && does_more(statement.update, rules);
+  const bool needs_none = upsert.kind == Kind::unfulfilled && does_more(statement, rules);
   if (is_kept && !statement.is_replacement && !is_plain && !assigns && !needs_none) {
     keep = {KeepVerdict::Kind::lost, LossReason::unset};
   }

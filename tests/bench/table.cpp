@@ -20,8 +20,8 @@ namespace {
 
 constexpr Limit kP50Limit{1.0, 0.5};
 constexpr Limit kP99Limit{1.0, 0.5};
-constexpr Limit kIdleLimit{2.6, 1.5};     // KiB
-constexpr Limit kAfterLimit{3.3, 2.5};    // KiB
+constexpr Limit kIdleLimit{1.2, 1.0};     // KiB
+constexpr Limit kAfterLimit{1.6, 1.4};    // KiB
 constexpr Limit kStartLimit{15.0, 12.0};  // MB
 
 constexpr std::size_t kIdleConnections = 1000;  // in the measurement of memory

@@ -132,7 +132,7 @@ struct CodeTrait {
   CODE(40608, was_upsert, "Location40608", 0)
 
 enum class ErrorCode : std::int32_t {
-#define IDPROXY_ENUMERATOR(number, code, name, traits) code = number,
+#define IDPROXY_ENUMERATOR(number, code, name, traits) code = (number),
   IDPROXY_SERVER_CODES(IDPROXY_ENUMERATOR)
 };
 [[nodiscard]] constexpr bool operator==(std::int64_t code, ErrorCode its) {
@@ -146,7 +146,7 @@ struct ServerCode {
 };
 inline constexpr auto kServerCodes = [] {
   using enum CodeTrait::Bit;
-#define IDPROXY_ROW(number, code, name, traits) ServerCode{ErrorCode::code, name, traits},
+#define IDPROXY_ROW(number, code, name, traits) ServerCode{ErrorCode::code, name, (traits)},
   return std::array{IDPROXY_SERVER_CODES(IDPROXY_ROW)};
 }();
 #undef IDPROXY_ROW

@@ -170,7 +170,8 @@ bool is_user_of_service(uid_t user) {
 std::string cgroup_of(int pid) {
   std::ifstream file(process_path(pid, "cgroup"));
   for (std::string line; std::getline(file, line);) {
-    for (const std::string_view hierarchy : {"0::", "1:name=systemd:"}) {
+    line.erase(0, line.find(':') + 1);  // the hierarchy's number
+    for (const std::string_view hierarchy : {":", "name=systemd:"}) {
       if (line.starts_with(hierarchy)) return line.substr(hierarchy.size());
     }
   }

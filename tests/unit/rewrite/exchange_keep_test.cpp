@@ -173,20 +173,24 @@ TEST(Keeps, AlwaysAlsoInUpsertsThatDoNotFulfilTheConditions) {
   ExchangeWorld alone(drafts());
   EXPECT_EQ(alone.request(statement(unset)), ActionKind::relay);
   EXPECT_EQ(alone.exchange->facts().taken_away.front().reason, LossReason::unset);
-  // Nor where two rules leave out all between them.
-  const auto two = [&] {
-    Rule number = test::rule("shop.*", "number");
-    Rule code = test::rule("shop.*", "code");
-    for (Rule* each : {&number, &code}) {
-      each->keep = Keep::always;
-      each->when.push_back({"x", true});
-    }
-    return rule_set_of(std::move(number), std::move(code));
+  // Nor where two rules leave out all between them, unless one of them gives a value.
+  const auto two = [&](bool gives) {
+    return [gives] {
+      Rule number = test::rule("shop.*", "number");
+      Rule code = test::rule("shop.*", "code");
+      for (Rule* each : {&number, &code}) each->keep = Keep::always;
+      number.when.push_back({"x", true});
+      if (!gives) code.when.push_back({"x", true});
+      return rule_set_of(std::move(number), std::move(code));
+    };
   };
-  ExchangeWorld both(two());
-  EXPECT_EQ(both.request(statement(
-                doc_field("$unset", string_field("number", "") + string_field("code", "")))),
-            ActionKind::relay);
+  const std::string unsets =
+      doc_field("$unset", string_field("number", "") + string_field("code", ""));
+  ExchangeWorld none(two(false)());
+  EXPECT_EQ(none.request(statement(unsets)), ActionKind::relay);
+  ExchangeWorld one(two(true)());
+  EXPECT_EQ(one.request(statement(unsets)), ActionKind::send);
+  EXPECT_EQ(one.bytes(), statement(doc_field("$setOnInsert", long_field("code", 1))));
   ExchangeWorld published(drafts());
   EXPECT_EQ(published.request(statement(doc_field("$set", kX) + unset)), ActionKind::send);
   EXPECT_EQ(published.bytes(),

@@ -16,6 +16,7 @@ from typing import Any
 import bson
 import pymongo
 import pytest
+from bson.codec_options import CodecOptions
 from pymongo.errors import OperationFailure, WriteError
 
 from support.admin import LISTEN, Admin
@@ -189,8 +190,10 @@ def rows_of(output: str) -> list[list[str]]:
 
 
 def traces(client: pymongo.MongoClient) -> list[dict[str, Any]]:
-    """What a replica set was ever told to write, but for its own sessions."""
-    return list(client.local["oplog.rs"].find(
+    """What a replica set was ever told to write, but for its own sessions. Other tests have written what is no
+    UTF-8."""
+    lenient = CodecOptions(unicode_decode_error_handler="replace")
+    return list(client.local.get_collection("oplog.rs", codec_options=lenient).find(
         {"op": {"$ne": "n"}, "ns": {"$not": re.compile(r"^config\.|^admin\.system\.keys")}}))
 
 

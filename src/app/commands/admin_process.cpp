@@ -166,26 +166,30 @@ bool is_user_of_service(uid_t user) {
   return entry != nullptr && std::string_view(entry->pw_name) == kService;
 }
 
-/// Its control group, as systemd has them; "": not told.
-std::string cgroup_of(int pid) {
-  std::ifstream file(process_path(pid, "cgroup"));
-  for (std::string line; std::getline(file, line);) {
-    line.erase(0, line.find(':') + 1);  // the hierarchy's number
-    for (const std::string_view hierarchy : {":", "name=systemd:"}) {
-      if (line.starts_with(hierarchy)) return line.substr(hierarchy.size());
-    }
-  }
-  return "";
-}
-
-/// Its unit of the system: only root can have put it there. "": it has none. Services may have
-/// groups of their own within theirs, so that what stands first behind the slices counts.
-std::string unit_of(int pid) {
-  for (const fs::path& part : fs::path(cgroup_of(pid)).relative_path()) {
+/// The unit of a control group: services may have groups of their own within theirs, so that what
+/// stands first behind the slices counts. "": it has none.
+std::string unit_of_group(const fs::path& group) {
+  for (const fs::path& part : group.relative_path()) {
     const std::string name = part.string();
     if (name == "user.slice") return "";
     if (name.ends_with(".slice")) continue;
     return name.ends_with(".service") ? name : "";
+  }
+  return "";
+}
+
+/// Its unit of the system: only root can have put it there. "": it has none. systemd keeps its
+/// groups in the unified hierarchy or in one of its own (cgroups(7)); where both are mounted, one
+/// has no units.
+std::string unit_of(int pid) {
+  std::ifstream file(process_path(pid, "cgroup"));
+  for (std::string line; std::getline(file, line);) {
+    line.erase(0, line.find(':') + 1);  // the hierarchy's number
+    for (const std::string_view hierarchy : {":", "name=systemd:"}) {
+      if (!line.starts_with(hierarchy)) continue;
+      if (std::string unit = unit_of_group(line.substr(hierarchy.size())); !unit.empty())
+        return unit;
+    }
   }
   return "";
 }

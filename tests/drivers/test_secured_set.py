@@ -15,8 +15,8 @@ from support.proxy import Proxy, Server, configuration
 from support.replica_set import ReplicaSet
 from support.secured import Certificates, SecuredSet
 from test_replica_set import (  # noqa: F401
-    RULES, client, db, direct, documents, driver, program, proxy, proxy_of_one, pytestmark, test_crud, test_step_downs,
-    test_topology, test_transactions, three, way)
+    RULES, client, db, direct, documents, driver, knows_all, program, proxy, proxy_of_one, pytestmark, test_step_downs,
+    three, way)
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +29,8 @@ def new_proxy(certificates: Certificates) -> Callable[[Server], Proxy]:
     return lambda upstream: Proxy(
         configuration(upstream, RULES, listen=certificates.listen()),
         access=certificates.application)
+
+
+@pytest.mark.parametrize("way", ["proxy_of_one"], indirect=True)
+def test_topology(client, way, three):
+    knows_all(client, way, three)

@@ -38,7 +38,9 @@ from support.servers import has
 from support.values import digits_of, to_uuid
 from support.wire import EXHAUST_ALLOWED, MORE_TO_COME, Closed, command
 
-STEP_DOWNS, KILLS = (20, 10) if FULL else (3, 2)
+# That connections log in again after a fault, drivers/test_secured_set.py shows each time.
+SECURED = pytest.mark.secured(full=True)
+STEP_DOWNS, KILLS = (20, 10) if FULL else (2, 1)
 DIGITS = 6 if FULL else 5
 RETRY = {"attempts": 100, "deadline": "60s"}
 RULES = [
@@ -156,7 +158,7 @@ def fate(three: ReplicaSet, writers: Writers, what: str, chance: random.Random) 
         dead.restart()
 
 
-@pytest.mark.secured(full=True)  # that connections log in again after a fault under load, others show too
+@SECURED
 @pytest.mark.timeout(3600 if FULL else 900)
 def test_step_downs_and_dead_primaries(three, start_proxy, connect, record):
     """Two proxies, which fill the same collections, and the direct way, all at once."""
@@ -319,7 +321,7 @@ def cut_off(three: ReplicaSet, cable: Middleman, primary: Member, how: str) -> I
 
 
 @pytest.mark.tsan
-@pytest.mark.secured(full=True)  # as test_step_downs_and_dead_primaries
+@SECURED
 @pytest.mark.parametrize("how", ["pulled", "reset", "frozen"])
 def test_the_primary_is_cut_off_under_load(three, cables, start_proxy, connect, coll, how):
     """pulled: nothing arrives any more, and nobody says so. reset: connections end; the next ones
@@ -367,7 +369,7 @@ def test_the_primary_is_cut_off_under_load(three, cables, start_proxy, connect, 
     assert not violations, violations[:5]
 
 
-@pytest.mark.secured
+@SECURED
 def test_a_server_that_is_silent(three, cables, start_proxy):
     """Others are served meanwhile; who would connect to it is refused; it is served again."""
     proxy = start_proxy(behind(three, cables, connect_timeout="2s"))
@@ -395,7 +397,7 @@ def serves(proxy: Proxy, address: str = "") -> bool:
 
 
 @pytest.mark.full
-@pytest.mark.secured
+@SECURED
 @pytest.mark.timeout(300)
 def test_half_open(three, cables, start_proxy, record):
     """Nobody says anything any more, on either side, and both are freed: who waits for an answer,
@@ -427,7 +429,7 @@ def test_half_open(three, cables, start_proxy, record):
 # A server that dies.
 
 @pytest.mark.tsan
-@pytest.mark.secured
+@SECURED
 @pytest.mark.parametrize("whom", ["primary", "secondary"])
 def test_a_member_dies(three, start_proxy, record, whom):
     """Its clients are closed at once, nobody else's, and new ones until it is back."""
@@ -524,7 +526,7 @@ class Stream:
         eventually(lambda: condition(self.next()), 30, "the stream says so")
 
 
-@pytest.mark.secured
+@SECURED
 def test_streams_of_hello(three, start_proxy):
     """They tell of a new primary by the listener's name, in order, and end with their server."""
     proxy = start_proxy(configuration(three, []))
@@ -551,7 +553,7 @@ def test_streams_of_hello(three, start_proxy):
 
 # The id store.
 
-@pytest.mark.secured
+@SECURED
 def test_the_store_needs_one_secondary_of_the_uri(three, start_proxy, connect, coll):
     """It follows the set from there, also when that one is gone, as drivers do."""
     secondary = three.secondaries[0]

@@ -30,6 +30,8 @@ from support.proxy import Proxy, configuration
 from support.replica_set import ARBITER, HIDDEN, PASSIVE, Member, ReplicaSet
 from support.secured import Certificates, SecuredSet
 
+# That all drivers learn of the set where TLS and logins are, drivers/test_secured_set.py shows each time.
+SECURED = pytest.mark.secured(full=True)
 PING = {"ping": 1, "$db": "admin"}
 USER = {"username": "app", "password": "secret"}
 
@@ -145,7 +147,7 @@ FORMS = {
 }
 
 
-@pytest.mark.secured
+@SECURED
 @pytest.mark.parametrize("name", [pytest.param("hello", marks=pytest.mark.tsan), "isMaster", "ismaster"])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_reply_is_the_servers_own_but_for_its_members(behind: Behind, form: str, name: str):
@@ -162,7 +164,7 @@ def test_a_reply_is_the_servers_own_but_for_its_members(behind: Behind, form: st
         assert bool(checksum) == (form == "checksum" and not behind.proxy.access.tls)
 
 
-@pytest.mark.secured
+@SECURED
 def test_what_each_kind_of_member_says(behind: Behind):
     """As a client knows them: a hidden member is in no list."""
     addresses = [address for address, _ in behind.proxy.listeners]
@@ -280,7 +282,7 @@ def another_primary(behind: Behind) -> Iterator[None]:
 
 class TestStreams:
     @pytest.mark.tsan
-    @pytest.mark.secured
+    @SECURED
     @pytest.mark.parametrize("flags", [0, wire.CHECKSUM_PRESENT], ids=["plain", "checksum"])
     @pytest.mark.parametrize("name", ["hello", "isMaster"])
     def test_each_reply_is_mapped(self, behind: Behind, name: str, flags: int):
@@ -290,7 +292,7 @@ class TestStreams:
                     assert stream.next()["me"] == behind.proxy.listeners[index][0]
                 stream.check()
 
-    @pytest.mark.secured
+    @SECURED
     def test_a_step_down_in_mid_stream(self, behind: Behind):
         """The servers tell at once. No reply names a member, before, meanwhile and afterwards."""
         addresses = [address for address, _ in behind.proxy.listeners]
@@ -327,7 +329,7 @@ class TestStreams:
                 eventually(lambda: stream.connection.over, 10, "both ends are closed")
                 return
 
-    @pytest.mark.secured
+    @SECURED
     def test_pymongo_monitors_by_streaming(self, behind: Behind):
         """Its view of the set is made of our listeners alone, and follows a step-down."""
         addresses = [node(address) for address, _ in behind.proxy.listeners]
@@ -411,7 +413,7 @@ class TestOtherReplies:
 
 
 class TestAmongOtherMessages:
-    @pytest.mark.secured
+    @SECURED
     def test_pipelined(self, behind: Behind):
         """All sent at once. Each reply is the answer to its own request."""
         sent = [wire.command(PING, request_id=1), wire.command({"hello": 1, "$db": "admin"},
@@ -430,7 +432,7 @@ class TestAmongOtherMessages:
             hello = number in (1, 3, 4)
             assert mine.raw == (mapped(server, behind.listeners) if hello else server)
 
-    @pytest.mark.secured
+    @SECURED
     def test_one_that_wants_no_reply(self, behind: Behind):
         """moreToCome: the next reply is that of the next request."""
         with behind.proxy.raw_client() as client:
@@ -462,7 +464,7 @@ class TestAmongOtherMessages:
 # Logging in.
 
 class TestLogin:
-    @pytest.mark.secured
+    @SECURED
     def test_by_a_driver_through_each_listener(self, behind: Behind):
         """PyMongo begins it inside of hello."""
         for index in (PRIMARY, SECONDARY, PASSIVE_ONE, HIDDEN_ONE):
@@ -473,7 +475,7 @@ class TestLogin:
                     status = client.admin.command("connectionStatus")
                     assert status["authInfo"]["authenticatedUsers"][0]["user"] == "app"
 
-    @pytest.mark.secured
+    @SECURED
     def test_with_the_set(self, behind: Behind):
         with behind.proxy.set_client("every", **USER) as client:
             for preference in (pymongo.ReadPreference.PRIMARY, pymongo.ReadPreference.SECONDARY):
@@ -481,7 +483,7 @@ class TestLogin:
                     "connectionStatus")
                 assert status["authInfo"]["authenticatedUsers"][0]["user"] == "app"
 
-    @pytest.mark.secured
+    @SECURED
     @pytest.mark.parametrize("user", ["app", "nobody"])
     def test_inside_of_hello_by_hand(self, behind: Behind, user: str):
         start = {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "db": "admin",

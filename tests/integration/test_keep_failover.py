@@ -14,6 +14,7 @@ import pytest
 from pymongo import ReplaceOne
 from pymongo.errors import BulkWriteError, OperationFailure, PyMongoError
 
+from support.full import FULL
 from support.process import eventually, free_ports
 from support.proxy import Proxy, configuration
 from support.replica_set import ReplicaSet
@@ -25,7 +26,7 @@ RULES = [
 ]
 KEYS = 12  # of each writer, and of all
 SHARED = [f"shared{i}" for i in range(KEYS)]
-ROUNDS = 3
+ROUNDS = 3 if FULL else 2
 SOON = 60
 
 

@@ -660,6 +660,8 @@ TAKEN = range(0, 10_000, 2)  # half of the values are in use from the start
 CHAOS = [{"ns": "chaos.*", "field": "made", "strategy": "random-digits", "digits": 4,
           "max_fill": 0.99, "retry": {"attempts": 100, "deadline": "60s"}}]
 BULKS = 1_000 if FULL else 80  # more would fill the space
+DROPPED = 0.12
+SIDES = {"downstream": ["downstream"], "upstream": ["upstream"], "both": ["downstream", "upstream"]}
 
 
 class Writer:
@@ -688,7 +690,8 @@ class Writer:
 
 
 @pytest.mark.timeout(3600 if FULL else 300)
-@pytest.mark.parametrize("side", ["downstream", "upstream"])
+@pytest.mark.parametrize("side", [
+    pytest.param("downstream", marks=pytest.mark.full), pytest.param("upstream", marks=pytest.mark.full), "both"])
 def test_drops_at_random(replica_set: Mongod, coll: str, side: str,
                          monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pymongo.common, "MIN_HEARTBEAT_INTERVAL", 0.02)
@@ -698,7 +701,7 @@ def test_drops_at_random(replica_set: Mongod, coll: str, side: str,
         collection.create_index("made", unique=True)
         collection.insert_many([{"made": bson.Int64(i)} for i in TAKEN])
     with (BulkWriteServer(replica_set, batch_size=3) as front,
-          Chain(front, CHAOS, {side: 0.12}, side) as chain):
+          Chain(front, CHAOS, dict.fromkeys(SIDES[side], DROPPED), side) as chain):
         def work(writer: Writer, collection: Any) -> None:
             with pymongo.MongoClient(chain.uri, serverMonitoringMode="poll",
                                      serverSelectionTimeoutMS=60_000) as client:
@@ -715,5 +718,5 @@ def test_drops_at_random(replica_set: Mongod, coll: str, side: str,
         assert writer.told.acknowledged.total() > BULKS
     # What was to be tested did happen.
     assert sum(writer.told.unknown.total() for writer in writers) > 5
-    assert sum(getattr(chain, side).dropped.values()) > BULKS / 4
+    assert all(sum(getattr(chain, each).dropped.values()) > BULKS / 4 for each in SIDES[side])
     assert chain.stopped["duplicates_cured"] > BULKS

@@ -154,8 +154,6 @@ _NO_CERTIFICATE = {"address": "127.0.0.1", "port": 0, "tls": {
 
 FAULTY = [
     Faulty("yaml", lambda its, ns: its.text([numbered(ns)])[:-20], "error: "),
-    Faulty("empty_rule", lambda its, ns: its.text([{}]), "rules[0].ns: is missing"),
-    Faulty("unknown_key", lambda its, ns: its.text([], admins={"listen": None}), "'admins'"),
     Faulty("bad_rule", lambda its, ns: its.text([numbered(ns, step=0)]),
            "rules[0].step: must not be 0"),
     Faulty("no_certificate", lambda its, ns: its.text([], listen=_NO_CERTIFICATE),
@@ -564,8 +562,7 @@ def broken_texts(reloading: Reloading, db: str) -> Iterator[str]:
                reloading.text([], listen={"tls": {"mode": "require"}})][i % 3]
 
 
-# A hundred, and in the long runs a thousand.
-RELOADS = 1000 if FULL else 99
+RELOADS = 1000 if FULL else 60
 # For buffers that grow once.
 WARM_UP = 30
 # The id store's, which come and go.
@@ -689,7 +686,7 @@ class TestWatch:
         failed = proxy.wait_event("reload_failed")
         assert failed["failed"] == 1 and proxy.find_events("config_error")
         # Several looks later.
-        looks = time.monotonic() + 5
+        looks = time.monotonic() + 3
         while time.monotonic() < looks:
             time.sleep(0.5)
             assert len(proxy.find_events("reload_failed")) == 1
@@ -721,7 +718,7 @@ class TestWatch:
         """A reload switches it on and off."""
         proxy = start([], reload="signal")
         volume.put(config=self.text([numbered(namespace)], reload="signal"))
-        time.sleep(5)
+        time.sleep(3)
         assert not proxy.find_events("reloaded")
         proxy.process.send_signal(signal.SIGHUP)
         assert namespace in proxy.wait_event("reloaded")["changed"]

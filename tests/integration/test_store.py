@@ -13,7 +13,7 @@ from support.mongod import Mongod
 from support.proxy import binary
 
 STORE_TEST = pathlib.Path(binary()).with_name("store_test")
-SHARDS = 3
+SHARDS = 4
 
 
 def run_shard(number: int) -> subprocess.CompletedProcess[str]:

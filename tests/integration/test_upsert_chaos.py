@@ -32,6 +32,7 @@ RULES = [{"ns": f"{db}.*", "field": name, "strategy": "random-digits", "digits":
          for db, name in FIELDS.items()]
 DRIVER = {"retryWrites": True, "serverMonitoringMode": "poll", "serverSelectionTimeoutMS": 60_000}
 DROPPED = 0.12
+SIDES = {"downstream": ["downstream"], "upstream": ["upstream"], "both": ["downstream", "upstream"]}
 # Of each writer, of which there are four: bulk writes and findAndModifies.
 OPERATIONS = 2_500 if FULL else 160
 UPDATES: list[Any] = [{"$inc": {"n": 1}},
@@ -111,12 +112,13 @@ WRITERS = [Writer(db, ordered) for db in FIELDS for ordered in (True, False)]
 
 
 @pytest.mark.timeout(3600 if FULL else 300)
-@pytest.mark.parametrize("side", ["downstream", "upstream"])
+@pytest.mark.parametrize("side", [
+    pytest.param("downstream", marks=pytest.mark.full), pytest.param("upstream", marks=pytest.mark.full), "both"])
 def test_drops_at_random(replica_set: Mongod, side: str):
     names = [next(_collections) for _ in WRITERS]
     for writer, name in zip(WRITERS, names):
         writer.prepare(replica_set, name)
-    with Chain(replica_set, RULES, {side: DROPPED}, side) as chain:
+    with Chain(replica_set, RULES, dict.fromkeys(SIDES[side], DROPPED), side) as chain:
         def work(number: int) -> Increments:
             writer = WRITERS[number]
             with pymongo.MongoClient(chain.uri, **DRIVER) as client:
@@ -133,7 +135,7 @@ def test_drops_at_random(replica_set: Mongod, side: str):
     # What was to be tested did happen.
     assert all(each.acknowledged.total() > OPERATIONS for each in told)
     assert sum(each.unknown.total() for each in told) > 5
-    assert sum(getattr(chain, side).dropped.values()) > OPERATIONS / 4
+    assert all(sum(getattr(chain, each).dropped.values()) > OPERATIONS / 4 for each in SIDES[side])
     assert chain.stopped["duplicates_cured"] > OPERATIONS / 4
     assert chain.stopped["duplicates_foreign"] > 0
 

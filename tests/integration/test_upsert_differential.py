@@ -41,6 +41,7 @@ COMPRESSED = 10_000 if FULL else 150
 # A bulkWrite has several statements.
 OF_BULK = {count: count if FULL else 2 * count // 3 for count in (COUNT, COMPRESSED)}
 TIMEOUT = 60.0  # of one command
+COMMANDS = ["update", "findAndModify", "bulkWrite"]  # in the normal run each is compressed in one way
 RULES = [{"ns": f"{PROXIED}.{kind}", "field": name, "strategy": "random-digits", "digits": 12,
           "leading_zeros": False, "retry": {"attempts": 100, "deadline": "120s"},
           **({} if name == "_id" else {"keep": "off"})} for kind, name in FIELDS.items()]
@@ -371,10 +372,12 @@ def without_modified(reply: Any) -> Any:
 
 
 @pytest.mark.timeout(3600 if FULL else 300)
-@pytest.mark.parametrize("command", ["update", "findAndModify", pytest.param(
-    "bulkWrite", marks=pytest.mark.needs("retried_stmt_ids", "collection_uuid"))])
-@pytest.mark.parametrize("compressor, count", [
-    (None, COUNT), *((name, COMPRESSED) for name in wire.COMPRESSORS)])
+@pytest.mark.parametrize("command, compressor, count", [
+    pytest.param(command, compressor, COMPRESSED if compressor else COUNT, marks=[
+        *[pytest.mark.needs("retried_stmt_ids", "collection_uuid")][:command == "bulkWrite"],
+        *[pytest.mark.full][:compressor not in (None, its_own)]])
+    for command, its_own in zip(COMMANDS, wire.COMPRESSORS, strict=True)
+    for compressor in (None, *wire.COMPRESSORS)])
 def test_the_same_as_without_the_proxy(
         replica_set: Mongod, collections: dict[tuple[str, str], Any], compressor: str | None,
         count: int, command: str):

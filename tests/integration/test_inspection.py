@@ -100,8 +100,8 @@ def test_warns_once_of_a_missing_unique_index(
 
 
 def test_required_index_appears_later(
-        server: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
-    proxy = start_proxy(configuration(server, [rule(f"{coll}.orders", unique_index="require")]))
+        replica_set: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
+    proxy = start_proxy(configuration(replica_set, [rule(f"{coll}.orders", unique_index="require")]))
     with proxy.client() as client:
         error = fails(client, coll)
         assert error.code == OPERATION_FAILED
@@ -112,11 +112,11 @@ def test_required_index_appears_later(
         client[coll].orders.insert_one({"number": 1})
         client[coll].others.insert_one({})
 
-        server.client[coll].orders.create_index("number", unique=True)
+        replica_set.client[coll].orders.create_index("number", unique=True)
         eventually(lambda: insert(client, coll), SOON)
     await_event(proxy, "ready_again", ns=f"{coll}.orders")
     assert len(proxy.find_events("not_ready")) == len(proxy.find_events("ready_again")) == 1
-    stored = server.client[coll].orders.find_one({"number": {"$ne": 1}})
+    stored = replica_set.client[coll].orders.find_one({"number": {"$ne": 1}})
     assert isinstance(stored["number"], int)
 
 
@@ -131,11 +131,11 @@ def test_required_index_of_a_collection_behind_a_wildcard(
 
 
 @pytest.mark.tsan
-def test_creates_the_index(server: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
+def test_creates_the_index(replica_set: Mongod, start_proxy: Callable[..., Proxy], coll: str) -> None:
     """Documents without the field, from before the rule, are no duplicates of one another."""
-    server.client[coll].orders.insert_many([{}, {}])
-    proxy = start_proxy(configuration(server, [rule(f"{coll}.orders", unique_index="create")]))
-    assert await_indexes(server, coll) == {"number_idproxy"}
+    replica_set.client[coll].orders.insert_many([{}, {}])
+    proxy = start_proxy(configuration(replica_set, [rule(f"{coll}.orders", unique_index="create")]))
+    assert await_indexes(replica_set, coll) == {"number_idproxy"}
     with proxy.client() as client:
         eventually(lambda: insert(client, coll), SOON)
     assert not proxy.find_events("no_unique_index")
@@ -492,16 +492,3 @@ def test_becomes_ready_when_the_privilege_is_granted(
         "grantPrivilegesToRole", f"{coll}-late", privileges=[granted(coll, ["listIndexes"])])
     with as_root(proxy) as client:
         eventually(lambda: insert(client, coll, "required"), SOON)
-
-
-def test_a_wrong_password_is_no_answer(
-        guarded: Guarded, start_proxy: Callable[..., Proxy], coll: str) -> None:
-    uri = guarded.uri_of("root").replace("secret", "wrong-password")
-    proxy = start_proxy(configuration(
-        guarded, [rule(f"{coll}.orders", unique_index="require"), rule(f"{coll}.others")],
-        id_store={"uri": uri}))
-    assert await_event(proxy, "inspection_failing")["reason"]
-    with as_root(proxy) as client:
-        assert insert(client, coll, "others")
-        assert fails(client, coll).code == HOST_UNREACHABLE
-    assert "wrong-password" not in proxy.log()

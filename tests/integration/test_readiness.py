@@ -16,7 +16,7 @@ from typing import Any
 import bson
 import pymongo
 import pytest
-from pymongo.errors import OperationFailure, WriteError
+from pymongo.errors import WriteError
 
 from support.admin import LISTEN, Admin
 from support.counters import STORE, insert, set_counter
@@ -110,16 +110,6 @@ class TestBeforeTheFirstInsert:
             (reason,) = client.admin.command("idproxy", "status")["rules"][0]["not_ready"]
             assert reason["code"] == 6 and "Authentication failed" in reason["reason"]
 
-    def test_a_server_that_is_down(self, standalone, start_proxy, coll):
-        uri = f"mongodb://127.0.0.1:{free_port()}"
-        proxy = start_proxy(configuration(
-            standalone, [counter_of(f"{coll}.orders")], admin=LISTEN, id_store={"uri": uri}))
-        admin = Admin(proxy)
-        line = await_reason(admin)
-        assert line.startswith("not ready: the id store does not answer: ")
-        assert uri.removeprefix("mongodb://") in line
-        assert proxy.wait_event("not_ready", SOON)["ns"] == f"{coll}.orders"
-
     def test_a_missing_privilege_with_the_command_that_helps(self, guarded, start_proxy, coll):
         add_user(guarded, f"{coll}-reader", [])
         proxy = start_proxy(configuration(guarded, [counter_of(f"{coll}.orders")], admin=LISTEN,
@@ -136,27 +126,6 @@ class TestBeforeTheFirstInsert:
             client[coll].orders.insert_one({})
         assert guarded.client[coll].orders.find_one()["n"] == 1
         assert len(proxy.find_events("not_ready")) == len(proxy.find_events("ready_again")) == 1
-
-    def test_privileges_one_after_the_other(self, guarded, start_proxy, coll):
-        """An insert that was refused for want of one hears of the next."""
-        guarded.client[coll].orders.insert_one({"n": 5})
-        guarded.add_user(f"{coll}-nobody", [])
-        proxy = start_proxy(configuration(guarded, [counter_of(f"{coll}.orders")], admin=LISTEN,
-                                          id_store={"uri": guarded.uri_of(f"{coll}-nobody")}))
-        admin = Admin(proxy)
-        with proxy.client(username="root", password=PASSWORD, authSource="admin") as client:
-            for lacks in (f"the id store's user needs readWrite on {STORE}: ",
-                          f"the id store's user may not read {coll}.orders and needs read on {coll}: "):
-                def refused(lacks: str = lacks) -> str:
-                    with pytest.raises(OperationFailure) as raised:
-                        client[coll].orders.insert_one({})
-                    return raised.value.details["errmsg"].partition(lacks)[2]
-                command = eventually(refused, SOON)
-                assert admin.rules() == [f"not ready: {lacks}{command}"]
-                grant(guarded.client, command)
-            proxy.wait_event("ready_again", SOON, ns=f"{coll}.orders")
-            client[coll].orders.insert_one({"k": 0})
-        assert guarded.client[coll].orders.find_one({"k": 0})["n"] == 6
 
     @pytest.mark.parametrize("key", ["upstream.uri", "id_store.uri"])
     def test_no_user_at_all(self, guarded, start_proxy, coll, key):
@@ -352,11 +321,3 @@ class TestConnect:
         done = check(tmp_path, {"rules": [{"ns": "a.b", "feild": "x", "strategy": "uuid"}]})
         assert done.returncode == 78
         assert "did you mean 'field'" in done.stdout and "Servers" not in done.stdout
-
-    def test_a_login_that_fails(self, guarded, tmp_path, coll):
-        uri = guarded.uri_of("root").replace(PASSWORD, "wrong-password")
-        done = check(tmp_path, configuration(
-            guarded, [counter_of(f"{coll}.orders")], id_store={"uri": uri}))
-        assert done.returncode == 69
-        assert "Authentication failed" in done.stdout
-        assert "wrong-password" not in done.stdout + done.stderr

@@ -56,7 +56,7 @@ needs_names = pytest.mark.skipif(not names.dns_permitted(), reason="needs port 5
 
 
 @needs_names
-@pytest.mark.parametrize("command, most", [(["status"], 5), (["wait", "--max", "1s"], 1), (["reload"], 5)])
+@pytest.mark.parametrize("command, most", [(["status"], 5), (["wait", "--max", "1s"], 1)])
 def test_of_a_proxy_whose_name_nobody_tells(tmp_path: pathlib.Path, command: list[str], most: float):
     with silent_name_service(tmp_path) as within:
         done, seconds = timed(*command, "--admin", "proxy.example.test:27216", within=within)
@@ -65,14 +65,13 @@ def test_of_a_proxy_whose_name_nobody_tells(tmp_path: pathlib.Path, command: lis
 
 
 @needs_names
-@pytest.mark.parametrize("command", ["counters list", "verify --ns shop.orders --field number"])
-def test_servers_whose_names_nobody_tells(tmp_path: pathlib.Path, command: str):
+def test_servers_whose_names_nobody_tells(tmp_path: pathlib.Path):
     file = tmp_path / "config.yaml"
     file.write_text(json.dumps({
         "upstream": {"uri": "mongodb://a.example.test,b.example.test/?replicaSet=rs0"},
         "rules": [{"ns": "shop.orders", "field": "number", "strategy": "counter"}]}))
     with silent_name_service(tmp_path) as within:
-        done, seconds = timed(*command.split(), "--config", file, within=within)
+        done, seconds = timed("counters", "list", "--config", file, within=within)
     assert done.returncode == 69 and not done.stdout
     assert "upstream.uri" in done.stderr and "a.example.test or b.example.test" in done.stderr, done.stderr
     assert seconds < 10 + SLACK

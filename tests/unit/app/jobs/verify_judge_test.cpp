@@ -383,6 +383,58 @@ TEST(VerifyForm, OfNumbers) {
   Case digits("random-digits", {{"digits", "4"}, {"leading_zeros", "false"}});
   EXPECT_EQ(digits.add_all(n(-1), n(999), n(1000), n(9999), n(10000)).counts(),
             (Counts{{Kind::wrong_form, 3}}));
+  constexpr std::int64_t kEnd = std::int64_t{1} << 53;
+  Case js53("snowflake", {{"preset", "js53"}});
+  EXPECT_EQ(js53.add_all(n(129525350401287), n(kEnd - 1), n(kEnd), n(-1)).counts(),
+            (Counts{{Kind::wrong_form, 2}}));
+}
+
+TEST(VerifyForm, OfTextsOfAnAlphabet) {
+  const struct {
+    const char* strategy;
+    Table table;
+    std::vector<std::string> right;
+    std::vector<std::string> wrong;
+  } kRows[] = {
+      {"uuid",
+       {{"encoding", "base32"}, {"prefix", "user_"}},
+       {"user_01h455vb4pex5vsknk084sn02q"},
+       {"01h455vb4pex5vsknk084sn02q", "user_01h455vb4peu5vsknk084sn02q",
+        "user_7" + std::string(25, 'z'), "user_8" + std::string(25, 'z')}},
+      {"uuid",
+       {{"version", "4"}, {"representation", "string"}, {"prefix", "u-"}},
+       {"u-919108f7-52d1-4320-9bac-f847db4148a8"},
+       {"x-919108f7-52d1-4320-9bac-f847db4148a8", "u-919108f7-52d1-4320-9bac-f847db4148ax"}},
+      {"objectid",
+       {{"encoding", "base58"}},
+       {std::string(17, '1')},
+       {std::string(16, '1'), std::string(17, '0')}},
+      {"objectid",
+       {{"output", "string"}, {"prefix", "o/"}},
+       {"o/621537eee0c917e9c4714161"},
+       {"x/621537eee0c917e9c4714161", "o/621537eee0c917e9c471416x", "o/621537eee0c917e9c471416"}},
+      {"ulid",
+       {},
+       {"01BX5ZZKBKACTAV9WEVGEMMVRZ", "7" + std::string(25, 'Z')},
+       {"8" + std::string(25, 'Z'), "01bx5zzkbkactav9wevgemmvrz"}},
+      {"nanoid",
+       {{"size", "6"}, {"alphabet", "base36"}, {"prefix", "c-"}},
+       {"c-k3n8x2"},
+       {"c-K3n8x2", "k3n8x2", "c-k3n8x"}},
+      {"nanoid", {}, {"V1StGXR8_Z5jdHi6B-myT"}, {"V1StGXR8_Z5jdHi6B+myT"}},
+      {"snowflake",
+       {{"encoding", "base58"}, {"prefix", "s_"}},
+       {"s_Bj6rPbgFPQk"},
+       {"s_Bj6rPbgFPQ", "Bj6rPbgFPQk", "s_zzzzzzzzzzz", "s_0j6rPbgFPQk"}},
+  };
+  for (const auto& [strategy, table, right, wrong] : kRows) {
+    Case good(strategy, table);
+    for (const std::string& text : right) good.add(std::string_view(text));
+    EXPECT_EQ(good.counts(), Counts()) << right[0];
+    Case bad(strategy, table);
+    for (const std::string& text : wrong) bad.add(std::string_view(text));
+    EXPECT_EQ(bad.counts(), (Counts{{Kind::wrong_form, wrong.size()}})) << right[0];
+  }
 }
 
 }  // namespace verify_judge_test

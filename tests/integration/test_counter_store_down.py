@@ -6,6 +6,8 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pymongo
@@ -110,6 +112,7 @@ def open_again(gate: Middleman, proxy: Proxy, coll: str) -> Iterator[None]:
     recovery(proxy, f"single.after_{coll}")
 
 
+@pytest.mark.usefixtures("lonely")  # whose time passes meanwhile
 class TestDown:
     def test_what_a_client_is_told(self, replica_set, start_proxy, gate, coll, record):
         """And when, and that nothing was inserted."""
@@ -484,8 +487,8 @@ def guarded() -> Iterator[Mongod]:
         yield mongod
 
 
-@pytest.fixture
-def password(guarded: Mongod) -> Iterator[Door]:
+@contextmanager
+def changed_password(guarded: Mongod) -> Iterator[Door]:
     """The right one is in the proxy's connection string; its user has another one while the door
     is shut, from the start on."""
     name = f"idproxy{time.monotonic_ns()}"
@@ -498,32 +501,43 @@ def password(guarded: Mongod) -> Iterator[Door]:
                    lambda: change(PASSWORD * 2), lambda: change(PASSWORD))
 
 
-@pytest.fixture
-def way(gate: Middleman) -> Door:
-    gate.shut()
-    return Door(gate.uri, gate.shut, gate.open)
+@dataclass
+class Lonely:
+    """Proxies that were asked for numbers once, in vain: two behind each door, which is shut."""
+
+    ways: list[tuple[Door, Proxy, Proxy]]
+    asked: float
 
 
-def test_its_return_is_noticed(replica_set, start_proxy, password, way, coll, record):
-    """The store is away for long, and nobody wants a number meanwhile: it is asked about once a second, and no more.
-    What it said long ago is no answer to the first insert afterwards, and where nobody inserts, it is noticed too."""
-    def lonely(door: Door) -> Proxy:
-        return start_proxy({**configuration(replica_set, RULES, admin=LISTEN), "id_store": {"uri": door.uri}})
-
+@pytest.fixture(scope="module")
+def lonely(replica_set: Mongod, standalone: Mongod, guarded: Mongod) -> Iterator[Lonely]:
     def ask_in_vain(proxy: Proxy) -> None:
         """For numbers of two counters."""
         for db in ("counted", "single"):
-            reply, seconds = timed(lambda: insert(proxy, f"{db}.{coll}{proxy.pid}", 1))
+            reply, seconds = timed(lambda: insert(proxy, f"{db}.lonely{proxy.pid}", 1))
             assert unavailable(reply) and seconds < PATIENCE
         proxy.wait_event("store_down")
 
+    with changed_password(guarded) as password, Middleman(standalone.address) as gate, ExitStack() as stack:
+        def start(door: Door) -> Proxy:
+            return stack.enter_context(Proxy({
+                **configuration(replica_set, RULES, admin=LISTEN), "id_store": {"uri": door.uri}}))
+
+        gate.shut()
+        ways = [(door, start(door), start(door)) for door in (password, Door(gate.uri, gate.shut, gate.open))]
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(ask_in_vain, [proxy for _, *both in ways for proxy in both]))
+        yield Lonely(ways, time.monotonic())
+
+
+def test_its_return_is_noticed(replica_set, lonely, record):
+    """The store is away for long, and nobody wants a number meanwhile: it is asked about once a second, and no more.
+    What it said long ago is no answer to the first insert afterwards, and where nobody inserts, it is noticed too."""
     def failed(proxy: Proxy) -> float:
         return Admin(proxy).metrics()("idproxy_store_round_trips_failed_total")
 
-    ways = [(door, lonely(door), lonely(door)) for door in (password, way)]
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(ask_in_vain, [proxy for _, *both in ways for proxy in both]))
-    time.sleep(QUIET)
+    ways = lonely.ways
+    time.sleep(max(0, lonely.asked + QUIET - time.monotonic()))
     before = [(time.monotonic(), failed(idle)) for _, idle, _ in ways]
     time.sleep(5)
     for (_, idle, _), (since, already) in zip(ways, before):
@@ -531,7 +545,7 @@ def test_its_return_is_noticed(replica_set, start_proxy, password, way, coll, re
         assert 0 < failed(idle) - already <= time.monotonic() - since + 2
 
     for door, idle, inserts in ways:
-        ns = f"single.{coll}{inserts.pid}"
+        ns = f"single.lonely{inserts.pid}"
         already = failed(inserts)
         door.open()
         started = time.monotonic()
@@ -547,14 +561,15 @@ def test_its_return_is_noticed(replica_set, start_proxy, password, way, coll, re
         record("quiet: seconds until the store's return is noticed", time.monotonic() - started)
         eventually(lambda: Admin(idle).metrics()("idproxy_store_up") == 1, 15, "all have noticed")
         assert "id store: answers\n" in Admin(idle).get("/readyz").text
-        assert insert(idle, f"single.{coll}{idle.pid}", 1)["n"] == 1
+        assert insert(idle, f"single.lonely{idle.pid}", 1)["n"] == 1
         assert len(idle.find_events("store_up")) == 1
 
 
-def test_a_wrong_password_is_called_that(replica_set, start_proxy, password, coll):
+def test_a_wrong_password_is_called_that(replica_set, start_proxy, guarded, coll):
     """Also to the client, without saying more than it may know. No numbers can be lost by it."""
-    proxy = start_proxy({**configuration(replica_set, RULES, admin=LISTEN),
-                         "id_store": {"uri": password.uri}})
+    with changed_password(guarded) as password:
+        proxy = start_proxy({**configuration(replica_set, RULES, admin=LISTEN),
+                             "id_store": {"uri": password.uri}})
 
     def is_told() -> bool:
         """Who asks before the store has answered is told that."""

@@ -67,6 +67,15 @@ def is_guarded(collection: Any) -> bool:
     return True
 
 
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest) -> Mongod:
+    """A replica set; tests on_both run in front of a standalone too."""
+    return request.getfixturevalue(getattr(request, "param", "replica_set"))
+
+
+on_both = pytest.mark.parametrize("server", ["standalone", "replica_set"], indirect=True)
+
+
 @pytest.fixture
 def proxy(server: Mongod, start_proxy: Start, coll: str) -> Iterator[Proxy]:
     yield start_proxy(configuration(server, [rule(f"{coll}.*")]))
@@ -95,6 +104,7 @@ def each_application(judge: Callable[[str, bool], None]) -> None:
     at_once(*(functools.partial(judge, application, guards) for application, (_, guards) in APPLICATIONS.items()))
 
 
+@on_both
 def test_made_after_the_proxys(server: Mongod, proxy: Proxy, coll: str) -> None:
     def judge(application: str, guards: bool) -> None:
         stored, orders = server.client[coll][application], client[coll][application]
@@ -121,6 +131,7 @@ def test_made_after_the_proxys(server: Mongod, proxy: Proxy, coll: str) -> None:
     assert not proxy.find_events("not_ready")
 
 
+@on_both
 def test_there_before_the_proxy(server: Mongod, start_proxy: Start, coll: str) -> None:
     def judge(application: str, guards: bool) -> None:
         stored, orders = server.client[coll][application], client[coll][application]
@@ -159,6 +170,7 @@ def test_an_application_names_its_index_by_the_key(
     assert others(server.client[coll].orders) == {OWN} and is_guarded(server.client[coll].orders)
 
 
+@on_both
 def test_one_that_is_the_proxys_own_for_the_server(server: Mongod, proxy: Proxy, coll: str) -> None:
     """The client gets its index, and no other error than it would without a proxy."""
     stored = server.client[coll].orders
@@ -262,6 +274,7 @@ def test_its_own_comes_back_when_the_applications_goes(
         assert others(server.client[coll].orders) == {OWN} and is_guarded(server.client[coll].orders)
 
 
+@on_both
 def test_none_but_its_own_is_dropped(server: Mongod, start_proxy: Start, coll: str) -> None:
     """Whatever its name."""
     database = server.client[coll]

@@ -239,7 +239,7 @@ def test_a_clock_that_is_set_by_an_hour(server: Mongod, tmp_path: pathlib.Path, 
         clock.set_ahead(step)
         insert(proxy, 3000)
         clock.set_ahead(0)
-        for _ in range(20):
+        for _ in range(5):
             insert(proxy, 3000)
         with proxies(server, rule(1)) as other:
             insert(other, 100)
@@ -247,7 +247,7 @@ def test_a_clock_that_is_set_by_an_hour(server: Mongod, tmp_path: pathlib.Path, 
     with proxies(server, rule(1)) as later:
         insert(later, 100)
     times = [OWN.decode(each)[0] for each in numbers(server)]
-    assert len(times) == 100 + 21 * 3000 + 200
+    assert len(times) == 100 + 6 * 3000 + 200
     ahead = max(times) - time.time() * 1000
     assert (ahead > 3_500_000) == (step > 0), ahead
 
@@ -499,30 +499,33 @@ def test_a_reload_changes_the_ttl(server: Mongod) -> None:
     assert len(numbers(server)) == 2
 
 
-@pytest.mark.parametrize("change", [
+CHANGES = [
     ('"ttl": "3s"', '"lease": "eu"'), ('"ttl": "3s"', '"lease": "none", "id": 0'),
     ('"machine_bits": 1', '"machine_bits": 2'), ('"machine_bits": 1', '"machine_bits": 1, "unit": "2ms"'),
-    ('"ns": "snow.docs"', '"ns": "snow.*", "epoch": "2025-01-01T00:00:00Z"')], ids=lambda each: each[1][:20])
-def test_a_reload_that_could_repeat_ids_is_refused(server: Mongod, change: tuple[str, str]) -> None:
+    ('"ns": "snow.docs"', '"ns": "snow.*", "epoch": "2025-01-01T00:00:00Z"')]
+
+
+def test_reloads_that_could_repeat_ids_are_refused(server: Mongod) -> None:
     """Inserts under way go on with the old rule, and other proxies have it, too."""
     proxy = Proxy(configuration(server, [rule(1)]))
     try:
         insert(proxy)
         assert proxy._own_config
         text = proxy._own_config.read_text()
-        assert change[0] in text
-        proxy._own_config.write_text(text.replace(*change))
-        proxy.process.send_signal(signal.SIGHUP)
-        reason = proxy.wait_event("reload_failed")["reason"]
-        assert reason.startswith("rule 0 (snow.") and reason.endswith(
-            "change only while all proxies are stopped that fill the field "
-            "(docs/snowflake.md#changing-lease-bits-unit-or-epoch)")
-        insert(proxy)
+        for number, change in enumerate(CHANGES, 1):
+            assert change[0] in text
+            proxy._own_config.write_text(text.replace(*change))
+            proxy.process.send_signal(signal.SIGHUP)
+            reason = proxy.wait_event("reload_failed", failed=number)["reason"]
+            assert reason.startswith("rule 0 (snow.") and reason.endswith(
+                "change only while all proxies are stopped that fill the field "
+                "(docs/snowflake.md#changing-lease-bits-unit-or-epoch)"), change
+            insert(proxy)
         proxy._own_config.write_text(text)
         proxy.stop()
     finally:
         proxy.kill()
-    assert len(numbers(server)) == 2
+    assert len(numbers(server)) == 1 + len(CHANGES)
 
 
 @pytest.mark.parametrize("last", [
@@ -613,11 +616,8 @@ def test_commands(server: Mongod, tmp_path: pathlib.Path) -> None:
     assert len(numbers(server)) == 51
 
 
-@pytest.mark.parametrize("machine, said", [
-    ({}, "all 1 machine numbers of the lease 'default' are held by other proxies"),
-    ({"id": 0}, "machine number 0 of the lease 'default' is held by another proxy")])
-def test_doctor_says_that_a_number_is_held(server: Mongod, doctor: Doctor, examined, machine, said: str) -> None:
-    its = rule(0, machine=machine)
+def test_doctor_says_that_a_number_is_held(server: Mongod, doctor: Doctor, examined) -> None:
+    its, said = rule(0), "all 1 machine numbers of the lease 'default' are held by other proxies"
     with proxies(server, its) as holder:
         insert(holder)
         surplus = Proxy(examined(its), await_ready=False)

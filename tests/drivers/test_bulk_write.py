@@ -19,7 +19,7 @@ from support.upserts import is_generated
 # The first test of a driver may have to fetch its tool chain.
 pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("retried_stmt_ids", "collection_uuid")]
 
-DRIVERS = ["pymongo", "node", "go", "java"]
+DRIVERS = ["node", "go", "java"]  # PyMongo: tests/integration/test_bulk_write.py
 RULES = [{"ns": "bulk.*", "field": "made", "strategy": "random-digits", "digits": 12,
           "leading_zeros": False, "retry": {"attempts": 100}}]
 COUNT = 30

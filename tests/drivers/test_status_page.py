@@ -67,11 +67,11 @@ def show(proxy, tmp_path_factory, node_binary) -> Callable[..., dict[str, Any]]:
     url = f"http://{Admin(proxy).address}"
     shots = pathlib.Path(os.environ.get("IDPROXY_SHOTS") or tmp_path_factory.mktemp("shots"))
 
-    def open_page(name: str, query: str = "/", **options: Any) -> dict[str, Any]:
+    def open_page(name: str, **options: Any) -> dict[str, Any]:
         options = {"width": 1280, "scheme": "light", "script": True,
                    "shot": str(shots / f"{name}.png"), **options}
         done = subprocess.run(
-            [node_binary, HERE / "node" / "page" / "page.js", url + query, json.dumps(options)],
+            [node_binary, HERE / "node" / "page" / "page.js", url, json.dumps(options)],
             capture_output=True, text=True, timeout=120,
             env={**os.environ, "NODE_PATH": str(modules)})
         assert done.returncode == 0, done.stderr
@@ -97,18 +97,11 @@ def test_busy_and_with_all_that_can_be_wrong(show, proxy, client):
 
 
 @pytest.mark.parametrize("options", [
-    {"scheme": "dark"}, {"width": 390}, {"width": 390, "scheme": "dark"}, {"script": False}],
-    ids=["dark", "phone", "dark-phone", "without-script"])
+    {"scheme": "dark"}, {"width": 390}, {"script": False}], ids=["dark", "phone", "without-script"])
 def test_it_looks_as_it_should(show, client, request, options):
     page = show(request.node.callspec.id, **options)
     assert page["background"] == (DARK if options.get("scheme") == "dark" else LIGHT)
     assert "shop.orders" in page["text"] and page["charts"] == 8
-
-
-def test_filters(show, client):
-    page = show("failing", "/?rules=failing")
-    assert "Only rules that fail or run out" in page["text"]
-    assert "counter\tready\t" not in page["text"], "the rule that is well is not shown"
 
 
 def test_it_follows_the_proxy(show, client):
@@ -133,18 +126,8 @@ def held_up(server: Mongod) -> Iterator[None]:
         fail_point("off")
 
 
-def test_a_server_that_does_not_answer(show, proxy, client, server):
-    waits = threading.Thread(target=client.shop.orders.find_one)
-    with held_up(server):
-        waits.start()
-        proxy.wait_event("server_slow", timeout=60)
-        page = show("slow")
-        assert "has not answered a request for" in page["text"] and "slow: STANDALONE" in page["text"]
-    waits.join()
-
-
 def test_while_it_stops(show, proxy, client, server):
-    """The last of this module, since the proxy ends with it."""
+    """With a server that does not answer. The last of this module, since the proxy ends with it."""
     def finds() -> list[dict[str, Any]]:
         return list(server.client.admin.aggregate([
             {"$currentOp": {}}, {"$match": {"command.find": "orders"}}]))
@@ -153,8 +136,11 @@ def test_while_it_stops(show, proxy, client, server):
     with held_up(server), proxy.raw_client() as last:
         last.send(wire.command({"find": "orders", "$db": "shop"}))
         eventually(finds, 30)
+        proxy.wait_event("server_slow", timeout=60)
         proxy.process.send_signal(signal.SIGTERM)
         proxy.wait_event("draining", timeout=30)
         page = show("draining")
-        assert "the proxy is stopping: it accepts no new clients" in page["text"]
+        for text in ("the proxy is stopping: it accepts no new clients", "has not answered a request for",
+                     "slow: STANDALONE"):
+            assert text in page["text"], text
     assert proxy.process.wait(60) == 0

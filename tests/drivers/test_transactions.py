@@ -79,8 +79,7 @@ def test_the_callback_runs_again(replica_set, standalone, start_proxy, driver, f
     assert transactions.stopped["transactions_transient"] == result["calls"] - 12
 
 
-@pytest.mark.parametrize("compressor", COMPRESSORS)
-@pytest.mark.parametrize("driver", DRIVERS, indirect=True)
+@pytest.mark.parametrize("driver, compressor", [*zip(DRIVERS, COMPRESSORS, strict=True)], indirect=["driver"])
 def test_compressed(replica_set, standalone, start_proxy, driver, compressor):
     transactions = Transactions(replica_set, start_proxy, "number", 3, 400, standalone,
                                 retry={"attempts": 100})
@@ -91,11 +90,10 @@ def test_compressed(replica_set, standalone, start_proxy, driver, compressor):
     assert transactions.stopped["transactions_transient"] == result["calls"] - 12
 
 
-@pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("driver", DRIVERS, indirect=True)
-def test_surface(replica_set, standalone, start_proxy, driver, field):
+def test_surface(replica_set, standalone, start_proxy, driver):
     """All are taken: the callback runs once, and the application gets the error."""
-    transactions = Transactions(replica_set, start_proxy, field, 1, 10, standalone,
+    transactions = Transactions(replica_set, start_proxy, "number", 1, 10, standalone,
                                 in_transaction="surface")
     assert transactions.run(driver, 1) == {"calls": 1, "outcomes": ["duplicate"]}
     transactions.check(0)
@@ -103,11 +101,10 @@ def test_surface(replica_set, standalone, start_proxy, driver, field):
     assert transactions.stopped["transactions_transient"] == 0
 
 
-@pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("driver", DRIVERS, indirect=True)
-def test_it_does_not_run_for_ever(replica_set, standalone, start_proxy, driver, field):
+def test_it_does_not_run_for_ever(replica_set, standalone, start_proxy, driver):
     """All are taken: after retry.attempts errors in a row the application gets the duplicate."""
-    transactions = Transactions(replica_set, start_proxy, field, 1, 10, standalone,
+    transactions = Transactions(replica_set, start_proxy, "_id", 1, 10, standalone,
                                 retry={"attempts": 5})
     assert transactions.run(driver, 1) == {"calls": 6, "outcomes": ["duplicate"]}
     transactions.check(0)

@@ -177,6 +177,7 @@ class TestPage:
         assert status(admin, "?clients=app:shop")["clients"]["matching"] > 0
         assert status(admin, "?clients=app:other")["clients"]["matching"] == 0
         assert status(admin, "?rules=failing")["rules"] == []
+        assert "Only rules that fail or run out" in admin.get("/?rules=failing").text
 
 
 class TestFigures:

@@ -337,18 +337,6 @@ class TestLog:
 
 
 class TestDescriptors:
-    def test_fewer_than_it_needs(self, standalone, start_proxy):
-        proxy = start_proxy(configuration(
-            standalone, [COUNTER], admin=LISTEN, listen={"port": 0, "max_connections": 5000}),
-            within=["prlimit", "--nofile=256:256"])
-        lowered = proxy.wait_event("max_connections_lowered")
-        assert "LimitNOFILE=" in lowered["message"]
-        assert (lowered["max_connections"], lowered["descriptors"]) == (5000, 256)
-        assert lowered["needed"] > 10_000
-        assert Admin(proxy).metrics()("idproxy_connections_limit") == lowered["permitted"]
-        with proxy.client() as client:
-            assert client.admin.command("ping")["ok"] == 1
-
     def test_a_soft_limit_is_raised(self, standalone, start_proxy):
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         proxy = start_proxy(configuration(

@@ -679,10 +679,13 @@ class TestDescriptors:
 
     @pytest.mark.parametrize("number", [64, 256])
     def test_few_from_the_start(self, limited, number):
-        proxy = limited(within=("prlimit", f"--nofile={number}:{number}"))
+        proxy = limited({"max_connections": 5000}, within=("prlimit", f"--nofile={number}:{number}"))
         lowered = proxy.wait_event("max_connections_lowered")
         permitted = lowered["permitted"]
         assert lowered["descriptors"] == number and permitted < number / 2
+        assert "LimitNOFILE=" in lowered["message"]
+        assert lowered["max_connections"] == 5000 and lowered["needed"] > 10_000
+        assert metric(proxy, "idproxy_connections_limit") == permitted
         with ExitStack() as stack:
             clients = [stack.enter_context(WireClient(proxy.address)) for _ in range(permitted)]
             for client in clients:

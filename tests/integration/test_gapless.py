@@ -328,31 +328,31 @@ class TestReadiness:
         eventually(lambda: insert(proxy, f"made.{coll}", 1)["ok"], 20)
         assert consecutive(server, f"made.{coll}") == 1
 
-    def test_nothing_is_wrong_while_it_is_made(self, server, start_proxy, coll):
+    def test_nothing_is_wrong_while_it_is_made(self, replica_set, start_proxy, coll):
         ns = f"{coll}.a"
         rules = [{"ns": ns, **GAPLESS, "unique_index": "create"}]
-        proxy = start_proxy(configuration(server, rules))
+        proxy = start_proxy(configuration(replica_set, rules))
         eventually(lambda: insert(proxy, ns, 1)["ok"], 20)
-        assert "n_idproxy" in server.client[coll]["a"].index_information()
+        assert "n_idproxy" in replica_set.client[coll]["a"].index_information()
         assert not proxy.find_events("gapless_refused")
 
-    def test_a_check_says_that_it_would_be_made(self, server, coll, tmp_path):
+    def test_a_check_says_that_it_would_be_made(self, replica_set, coll, tmp_path):
         rules = [{"ns": f"{coll}.a", **GAPLESS, "unique_index": "create"}]
         file = tmp_path / "check.yaml"
-        file.write_text(json.dumps(configuration(server, rules)))
-        server.client[coll]["a"].insert_many([{} for _ in range(200)])  # too many to read all of them
+        file.write_text(json.dumps(configuration(replica_set, rules)))
+        replica_set.client[coll]["a"].insert_many([{} for _ in range(200)])  # too many to read all of them
         command = [binary(), "--check-config", "--connect", "--config", str(file)]
         for note in (True, False):
             checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
             assert checked.returncode == 0, checked.stdout + checked.stderr
             assert "NOT READY" not in checked.stdout
             assert ("the proxy makes the unique index" in checked.stdout) == note
-            server.client[coll]["a"].create_index("n", unique=True, sparse=True)
+            replica_set.client[coll]["a"].create_index("n", unique=True, sparse=True)
 
-    def test_before_the_first_insert(self, server, start_proxy, coll, tmp_path):
-        prepare(server, f"{coll}.there").insert_one({"n": 41})
+    def test_before_the_first_insert(self, replica_set, start_proxy, coll, tmp_path):
+        prepare(replica_set, f"{coll}.there").insert_one({"n": 41})
         rules = [{"ns": f"{coll}.there", **GAPLESS}, {"ns": f"{coll}.none", **GAPLESS}]
-        admin = Admin(proxy := start_proxy(configuration(server, rules, admin=LISTEN)))
+        admin = Admin(proxy := start_proxy(configuration(replica_set, rules, admin=LISTEN)))
         ready = proxy.wait_event("ready")
         assert ready["rules_ready"] == f"0 ({coll}.there, n)"
         assert ready["rules_not_ready"] == f"1 ({coll}.none, n)"
@@ -364,27 +364,27 @@ class TestReadiness:
         assert there["ready"] and there["numbers"][0]["next"] == 42
         assert not none["ready"]
         file = tmp_path / "check.yaml"
-        file.write_text(json.dumps(configuration(server, rules)))
+        file.write_text(json.dumps(configuration(replica_set, rules)))
         checked = subprocess.run([binary(), "--check-config", "--connect", "--config", str(file)],
                                  capture_output=True, text=True, timeout=60)
         assert "next number: 42" in checked.stdout and "NOT READY" in checked.stdout
         assert checked.returncode == 69
-        assert server.client[STORE]["gaplessFloors"].find_one({"_id": f"{coll}.there.n"}) is None
+        assert replica_set.client[STORE]["gaplessFloors"].find_one({"_id": f"{coll}.there.n"}) is None
 
 
 class TestFloor:
     @pytest.mark.parametrize("floor, after", [(True, 5), (False, 4)])
-    def test_the_highest_number_was_deleted(self, server, start_proxy, coll, floor, after):
+    def test_the_highest_number_was_deleted(self, replica_set, start_proxy, coll, floor, after):
         ns = f"{coll}.a"
-        collection = prepare(server, ns)
+        collection = prepare(replica_set, ns)
         rules = [{"ns": ns, **GAPLESS, "floor": floor}]
-        proxy = start_proxy(configuration(server, rules))
+        proxy = start_proxy(configuration(replica_set, rules))
         assert insert(proxy, ns, 4)["n"] == 4
         proxy.stop()
         collection.delete_one({"n": 4})
-        proxy = start_proxy(configuration(server, rules))
+        proxy = start_proxy(configuration(replica_set, rules))
         assert insert(proxy, ns, 1)["n"] == 1
-        assert numbers(server, ns) == [1, 2, 3, after]
+        assert numbers(replica_set, ns) == [1, 2, 3, after]
 
     def test_is_kept_while_the_proxy_runs(self, server, proxy, begun):
         assert insert(proxy, begun, 3)["n"] == 3
@@ -426,10 +426,10 @@ class TestThePage:
 
 
 class TestReload:
-    def test_goes_on(self, server, start_proxy, coll, tmp_path):
+    def test_goes_on(self, replica_set, start_proxy, coll, tmp_path):
         ns = f"{coll}.a"
-        prepare(server, ns)
-        config = configuration(server, [{"ns": ns, **GAPLESS}])
+        prepare(replica_set, ns)
+        config = configuration(replica_set, [{"ns": ns, **GAPLESS}])
         config |= {"listen": {"address": "127.0.0.1", "port": 0}, "admin": {"listen": None},
                    "log": {"format": "json"}}
         file = tmp_path / "proxy.yaml"
@@ -443,7 +443,7 @@ class TestReload:
             proxy.process.send_signal(1)
             eventually(lambda: len(proxy.find_events("reloaded")) > before)
             assert insert(proxy, ns, 1)["n"] == 1
-        assert numbers(server, ns) == [1, 2, 3, 4, 100]
+        assert numbers(replica_set, ns) == [1, 2, 3, 4, 100]
 
 
 class TestTransactions:

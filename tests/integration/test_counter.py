@@ -166,12 +166,12 @@ class TestValues:
         found = sum((numbers(server.client, f"two.{coll}", each) for each in "ab"), [])
         assert sorted(found) == list(range(min(found), min(found) + 10))
 
-    def test_the_counters_own_collection_has_none(self, server, start_proxy, coll):
-        proxy = start_proxy(configuration(server, [{"ns": "*", "field": "n", **_SINGLE}]))
+    def test_the_counters_own_collection_has_none(self, replica_set, start_proxy, coll):
+        proxy = start_proxy(configuration(replica_set, [{"ns": "*", "field": "n", **_SINGLE}]))
         assert insert(proxy, f"{STORE}.{coll}", 1)["n"] == 1
         assert insert(proxy, f"any.{coll}", 1)["n"] == 1
-        assert "n" not in stored(server.client, f"{STORE}.{coll}")[0]
-        assert numbers(server.client, f"any.{coll}") == [1]
+        assert "n" not in stored(replica_set.client, f"{STORE}.{coll}")[0]
+        assert numbers(replica_set.client, f"any.{coll}") == [1]
 
 
 class TestBlocks:
@@ -377,16 +377,16 @@ class TestGivingBack:
 
     @pytest.mark.parametrize("used, block", [
         (1, 100), (60, 100), (100, 100), (250, 100), (250, "auto")])
-    def test_a_clean_stop_leaves_no_gap(self, server, start_proxy, coll, used, block):
+    def test_a_clean_stop_leaves_no_gap(self, replica_set, start_proxy, coll, used, block):
         ns = f"stop.{coll}"
-        proxy = start_proxy(configuration(server, self.rules(ns, block)))
+        proxy = start_proxy(configuration(replica_set, self.rules(ns, block)))
         for part in (used // 2, used - used // 2):
             assert not part or insert(proxy, ns, part)["n"] == part
         proxy.stop()
-        assert counter(server.client, ns)["COUNT"] == used + 1
-        again = start_proxy(configuration(server, self.rules(ns)))
+        assert counter(replica_set.client, ns)["COUNT"] == used + 1
+        again = start_proxy(configuration(replica_set, self.rules(ns)))
         assert insert(again, ns, 3)["n"] == 3
-        assert numbers(server.client, ns) == list(range(1, used + 4))
+        assert numbers(replica_set.client, ns) == list(range(1, used + 4))
 
     def test_under_load(self, replica_set, start_proxy, coll):
         """The connections that end in the middle of an insert cost no number either, unless the
@@ -410,19 +410,19 @@ class TestGivingBack:
         assert len(set(found)) == len(found)
         assert max(found) < counter(replica_set.client, ns)["COUNT"] <= len(found) + 1 + 4 * 2
 
-    def test_not_over_the_head_of_another_proxy(self, server, start_proxy, coll):
+    def test_not_over_the_head_of_another_proxy(self, replica_set, start_proxy, coll):
         """Whose block lies behind: only the last one can be given back."""
         ns = f"stop.{coll}"
-        first, second = (start_proxy(configuration(server, self.rules(ns))) for _ in range(2))
+        first, second = (start_proxy(configuration(replica_set, self.rules(ns))) for _ in range(2))
         assert insert(first, ns, 3)["n"] == 3 and insert(second, ns, 3)["n"] == 3
         first.stop()
-        assert counter(server.client, ns)["COUNT"] == 201
+        assert counter(replica_set.client, ns)["COUNT"] == 201
         lost = first.wait_event("numbers_lost")
         assert (lost["level"], lost["numbers"], lost["count"]) == ("info", "4 to 100", 97)
         assert insert(second, ns, 3)["n"] == 3
         second.stop()
-        assert counter(server.client, ns)["COUNT"] == 107
-        assert numbers(server.client, ns) == [1, 2, 3, 101, 102, 103, 104, 105, 106]
+        assert counter(replica_set.client, ns)["COUNT"] == 107
+        assert numbers(replica_set.client, ns) == [1, 2, 3, 101, 102, 103, 104, 105, 106]
         assert not second.find_events("numbers_lost")
 
 

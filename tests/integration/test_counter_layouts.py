@@ -100,21 +100,21 @@ class TestLayouts:
         assert list(counters.find().sort("_id")) == all_of_them
 
     @pytest.mark.parametrize("apart", [False, True], ids=["one file", "a proxy each"])
-    def test_two_in_one_document(self, server, start_proxy, apart):
+    def test_two_in_one_document(self, replica_set, start_proxy, apart):
         """Each continues or begins by itself, also where no unique index guards its field."""
-        server.client.drop_database("forum")
-        server.client["forum"]["objects"].insert_one({"_key": "global", "nextUid": 5})
+        replica_set.client.drop_database("forum")
+        replica_set.client["forum"]["objects"].insert_one({"_key": "global", "nextUid": 5})
         rules = [{"ns": f"forum.{name}", "field": "n", "strategy": "counter", "store": {
             "db": "forum", "collection": "objects", "layout": "custom", "key_field": "_key",
             "key": "global", "value_field": field, "value_is": "last"}}
             for name, field in (("users", "nextUid"), ("topics", "nextTid"))]
         files = [rules[:1], rules[1:]] if apart else [rules]
-        proxies = [start_proxy(configuration(server, each)) for each in files]
+        proxies = [start_proxy(configuration(replica_set, each)) for each in files]
         for proxy, name in ((proxies[0], "users"), (proxies[-1], "topics")):
             assert insert(proxy, f"forum.{name}", 3)["n"] == 3
-        assert numbers(server.client, "forum.users") == [6, 7, 8]
-        assert numbers(server.client, "forum.topics") == [1, 2, 3]
-        (found,) = server.client["forum"]["objects"].find()
+        assert numbers(replica_set.client, "forum.users") == [6, 7, 8]
+        assert numbers(replica_set.client, "forum.topics") == [1, 2, 3]
+        (found,) = replica_set.client["forum"]["objects"].find()
         assert found["nextUid"] >= 8 and found["nextTid"] >= 3
 
 
@@ -131,34 +131,34 @@ class TestMakingOne:
         assert insert(proxy, ns, [{"k": 0}])["n"] == 1
         assert collection.find_one({"k": 0})["n"] == first
 
-    def test_every_rule_of_a_shared_counter_counts(self, server, start_proxy, coll):
+    def test_every_rule_of_a_shared_counter_counts(self, replica_set, start_proxy, coll):
         """Also one that nobody has inserted for yet."""
-        db = server.client["shared-rules"]
+        db = replica_set.client["shared-rules"]
         names = [f"{coll}a", f"{coll}b"]
         for name in names:
             db[name].create_index("n")
         db[names[1]].insert_many([{"n": bson.Int64(n)} for n in range(1, 301)])
-        proxy = start_proxy(configuration(server, [
+        proxy = start_proxy(configuration(replica_set, [
             {"ns": f"shared-rules.{name}", "field": "n", "strategy": "counter", "name": coll}
             for name in names]))
         assert insert(proxy, f"shared-rules.{names[0]}", 3)["n"] == 3
         assert insert(proxy, f"shared-rules.{names[1]}", 3)["n"] == 3
-        found = sum((numbers(server.client, f"shared-rules.{name}") for name in names), [])
+        found = sum((numbers(replica_set.client, f"shared-rules.{name}") for name in names), [])
         assert len(set(found)) == len(found) == 306
 
-    def test_text_of_any_width(self, server, start_proxy, coll):
+    def test_text_of_any_width(self, replica_set, start_proxy, coll):
         """Its order is not that of its numbers: none goes twice, or none is given."""
         ns = f"any-width.{coll}"
-        collection = server.client["any-width"][coll]
+        collection = replica_set.client["any-width"][coll]
         collection.create_index("n")
         collection.insert_many([{"n": f"INV-{n:03}"} for n in [*range(1, 101), *range(121, 400)]])
-        proxy = start_proxy(configuration(server, [
+        proxy = start_proxy(configuration(replica_set, [
             {"ns": ns, "field": "n", "strategy": "counter", "output": "string",
              "format": {"prefix": "INV-", "pad": 3}, "block": {"size": 10}}]))
         for _ in range(40):
             reply = insert(proxy, ns, 13)
             assert reply["ok"] or reply["code"] == 96, reply
-        found = numbers(server.client, ns)
+        found = numbers(replica_set.client, ns)
         assert len(set(found)) == len(found)
 
     def test_two_at_once(self, replica_set, start_proxy, coll):

@@ -318,11 +318,17 @@ bool Parameters::is_none(std::string_view key) const {
 
 void Parameters::error(std::string_view key, std::string_view reason, const std::string& file,
                        FileFinding::About about) {
-  findings_.error(place_of(key), message(key, reason), file, about);
+  findings_.add({FileFinding::Severity::error, place_of(key), message(key, reason), file, about,
+                 name_of(key)});
 }
 
 void Parameters::warning(std::string_view key, std::string_view reason, FileFinding::About about) {
-  findings_.warning(place_of(key), message(key, reason), about);
+  findings_.add({FileFinding::Severity::warning,
+                 place_of(key),
+                 message(key, reason),
+                 {},
+                 about,
+                 name_of(key)});
 }
 
 KeySpec& Parameters::spec(std::string_view key) {
@@ -369,7 +375,10 @@ void Parameters::report_unknown(const TreeNode& child) {
   std::string message = "unknown key '" + shown(child.key) + "'";
   const std::string meant = suggestion(child.key, known);
   message += meant.empty() ? "; known here: " + listed(known, ", ") : meant;
-  findings_.error(child.key_place, path_.empty() ? message : path_ + ": " + message);
+  findings_.add({.severity = FileFinding::Severity::error,
+                 .place = child.key_place,
+                 .message = path_.empty() ? message : path_ + ": " + message,
+                 .key = path_});
 }
 
 const TreeNode* Parameters::find(std::string_view key) const {

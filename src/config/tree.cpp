@@ -289,7 +289,7 @@ void substitute_scalar(TreeNode& node, Findings& findings) {
   if (node.text.find("${") == std::string::npos) return;
   std::string value;
   if (auto fault = expand(node.text, value); !fault.text.empty()) {
-    findings.error(node.place, std::move(fault.text), {}, fault.about);
+    findings.error(node.place, std::move(fault.text), fault.about);
     node.kind = TreeNode::Kind::refused;
     return;
   }

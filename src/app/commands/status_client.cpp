@@ -185,7 +185,7 @@ boost::system::result<net::Endpoint, ExitCode> find_admin(const AdminOptions& op
   const std::vector<FileFinding>& findings = opened->loaded.findings;
   const bool has_fault = std::ranges::any_of(findings, [&](const FileFinding& finding) {
     return finding.severity == FileFinding::Severity::error &&
-           (!config.admin || finding.message.starts_with("admin"));
+           (!config.admin || finding.key == "admin" || finding.key.starts_with("admin."));
   });
   if (has_fault) {
     opened->print_findings(std::cerr);

@@ -127,11 +127,11 @@ ExitCode run(Reload::Start start, Control& control) {
   const AtEnd stop_control([&control] { control.stop(); });
   control.serve(server, store, reload);
   // Clients can connect already, but wait: no rule must apply to an insert into a view.
-  reload.rules().watch->await_first_look(kFirstLook);
+  reload.in_force().rules.watch->await_first_look(kFirstLook);
   server.run([&control] { control.announce(); });
   control.finished();
   const bool ended = store.stop(kStoreStopTimeout);
-  log_stopped(server.statistics(), *reload.rules().set, store.statistics());
+  log_stopped(server.statistics(), *reload.in_force().rules.set, store.statistics());
   if (!ended) leave(ExitCode::ok);
   return ExitCode::ok;
 }

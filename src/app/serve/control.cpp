@@ -366,7 +366,7 @@ Control::~Control() {
   stop();
 }
 
-std::string Control::open(const net::Endpoint& admin, const std::vector<std::string>& names) {
+ListenFault Control::open(const net::Endpoint& admin, const std::vector<std::string>& names) {
   return pulse_.open(admin, names, {.io = &io_, .pages = pages()});
 }
 

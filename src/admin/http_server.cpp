@@ -177,20 +177,19 @@ struct HttpServer::Impl {
         limits(all_limits),
         elsewhere(std::move(other_pages)) {}
 
-  /// Returns an error text, or "".
-  std::string listen(const std::string& host, std::uint16_t port,
+  ListenFault listen(const std::string& host, std::uint16_t port,
                      const std::vector<std::string>& names) {
     error_code error;
     const auto ip = asio::ip::make_address(host, error);
-    if (error) return host + ": not an IP address";
+    if (error) return ListenFault(host + ": not an IP address");
     try {
       acceptor = tcp::acceptor(acceptor.get_executor(), tcp::endpoint(ip, port));
     } catch (const boost::system::system_error& refused) {
       const std::string shown = ip.is_v6() ? "[" + host + "]" : host;
-      return shown + ":" + std::to_string(port) + ": " + refused.code().message();
+      return {shown + ":" + std::to_string(port), refused.code()};
     }
     hosts.emplace(ip, names);
-    return "";
+    return {};
   }
 
   static asio::awaitable<void> accept(std::shared_ptr<Impl> impl) {
@@ -342,11 +341,11 @@ HttpServer::~HttpServer() {
   impl_->close();
 }
 
-boost::system::result<std::unique_ptr<HttpServer>, std::string> HttpServer::open(
+boost::system::result<std::unique_ptr<HttpServer>, ListenFault> HttpServer::open(
     asio::io_context& io, const std::string& host, std::uint16_t port, Pages pages,
     const std::vector<std::string>& names, HttpServerLimits limits, PagesElsewhere elsewhere) {
   auto impl = std::make_shared<Impl>(io, std::move(pages), limits, std::move(elsewhere));
-  if (std::string error = impl->listen(host, port, names); !error.empty()) return error;
+  if (ListenFault fault = impl->listen(host, port, names); !fault.text.empty()) return fault;
   co_spawn(io, Impl::accept(impl), log_end);
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }

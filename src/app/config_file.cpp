@@ -206,16 +206,26 @@ void ConfigFile::print_findings(std::ostream& out) const {
   for (const FileFinding& finding : loaded.findings) out << printable(finding.text(name_)) << '\n';
 }
 
-boost::system::result<std::string, ExitCode> ConfigFile::find_servers(std::ostream& out,
-                                                                      Milliseconds limit) {
-  if (loaded.config.srv_uri.empty()) return loaded.config.written.upstream_uri;
+boost::system::result<std::string, std::string> ConfigFile::look_up_servers(Milliseconds limit) {
+  using boost::system::in_place_error;
+  using boost::system::in_place_value;
+  if (loaded.config.srv_uri.empty()) return {in_place_value, loaded.config.written.upstream_uri};
   auto seed_list = find_seed_list(loaded.config.srv_uri, limit);
   if (!seed_list) {
-    out << "\ncannot look up the servers of upstream.uri: " << printable(seed_list.error()) << '\n';
-    return ExitCode::unavailable;
+    return {in_place_error, "cannot look up the servers of upstream.uri: " + seed_list.error()};
   }
   parse(*seed_list);
-  if (loaded.ok()) return *std::move(seed_list);
+  return seed_list;
+}
+
+boost::system::result<std::string, ExitCode> ConfigFile::find_servers(std::ostream& out,
+                                                                      Milliseconds limit) {
+  auto uri = look_up_servers(limit);
+  if (!uri) {
+    out << '\n' << printable(uri.error()) << '\n';
+    return ExitCode::unavailable;
+  }
+  if (loaded.ok()) return *std::move(uri);
   print_findings(out);
   return ExitCode::config;
 }

@@ -44,9 +44,12 @@ class ConfigFile {
   void print_findings(std::ostream& out) const;
 
   /// For commands that use the servers once: if upstream.uri is a mongodb+srv string, looks its
-  /// servers up and parses the text again. Returns upstream.uri, or the mongodb:// string that it
-  /// resolves to. Prints faults to `out` and returns the exit code, also where the name service is
-  /// silent for `limit`.
+  /// servers up and parses the text again, which may have faults then. Returns upstream.uri, or the
+  /// mongodb:// string that it resolves to. The error: "cannot look up the servers of upstream.uri:
+  /// REASON", also where the name service is silent for `limit`.
+  [[nodiscard]] boost::system::result<std::string, std::string> look_up_servers(
+      std::chrono::milliseconds limit);
+  /// The same. Prints faults to `out` and returns the exit code.
   [[nodiscard]] boost::system::result<std::string, ExitCode> find_servers(
       std::ostream& out, std::chrono::milliseconds limit = std::chrono::seconds(10));
   /// The same for the proxy: retries until it succeeds, and logs failures and findings. Returns the

@@ -46,6 +46,10 @@ class JsonView {
 [[nodiscard]] boost::json::string json_text(std::string_view of);
 /// Null for "".
 [[nodiscard]] boost::json::value text_or_null(std::string_view of);
+template <class T>
+boost::json::value or_null(const std::optional<T>& value) {
+  return value ? boost::json::value(*value) : boost::json::value();
+}
 /// For programs: [{"in": "shell", "command": "ls -l 'a b'", "words": ["ls", "-l", "a b"]}].
 [[nodiscard]] boost::json::array commands_json(const Commands& commands);
 /// The document as BSON: integers are 32 bits wide if they fit, else 64.

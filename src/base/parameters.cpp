@@ -70,9 +70,9 @@ Parameters::Parameters(const TreeNode* node, std::string path, Place place, Find
 
 template <class Read, class Value, class Expected>
 std::optional<Value> Parameters::bounded(std::string_view key, Read read, Value min, Value max,
-                                         Expected expected, std::string_view word) {
+                                         Expected expected) {
   const TreeNode* node = scalar(key, expected(Reading::ok));
-  if (node == nullptr || (!word.empty() && node->text == word)) return std::nullopt;
+  if (node == nullptr) return std::nullopt;
   const auto found = read(node->text);
   // What has a unit may be in quotes, a number may not.
   const bool bare = !node->quoted || read_number(node->text).reading == Reading::malformed;
@@ -99,7 +99,8 @@ std::optional<std::int64_t> Parameters::integer_unless(std::string_view key, std
   const auto expected = [&](Reading) {
     return std::string(word) + " or " + range_of_integers(min, max);
   };
-  return bounded(key, read_integer, min, max, expected, word);
+  if (has_word(key, word)) return std::nullopt;
+  return bounded(key, read_integer, min, max, expected);
 }
 
 std::optional<std::int64_t> Parameters::optional_integer(std::string_view key, std::int64_t min,
@@ -170,10 +171,8 @@ std::chrono::milliseconds Parameters::duration_or_off(std::string_view key,
   const auto expected = [&](Reading reading) {
     return "off or " + range_of_durations(min, max, reading);
   };
-  const auto read = bounded(key, read_duration, min, max, expected, kOff);
-  const TreeNode* node = find(key);
-  const bool is_off = node != nullptr && node->text == kOff;
-  return is_off ? std::chrono::milliseconds() : read.value_or(fallback);
+  if (has_word(key, kOff)) return {};
+  return bounded(key, read_duration, min, max, expected).value_or(fallback);
 }
 
 std::int64_t Parameters::size(std::string_view key, std::int64_t min, std::int64_t max,
@@ -318,11 +317,17 @@ bool Parameters::is_none(std::string_view key) const {
 
 void Parameters::error(std::string_view key, std::string_view reason, const std::string& file,
                        FileFinding::About about) {
-  findings_.error(place_of(key), message(key, reason), file, about);
+  findings_.add({FileFinding::Severity::error, place_of(key), message(key, reason), file, about,
+                 name_of(key)});
 }
 
 void Parameters::warning(std::string_view key, std::string_view reason, FileFinding::About about) {
-  findings_.warning(place_of(key), message(key, reason), about);
+  findings_.add({FileFinding::Severity::warning,
+                 place_of(key),
+                 message(key, reason),
+                 {},
+                 about,
+                 name_of(key)});
 }
 
 KeySpec& Parameters::spec(std::string_view key) {
@@ -369,7 +374,10 @@ void Parameters::report_unknown(const TreeNode& child) {
   std::string message = "unknown key '" + shown(child.key) + "'";
   const std::string meant = suggestion(child.key, known);
   message += meant.empty() ? "; known here: " + listed(known, ", ") : meant;
-  findings_.error(child.key_place, path_.empty() ? message : path_ + ": " + message);
+  findings_.add({.severity = FileFinding::Severity::error,
+                 .place = child.key_place,
+                 .message = path_.empty() ? message : path_ + ": " + message,
+                 .key = path_});
 }
 
 const TreeNode* Parameters::find(std::string_view key) const {

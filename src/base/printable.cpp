@@ -81,9 +81,9 @@ bool is_printable(std::string_view text) {
   return printable(text) == text;
 }
 
-std::string in_quotes(std::string_view text) {
+std::string in_quotes(std::string_view text, std::size_t most) {
   std::string out = "\"";
-  append_printable(out, text, "\"\\", kWhole);
+  append_printable(out, text, "\"\\", most);
   return out + '"';
 }
 
@@ -92,10 +92,7 @@ std::string named(std::string_view name) {
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.$";
   const bool is_plain = !name.empty() && name.size() <= kLongestName &&
                         name.find_first_not_of(kPlain) == std::string_view::npos;
-  if (is_plain) return std::string(name);
-  std::string out = "\"";
-  append_printable(out, name, "\"\\", kLongestName);
-  return out + '"';
+  return is_plain ? std::string(name) : in_quotes(name, kLongestName);
 }
 
 }  // namespace idproxy

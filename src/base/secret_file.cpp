@@ -11,19 +11,16 @@
 namespace idproxy {
 namespace {
 
-constexpr const char* kOpenToEveryUser =
-    "is open to every user of this host: change that with chmod o-rwx, and if the service's user "
-    "then cannot read the file, let systemd pass it on with LoadCredential=, or in Kubernetes set "
-    "defaultMode: 0440 for the volume and fsGroup for the pod";
-
-/// Why the file must not be used, or "".
-std::string refusal(const FromFile<InputFile>& file, Access access) {
-  if (!file) return file.error();
+/// `about`: what a fault is about unless it is that every user can read the file.
+FileFault refusal(const FromFile<InputFile>& file, Access access, FileFinding::About about) {
+  if (!file) return {file.error(), about};
   const mode_t mode = file->status().st_mode;
-  if (access == Access::secret && (mode & (S_IROTH | S_IWOTH)) != 0) {
-    return kOpenToEveryUser;
-  }
-  return {};
+  if (access == Access::any || (mode & (S_IROTH | S_IWOTH)) == 0) return {};
+  return {
+      "is open to every user of this host: change that with chmod o-rwx, and if the service's user "
+      "then cannot read the file, let systemd pass it on with LoadCredential=, or in Kubernetes "
+      "set defaultMode: 0440 for the volume and fsGroup for the pod",
+      FileFinding::About::secret_file};
 }
 
 /// Editors append newlines, some of them with a carriage return.
@@ -32,17 +29,13 @@ std::string without_line_ends(std::string content) {
   return content;
 }
 
-void report(const std::string& path, std::string_view key, const std::string& fault,
-            FileFinding::About otherwise, Parameters& reader) {
-  reader.error(key, "cannot use " + shown_path(path, key, reader) + ": " + fault, path,
-               about_file(fault, otherwise));
+void report(const std::string& path, std::string_view key, const FileFault& fault,
+            Parameters& reader) {
+  reader.error(key, "cannot use " + shown_path(path, key, reader) + ": " + fault.text, path,
+               fault.about);
 }
 
 }  // namespace
-
-FileFinding::About about_file(const std::string& fault, FileFinding::About otherwise) {
-  return fault == kOpenToEveryUser ? FileFinding::About::secret_file : otherwise;
-}
 
 std::string state_of_file(const std::string& path) {
   auto file = InputFile::open(path);
@@ -53,9 +46,9 @@ std::string state_of_file(const std::string& path) {
   return sha256(*content) + (is_open ? " open" : "");
 }
 
-std::string fault_of_file(const std::string& path, Access access, Parameters& reader) {
+FileFault fault_of_file(const std::string& path, Access access, Parameters& reader) {
   reader.note_file(path, state_of_file(path));
-  return refusal(InputFile::open(path), access);
+  return refusal(InputFile::open(path), access, FileFinding::About::certificate);
 }
 
 std::string shown_path(const std::string& path, std::string_view key, const Parameters& reader) {
@@ -69,9 +62,9 @@ std::string shown_path(const std::string& path, std::string_view key, const Para
 std::optional<std::string> read_path(std::string_view key, Access access, Parameters& reader) {
   auto path = reader.optional_text(key);
   if (!path) return path;
-  const std::string fault = fault_of_file(*path, access, reader);
-  if (fault.empty()) return path;
-  report(*path, key, fault, FileFinding::About::certificate, reader);
+  const FileFault fault = fault_of_file(*path, access, reader);
+  if (fault.text.empty()) return path;
+  report(*path, key, fault, reader);
   return std::nullopt;
 }
 
@@ -81,13 +74,13 @@ std::optional<std::string> read_named_file(std::string_view key, Access access,
   if (!path) return std::nullopt;
   reader.note_file(*path, state_of_file(*path));
   auto file = InputFile::open(*path);
-  std::string fault = refusal(file, access);
-  if (fault.empty()) {
+  FileFault fault = refusal(file, access, FileFinding::About::text);
+  if (fault.text.empty()) {
     auto content = file->read_all();
     if (content) return without_line_ends(*std::move(content));
-    fault = content.error();
+    fault.text = content.error();
   }
-  report(*path, key, fault, FileFinding::About::text, reader);
+  report(*path, key, fault, reader);
   return std::nullopt;
 }
 

@@ -103,6 +103,12 @@ std::string percent_encoded(std::string_view text) {
   return result;
 }
 
+std::string_view take_part(std::string_view& text, std::string_view ends) {
+  const std::string_view part = text.substr(0, text.find_first_of(ends));
+  text.remove_prefix(std::min(part.size() + 1, text.size()));
+  return part;
+}
+
 std::string remedy_for_set(std::string_view found) {
   if (found.empty()) return "remove that";
   // Nobody gives a set a longer name.

@@ -118,6 +118,13 @@ constexpr auto kExclusive = std::to_array<Pair>({
     {kNoRevocation, kNoOcsp},
 });
 
+/// The option as kOptions spells it; nothing: it is none.
+std::optional<std::string_view> known_option(std::string_view name) {
+  const auto* const known = std::ranges::find_if(
+      kOptions, [&](std::string_view each) { return ascii_lower(each) == ascii_lower(name); });
+  return known == kOptions.end() ? std::nullopt : std::optional(*known);
+}
+
 /// The values of all TLS options, by name in lower case.
 using Given = std::map<std::string, std::string_view, std::less<>>;
 
@@ -254,9 +261,7 @@ std::optional<std::string_view> refused_option(std::string_view message, const U
     const std::string name = ascii_lower(given);
     const bool is_named = lower.find('"' + name + '"') != std::string::npos ||
                           lower.find('[' + name + '=') != std::string::npos;
-    const auto is_this = [&](std::string_view known) { return ascii_lower(known) == name; };
-    const auto* known = std::ranges::find_if(kOptions, is_this);
-    if (is_named && known != kOptions.end() && !refused) refused = *known;
+    if (is_named && !refused) refused = known_option(name);
   });
   return refused;
 }
@@ -294,10 +299,7 @@ std::string public_message(std::string_view message, std::string_view uri) {
 
 void warn_of_unknown_options(std::string_view uri, std::string_view key, Parameters& reader) {
   for_each_option(split_uri(uri).options, [&](std::string_view name, std::string_view) {
-    const auto is_this = [&](std::string_view known) {
-      return ascii_lower(known) == ascii_lower(name);
-    };
-    if (std::any_of(kOptions.begin(), kOptions.end(), is_this)) return;
+    if (known_option(name)) return;
     reader.warning(key, "unknown option '" + shown(name) + "'" + suggestion(name, kOptions));
   });
 }
@@ -316,10 +318,8 @@ void warn_of_repeated_hosts(std::string_view uri, std::string_view key, Paramete
   std::set<std::string> repeated;
   std::string_view hosts = split_uri(uri).hosts;
   while (!hosts.empty()) {
-    const std::size_t end = std::min(hosts.find(','), hosts.size());
-    const std::string host = with_port(hosts.substr(0, end));
+    const std::string host = with_port(take_part(hosts, ","));
     if (!known.insert(host).second) repeated.insert(host);
-    hosts.remove_prefix(std::min(end + 1, hosts.size()));
   }
   for (const std::string& host : repeated) {
     reader.warning(key, "names " + shown(host) +

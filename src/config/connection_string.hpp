@@ -1,12 +1,12 @@
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "idproxy/base/parameters.hpp"
+#include "idproxy/base/words.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/net/tls.hpp"
 
@@ -31,11 +31,9 @@ struct UriParts {
 template <class Use>
 void for_each_option(std::string_view options, Use use) {
   while (!options.empty()) {
-    const std::size_t end = std::min(options.find_first_of("&;"), options.size());
-    const std::string_view option = options.substr(0, end);
-    const std::size_t equals = std::min(option.find('='), option.size());
-    use(option.substr(0, equals), option.substr(std::min(equals + 1, option.size())));
-    options.remove_prefix(std::min(end + 1, options.size()));
+    std::string_view value = take_part(options, "&;");
+    const std::string_view name = take_part(value, "=");
+    use(name, value);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "idproxy/base/words.hpp"
+
 namespace idproxy::config {
 namespace {
 
@@ -30,8 +32,7 @@ std::map<std::string, std::string> key_meanings(std::string_view strategy) {
   std::map<std::string, std::string> meanings;
   std::string_view page = configuration_page();
   for (bool wanted = false; !page.empty();) {
-    const std::string_view line = page.substr(0, page.find('\n'));
-    page.remove_prefix(std::min(line.size() + 1, page.size()));
+    const std::string_view line = take_part(page, "\n");
     if (line.starts_with('#')) {
       const std::string_view heading = line.substr(std::min(line.find(' '), line.size() - 1) + 1);
       const bool of_rules = heading.starts_with("Keys of");

@@ -93,20 +93,21 @@ void report(const Fault& fault, const net::tls::ServerOptions& options, Paramete
 
 /// Does not show a path that contains '@': it may be the end of a password that was not
 /// percent-encoded, and whose '/' and '?' seemed to begin the options.
-void report(const Fault& fault, const std::string& path, std::string_view key, Parameters& reader) {
+void report(const Fault& fault, const std::string& path, std::string_view key, Parameters& reader,
+            FileFinding::About about = FileFinding::About::certificate) {
   const bool may_be_secret = path.empty() || path.find('@') != std::string::npos;
   const std::string file = may_be_secret ? "the file" : "'" + shown(path) + "'";
-  reader.error(
-      key, "cannot use " + file + " of " + names_of(fault.file).option + ": " + fault.reason,
-      may_be_secret ? "" : path, about_file(fault.reason, FileFinding::About::certificate));
+  reader.error(key,
+               "cannot use " + file + " of " + names_of(fault.file).option + ": " + fault.reason,
+               may_be_secret ? "" : path, about);
 }
 
 /// Also keeps OpenSSL from opening a pipe, which would block it.
 bool can_be_used(const std::string& path, Access access, Fault::File file, std::string_view key,
                  Parameters& reader) {
-  const std::string fault = path.empty() ? "" : fault_of_file(path, access, reader);
-  if (!fault.empty()) report({file, fault}, path, key, reader);
-  return fault.empty();
+  const FileFault fault = path.empty() ? FileFault{} : fault_of_file(path, access, reader);
+  if (!fault.text.empty()) report({file, fault.text}, path, key, reader, fault.about);
+  return fault.text.empty();
 }
 
 }  // namespace

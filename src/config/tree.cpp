@@ -180,17 +180,13 @@ bool check_bytes(std::string_view text, Findings& findings) {
     return false;
   }
   for (int number = 1; !text.empty(); ++number) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    if (!check_line(text.substr(0, end), number, findings)) return false;
-    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!check_line(take_part(text, "\n"), number, findings)) return false;
   }
   return true;
 }
 
 std::string_view line_of(std::string_view text, int number) {
-  for (; number > 0 && !text.empty(); --number) {
-    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
-  }
+  for (; number > 0 && !text.empty(); --number) take_part(text, "\n");
   return text.substr(0, text.find('\n'));
 }
 
@@ -289,7 +285,7 @@ void substitute_scalar(TreeNode& node, Findings& findings) {
   if (node.text.find("${") == std::string::npos) return;
   std::string value;
   if (auto fault = expand(node.text, value); !fault.text.empty()) {
-    findings.error(node.place, std::move(fault.text), {}, fault.about);
+    findings.error(node.place, std::move(fault.text), fault.about);
     node.kind = TreeNode::Kind::refused;
     return;
   }

@@ -146,12 +146,6 @@ struct State {
 };
 State state;
 
-void append_json(std::string& out, std::string_view text) {
-  out += '"';
-  append_printable(out, text, "\"\\");
-  out += '"';
-}
-
 /// Appends a number, or a text: in quotes, unless it consists of characters in `bare`.
 void append_value(std::string& out, const Field& field, std::string_view bare) {
   if (const auto* number = std::get_if<std::int64_t>(&field.value)) {
@@ -160,21 +154,18 @@ void append_value(std::string& out, const Field& field, std::string_view bare) {
   }
   const auto text = std::get<std::string_view>(field.value);
   const bool quoted = text.empty() || text.find_first_not_of(bare) != std::string_view::npos;
-  quoted ? append_json(out, text) : static_cast<void>(out.append(text));
+  out += quoted ? in_quotes(text, kMostShown) : std::string(text);
 }
 
 /// What follows the event's name.
 std::string json_payload(std::string_view message, std::span<const Field> fields) {
   std::string payload;
   for (const Field& field : fields) {
-    append_json(payload, field.name);
-    payload += ':';
+    payload += in_quotes(field.name, kMostShown) + ':';
     append_value(payload, field, {});
     payload += ',';
   }
-  payload += "\"message\":";
-  append_json(payload, message);
-  return payload;
+  return payload + "\"message\":" + in_quotes(message, kMostShown);
 }
 
 /// What follows the event's name.

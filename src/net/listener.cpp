@@ -58,7 +58,7 @@ Listener::Listener(std::span<const std::unique_ptr<IoThread>> threads,
                    std::shared_ptr<Upstream> upstream)
     : threads_(threads), upstream_(std::move(upstream)), pause_(threads[0]->loop) {}
 
-std::string Listener::open() {
+ListenFault Listener::open() {
   Endpoint& listen = upstream_->route.listen;
   if (upstream_->route.socket >= 0) {
     socket_ = FileDescriptor(upstream_->route.socket);
@@ -68,8 +68,8 @@ std::string Listener::open() {
   if (local) remove_stale_socket(listen.unix_path);
   auto socket = listen_at(listen);
   if (!socket) {
-    return "listen: cannot listen on " + listen.text() + " for " + upstream_->name + ": " +
-           socket.error().message();
+    return {"listen: cannot listen on " + listen.text() + " for " + upstream_->name,
+            socket.error()};
   }
   socket_ = *std::move(socket);
   if (!local) listen.port = own_port(socket_.get());

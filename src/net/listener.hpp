@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "idproxy/base/listen_fault.hpp"
 #include "idproxy/net/options.hpp"
 #include "net/event_loop.hpp"
 #include "net/file_descriptor.hpp"
@@ -29,8 +30,8 @@ class Listener final : public std::enable_shared_from_this<Listener>, private Ev
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  /// Opens the socket and sets the actual port in the upstream's route. Returns an error, or "".
-  [[nodiscard]] std::string open();
+  /// Opens the socket and sets the actual port in the upstream's route.
+  [[nodiscard]] ListenFault open();
   void start();
   void stop();
 

@@ -197,11 +197,11 @@ struct Server::Impl {
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
-boost::system::result<std::unique_ptr<Server>, std::string> Server::open(
+boost::system::result<std::unique_ptr<Server>, ListenFault> Server::open(
     Options options, const std::shared_ptr<const rewrite::RuleSet>& rules, const Clock& clock) {
-  if (std::string error = hand_out_sockets(options); !error.empty()) return error;
+  if (std::string error = hand_out_sockets(options); !error.empty()) return ListenFault(error);
   auto impl = std::make_unique<Impl>(std::move(options), rules, clock);
-  if (std::string error = impl->upstreams.open(); !error.empty()) return error;
+  if (ListenFault fault = impl->upstreams.open(); !fault.text.empty()) return fault;
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 

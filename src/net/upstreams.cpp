@@ -44,18 +44,17 @@ Upstreams::Upstreams(std::span<const std::unique_ptr<IoThread>> threads)
 
 Upstreams::~Upstreams() = default;
 
-std::string Upstreams::open() {
+ListenFault Upstreams::open() {
   for (const Route& route : options_.routes) {
-    if (std::string error = open(route, Origin::uri, {}); !error.empty()) return error;
+    if (ListenFault fault = open(route, Origin::uri, {}); !fault.text.empty()) return fault;
   }
   return {};
 }
 
-/// Returns an error text, or "".
-std::string Upstreams::open(Route route, Origin origin, const std::string& set_name) {
+ListenFault Upstreams::open(Route route, Origin origin, const std::string& set_name) {
   auto upstream = std::make_shared<Upstream>(std::move(route), threads_.size());
   auto listener = std::make_shared<Listener>(threads_, upstream);
-  if (std::string error = listener->open(); !error.empty()) return error;
+  if (ListenFault fault = listener->open(); !fault.text.empty()) return fault;
   const Endpoint& listen = upstream->route.listen;
   upstream->id =
       topology_.add(name_of(upstream->route.upstream), advertised(listen), origin, set_name);
@@ -296,7 +295,7 @@ bool Upstreams::open_member(const rewrite::Topology::Missing& member) {
   Route route{options_.routes.front().listen, endpoint_of(member.member)};
   for (const std::uint16_t port : ports_.candidates(member.member, ports_of_servers())) {
     route.listen.port = port;
-    const std::string error = open(route, Origin::member, member.set_name);
+    const std::string error = open(route, Origin::member, member.set_name).text;
     if (!error.empty()) {
       log::event(log::Level::warning, "listener_failed",
                  "cannot listen for a member of the replica set",

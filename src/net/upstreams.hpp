@@ -30,9 +30,8 @@ class Upstreams final : public ServerObserver {
   Upstreams(const Upstreams&) = delete;
   Upstreams& operator=(const Upstreams&) = delete;
 
-  /// Opens the listeners for the connection string's hosts. Returns an error that names the
-  /// listener and the reason, or "".
-  [[nodiscard]] std::string open();
+  /// Opens the listeners for the connection string's hosts. A fault names the listener.
+  [[nodiscard]] ListenFault open();
   /// Begins to accept clients and to probe servers.
   void start();
   /// Closes the listeners and stops probing. Idempotent.
@@ -61,7 +60,7 @@ class Upstreams final : public ServerObserver {
     std::optional<std::chrono::steady_clock::time_point> nobody_since{};
   };
 
-  [[nodiscard]] std::string open(Route route, rewrite::ServerDescription::Origin origin,
+  [[nodiscard]] ListenFault open(Route route, rewrite::ServerDescription::Origin origin,
                                  const std::string& set_name);
   [[nodiscard]] std::shared_ptr<Prober> make_prober(const std::shared_ptr<Upstream>& server);
   [[nodiscard]] bool open_member(const rewrite::Topology::Missing& member);

@@ -12,6 +12,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from typing import Any
 
@@ -299,6 +300,22 @@ def test_every_line_is_the_logs_own(config):
 
 
 class TestListening:
+    def test_a_folder_that_is_called_as_an_error_is(self, config):
+        result = run("--config", config(GOOD.replace("127.0.0.1, ", "'unix:/Permission denied/a.sock', ")))
+        assert result.returncode == 69, result.stderr
+        assert "Permission denied/a.sock" in result.stderr
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+    def test_not_permitted(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(GOOD.replace("127.0.0.1, ", "'unix:/a.sock', "))
+            file.flush()
+            os.chmod(file.name, 0o644)
+            done = subprocess.run(
+                ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "--", binary(),
+                 "--config", file.name], stderr=subprocess.PIPE, text=True, timeout=30)
+        assert done.returncode == 77, done.stderr
+
     def test_a_busy_port(self, config):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]

@@ -205,6 +205,17 @@ class TestTheConfiguration:
         result = run("status", "--config", path)
         assert result.returncode == 0 and not result.stderr
 
+    @pytest.mark.parametrize("admin, says", [
+        ("admin: {listen: '127.0.0.1:1', hosts: ['a:1']}", "admin.hosts: must be a list"),
+        ("admin: {listen: '127.0.0.1:1', lists: 1}", "admin: unknown key 'lists'"),
+        ("admin: 127.0.0.1:1", "admin: must be a mapping")])
+    def test_must_have_no_faults_there(self, tmp_path, admin, says):
+        path = tmp_path / "config.yaml"
+        path.write_text(f"{admin}\nlisten: {{port: no}}\nrules: []\n")
+        result = run("status", "--config", path)
+        assert result.returncode == 78
+        assert says in result.stderr and "listen.port" in result.stderr, "all that is wrong"
+
     def test_of_all_addresses_means_loopback(self, config, proxy_like):
         result = run("status", "--config", config(f"0.0.0.0:{proxy_like.port}"))
         assert result.returncode == 0, result.stderr

@@ -5,6 +5,7 @@ Host names are those of the proxy's own /etc/hosts and DNS, in file systems of i
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -392,6 +393,19 @@ class TestSrv:
             proxy.kill()
             raise
         proxy.stop(timeout=20)
+
+    def test_a_fault_of_the_file_that_the_records_show(self, dns, resolving, tmp_path):
+        """The second of two servers gets the port behind the first one's."""
+        dns.records = self.records(1, 2)
+        first, second = free_ports(2)
+        config = tmp_path / "config.yaml"
+        config.write_text(json.dumps({"upstream": {"uri": SRV}, "listen": {"port": first}, "rules": [],
+                                      "admin": {"listen": f"127.0.0.1:{second}"}}))
+        done = subprocess.run([*resolving.command, binary(), "doctor", "--json", "--config", config],
+                              capture_output=True, text=True, timeout=60)
+        found = {each["id"]: each["text"] for each in json.loads(done.stdout)["findings"]}
+        assert "admin.listen" in found["config-error"]
+        assert "server-name-unknown" not in found, "its name is known"
 
     def test_tls_is_what_it_means_otherwise(self, tmp_path):
         config = tmp_path / "config.yaml"

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "idproxy/base/listen_fault.hpp"
+
 /// Serves pages to operators and their programs by HTTP/1.1: GET and HEAD of a few paths.
 namespace idproxy::admin {
 
@@ -53,9 +55,9 @@ class HttpServer {
  public:
   /// Listens at `host`, an IP address; port 0: any free port. It answers requests for that address
   /// (any address if it is 0.0.0.0 or ::), for localhost and for `names`, which are host names or
-  /// addresses. `io` and everything the pages use must outlive the server. The error is a text:
+  /// addresses. `io` and everything the pages use must outlive the server. The error's text:
   /// "127.0.0.1:27216: Address already in use".
-  [[nodiscard]] static boost::system::result<std::unique_ptr<HttpServer>, std::string> open(
+  [[nodiscard]] static boost::system::result<std::unique_ptr<HttpServer>, ListenFault> open(
       boost::asio::io_context& io, const std::string& host, std::uint16_t port, Pages pages,
       const std::vector<std::string>& names = {}, HttpServerLimits limits = {},
       PagesElsewhere elsewhere = {});

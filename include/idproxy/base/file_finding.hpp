@@ -34,6 +34,7 @@ struct FileFinding {
   std::string message;       ///< "rules[2].digits: must be 1 to 18 with output int64, is 19"
   std::string other_file{};  ///< one that the configuration names, if that is what is wrong
   About about = About::text;
+  std::string key{};  ///< "rules[2].digits"; empty: none, or it is not known
 
   /// As a compiler writes it: "FILE:LINE:COLUMN: error: MESSAGE".
   [[nodiscard]] std::string text(const std::string& file) const {
@@ -51,12 +52,18 @@ struct FileFinding {
 class Findings {
  public:
   using About = FileFinding::About;
-  void error(Place place, std::string message, std::string file = {}, About about = About::text) {
-    ++errors_;
-    add({FileFinding::Severity::error, place, std::move(message), std::move(file), about});
+  /// Drops repeated findings: a key may be read twice.
+  void add(FileFinding finding) {
+    if (finding.severity == FileFinding::Severity::error) ++errors_;
+    const std::pair position(finding.place.line, finding.place.column);
+    const auto [first, last] = all_.equal_range(position);
+    const bool known = std::any_of(first, last, [&](const auto& item) {
+      return item.second.severity == finding.severity && item.second.message == finding.message;
+    });
+    if (!known) all_.emplace(position, std::move(finding));
   }
-  void warning(Place place, std::string message, About about = About::text) {
-    add({FileFinding::Severity::warning, place, std::move(message), {}, about});
+  void error(Place place, std::string message, About about = About::text) {
+    add({FileFinding::Severity::error, place, std::move(message), {}, about});
   }
   /// Nothing is wrong: what the configuration does may surprise.
   void note(Place place, std::string message) {
@@ -84,16 +91,6 @@ class Findings {
   }
 
  private:
-  /// Drops repeated findings: a key may be read twice.
-  void add(FileFinding finding) {
-    const std::pair position(finding.place.line, finding.place.column);
-    const auto [first, last] = all_.equal_range(position);
-    const bool known = std::any_of(first, last, [&](const auto& item) {
-      return item.second.severity == finding.severity && item.second.message == finding.message;
-    });
-    if (!known) all_.emplace(position, std::move(finding));
-  }
-
   std::multimap<std::pair<int, int>, FileFinding> all_;  // by line and column
   std::size_t errors_ = 0;
   std::vector<FileFinding> notes_;

@@ -199,11 +199,15 @@ class Parameters {
   const TreeNode* scalar(std::string_view key, std::string_view expected) {
     return of_kind(TreeNode::Kind::scalar, key, expected);
   }
+  [[nodiscard]] bool has_word(std::string_view key, std::string_view word) const {
+    const TreeNode* node = find(key);
+    return node != nullptr && node->kind == TreeNode::Kind::scalar && node->text == word;
+  }
   /// The scalar that `read` makes of the text, if it lies within the bounds. Nothing if the key is
-  /// absent or has `word`, or after a fault. `expected`: for each result of `read`.
+  /// absent, or after a fault. `expected`: for each result of `read`.
   template <class Read, class Value, class Expected>
   std::optional<Value> bounded(std::string_view key, Read read, Value min, Value max,
-                               Expected expected, std::string_view word = {});
+                               Expected expected);
   void mismatch(std::string_view key, std::string_view expected, const TreeNode& found);
   /// Shows ${NAME} instead of a value that came from a variable, since that may be secret.
   [[nodiscard]] std::string message(std::string_view key, std::string_view reason) const;

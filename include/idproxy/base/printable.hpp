@@ -29,8 +29,8 @@ inline constexpr std::size_t kWhole = std::string_view::npos;
 void append_printable(std::string& out, std::string_view text, std::string_view escaped,
                       std::size_t most = kMostShown);
 
-/// In double quotes, as JSON, JavaScript and mongosh write a string.
-[[nodiscard]] std::string in_quotes(std::string_view text);
+/// printable(text, most) in double quotes, as JSON, JavaScript and mongosh write a string.
+[[nodiscard]] std::string in_quotes(std::string_view text, std::size_t most = kWhole);
 
 /// A name that somebody else has chosen, in a sentence: in quotes unless it consists of ASCII
 /// letters, digits and "_-.$", and shortened if nobody could read it.

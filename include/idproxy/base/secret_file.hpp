@@ -19,11 +19,14 @@ enum class Access {
 /// file has its own, and is not read.
 [[nodiscard]] std::string state_of_file(const std::string& path);
 
-/// Why this file cannot be used, or "". Notes the file.
-[[nodiscard]] std::string fault_of_file(const std::string& path, Access access, Parameters& reader);
+/// Why a file cannot be used.
+struct FileFault {
+  std::string text{};  ///< empty: it can be
+  FileFinding::About about = FileFinding::About::text;
+};
 
-/// What a finding with this fault of a file is about.
-[[nodiscard]] FileFinding::About about_file(const std::string& fault, FileFinding::About otherwise);
+/// Of a file for TLS. Notes the file.
+[[nodiscard]] FileFault fault_of_file(const std::string& path, Access access, Parameters& reader);
 
 /// The path at `key` as messages show it: "'/a/b'", or "'${NAME}/b' (/a/b)" if it contains a
 /// variable. The expanded form is shown only if it is an absolute path; anything else may be a

@@ -38,6 +38,9 @@ struct NamespaceParts {
 inline constexpr std::string_view kNotInitiated =
     "it waits to be a member of its replica set: rs.initiate() has not been run";
 
+/// Takes what stands in front of the first of the characters `ends`, and that one, off the text.
+std::string_view take_part(std::string_view& text, std::string_view ends);
+
 /// "a, b or c".
 [[nodiscard]] std::string listed(std::span<const std::string_view> words,
                                  std::string_view last = " or ");

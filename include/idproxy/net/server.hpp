@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
+#include "idproxy/base/listen_fault.hpp"
 #include "idproxy/net/client_statistics.hpp"
 #include "idproxy/net/options.hpp"
 #include "idproxy/net/server_statistics.hpp"
@@ -28,7 +29,7 @@ class Server {
  public:
   /// Opens all listeners. The error names the listener that cannot be opened and why. `clock` must
   /// outlive the server.
-  [[nodiscard]] static boost::system::result<std::unique_ptr<Server>, std::string> open(
+  [[nodiscard]] static boost::system::result<std::unique_ptr<Server>, ListenFault> open(
       Options options, const std::shared_ptr<const rewrite::RuleSet>& rules, const Clock& clock);
   ~Server();
 

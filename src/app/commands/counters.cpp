@@ -176,7 +176,7 @@ class CountersCommand {
                                 const std::string& how) const {
     if (request_.as_json) {
       boost::json::object json = jobs::counter_json(view);
-      json["was"] = was ? boost::json::value(*was) : nullptr;
+      json["was"] = or_null(was);
       std::cout << json_line(json);
       return ExitCode::ok;
     }

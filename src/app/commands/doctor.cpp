@@ -5,7 +5,6 @@
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,10 +76,10 @@ class Doctor {
 
   void run() {
     opened_.look_at_mode();
-    const bool is_usable = opened_.loaded.ok();
     std::optional<std::string> upstream_uri;
     doctor::DoctorCheck configuration{"configuration"};
-    if (is_usable) upstream_uri = find_servers(configuration);
+    if (opened_.loaded.ok()) upstream_uri = find_servers(configuration);
+    const bool is_usable = opened_.loaded.ok();  // also with the servers that were found
     add(merged(doctor::check_configuration(report_.file, opened_), std::move(configuration)));
     if (!is_usable && (proxy_.status || !proxy_.stranger.empty())) add_proxy();
     if (!is_usable) return;
@@ -104,11 +103,9 @@ class Doctor {
   }
 
   std::optional<std::string> find_servers(doctor::DoctorCheck& check) {
-    std::ostringstream faults;
-    auto uri = opened_.find_servers(faults, kHelloWithin);
+    auto uri = opened_.look_up_servers(kHelloWithin);
     if (uri) return *std::move(uri);
-    std::string text = faults.str();
-    std::erase(text, '\n');
+    std::string text = uri.error();
     if (text.ends_with('.')) text.pop_back();
     const std::string host = srv_host();
     Commands commands;

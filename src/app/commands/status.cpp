@@ -71,9 +71,7 @@ std::string text_of(const StatusRequest& request, const StatusDocument& document
 std::string over_screen(std::string_view text, const views::Terminal& terminal) {
   std::string drawn(kToTop);
   for (std::size_t row = 1; row < terminal.rows && !text.empty(); ++row) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    drawn.append(text.substr(0, end)).append(kToEndOfLine);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    drawn.append(take_part(text, "\n")).append(kToEndOfLine);
   }
   return drawn.append(kToEndOfScreen);
 }

@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
@@ -17,7 +18,6 @@
 #include <boost/json/parse.hpp>
 #include <boost/system/system_error.hpp>
 #include <cstdint>
-#include <exception>
 #include <future>
 #include <iostream>
 #include <utility>
@@ -113,17 +113,13 @@ std::string run(const net::Endpoint& admin, const std::string& target, FetchLimi
   if (!addresses) return addresses.error();
   const auto left = until - std::chrono::steady_clock::now();
   asio::io_context io(1);
-  std::exception_ptr failure;
-  bool has_ended = false;
-  asio::co_spawn(io, exchange(admin, *std::move(addresses), target, limits, answer),
-                 [&](std::exception_ptr thrown) {
-                   failure = std::move(thrown);
-                   has_ended = true;
-                 });
-  io.run_for(left);
-  if (!has_ended) return reason_of(answer.step, beast::error::timeout, limits);
+  auto done = asio::co_spawn(io, exchange(admin, *std::move(addresses), target, limits, answer),
+                             asio::use_future);
+  if (io.run_for(left); !io.stopped()) {
+    return reason_of(answer.step, beast::error::timeout, limits);
+  }
   try {
-    if (failure) std::rethrow_exception(failure);
+    done.get();
   } catch (const boost::system::system_error& error) {
     return reason_of(answer.step, error.code(), limits);
   }
@@ -185,7 +181,7 @@ boost::system::result<net::Endpoint, ExitCode> find_admin(const AdminOptions& op
   const std::vector<FileFinding>& findings = opened->loaded.findings;
   const bool has_fault = std::ranges::any_of(findings, [&](const FileFinding& finding) {
     return finding.severity == FileFinding::Severity::error &&
-           (!config.admin || finding.message.starts_with("admin"));
+           (!config.admin || finding.key == "admin" || finding.key.starts_with("admin."));
   });
   if (has_fault) {
     opened->print_findings(std::cerr);

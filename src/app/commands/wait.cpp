@@ -42,11 +42,10 @@ ExitCode wait(const WaitRequest& request) {
   const auto until = begun + request.most;
   const auto print_json = [&](const std::string& reason) {
     const std::chrono::duration<double> waited = SteadyClock::now() - begun;
-    std::cout << json_line(boost::json::object{
-        {"ready", reason.empty()},
-        {"admin", admin->text()},
-        {"reason", reason.empty() ? boost::json::value(nullptr) : boost::json::value(reason)},
-        {"waited", waited.count()}});
+    std::cout << json_line(boost::json::object{{"ready", reason.empty()},
+                                               {"admin", admin->text()},
+                                               {"reason", text_or_null(reason)},
+                                               {"waited", waited.count()}});
   };
   std::string said;
   while (true) {

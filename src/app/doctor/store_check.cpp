@@ -106,10 +106,6 @@ std::string quoted_list(const std::vector<std::string>& words) {
   return "[" + text + "]";
 }
 
-std::string plain_list(const std::vector<std::string>& words) {
-  return listed(std::vector<std::string_view>(words.begin(), words.end()), " and ");
-}
-
 /// One question after the other, until one has no answer.
 class StoreCheck {
  public:
@@ -260,8 +256,8 @@ class StoreCheck {
                    {user.source, user.name});
     }
     said_.user.add(finding::kRoleMissing, user.name + "@" + user.source,
-                   "the id store's user may not " + plain_list(actions) + " in " +
-                       (db.empty() ? "every database" : db) + ", where rules apply",
+                   "the id store's user may not " + list_text(actions, actions.size(), " and ") +
+                       " in " + (db.empty() ? "every database" : db) + ", where rules apply",
                    std::move(commands));
   }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "app/json_view.hpp"
 #include "app/views/text_table.hpp"
 #include "idproxy/base/printable.hpp"
 #include "idproxy/base/words.hpp"
@@ -101,10 +102,6 @@ bool is_ahead(const CounterView& view, std::int64_t a, std::int64_t of) {
   return view.counter.spec.step > 0 ? a > of : a < of;
 }
 
-boost::json::value json_or_null(const std::optional<std::int64_t>& number) {
-  return number ? boost::json::value(*number) : boost::json::value(nullptr);
-}
-
 /// Why it cannot be set at all.
 std::string why_never(const StoredCounter& counter, const std::string& name) {
   if (counter.is_gapless) {
@@ -191,8 +188,8 @@ boost::json::object counter_json(const CounterView& view) {
       {"value_field", counter.spec.place.value_field},
       {"value_is", counter.spec.place.value_is == ValueIs::next ? "next" : "last"},
       {"value", counter.value.is_number() ? boost::json::value(counter.value.number) : nullptr},
-      {"next", counter.left > 0 ? json_or_null(counter.next) : nullptr},
-      {"largest", view.stored.unknown.empty() ? json_or_null(view.stored.most) : nullptr}};
+      {"next", counter.left > 0 ? or_null(counter.next) : nullptr},
+      {"largest", view.stored.unknown.empty() ? or_null(view.stored.most) : nullptr}};
   json["behind"] = distance ? boost::json::value(distance->behind) : nullptr;
   json["ahead"] = distance && distance->behind == 0 ? boost::json::value(distance->ahead) : nullptr;
   json["max"] = counter.spec.max;

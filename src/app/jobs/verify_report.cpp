@@ -208,7 +208,7 @@ std::string verify_json(const VerifyRun& run, const VerifyFindings& findings) {
   }
   report["sequences"] = {{"count", findings.sequences}, {"first", std::move(sequences)}};
   if (!run.note.empty()) report["note"] = run.note;
-  report["order"] = run.index.empty() ? json::value(nullptr) : json::value(run.index);
+  report["order"] = text_or_null(run.index);
   report["unique_index"] = run.unguarded.empty() ? json::value(true) : json::value(run.unguarded);
   report["begin"] = moment_text(run.begin);
   report["end"] = moment_text(end_of(run));

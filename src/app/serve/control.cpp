@@ -165,7 +165,7 @@ void Control::reloaded(Reload::Result result) {
   if (phase_ == state::Phase::draining) return;
   refusals_.finish(*rules_.set, monotonic_now());
   recent_.forget_rules();
-  rules_ = reload_->rules();
+  rules_ = reload_->in_force().rules;
   look_at_numbers();
   introduce();
   notify("READY=1");
@@ -276,6 +276,7 @@ std::optional<state::Snapshot> Control::snapshot() const {
   const auto certificates = [](const std::shared_ptr<const net::tls::Context>& context) {
     return context ? context->certificates() : std::vector<net::tls::Certificate>();
   };
+  Reload::InForce now = reload_->in_force();
   id_store::StoreStatistics known = store_->statistics();
   if (const auto why = rules_.watch->why_down(); why && known.up) {
     known.up = false;
@@ -294,10 +295,10 @@ std::optional<state::Snapshot> Control::snapshot() const {
                          .outlooks = run_out_.outlooks(),
                          .proxies = store_->proxies(),
                          .differences = differences_.current(),
-                         .reloads = reload_->statistics(),
+                         .reloads = std::move(now.statistics),
                          .last_reload_failed = last_reload_failed_,
-                         .client_side = certificates(reload_->client_tls()),
-                         .server_side = certificates(reload_->server_tls())};
+                         .client_side = certificates(now.client_tls),
+                         .server_side = certificates(now.server_tls)};
 }
 
 boost::json::value Control::status(const state::StatusQuery& query,
@@ -365,7 +366,7 @@ Control::~Control() {
   stop();
 }
 
-std::string Control::open(const net::Endpoint& admin, const std::vector<std::string>& names) {
+ListenFault Control::open(const net::Endpoint& admin, const std::vector<std::string>& names) {
   return pulse_.open(admin, names, {.io = &io_, .pages = pages()});
 }
 
@@ -374,7 +375,7 @@ void Control::serve(net::Server& server, id_store::Store& store, Reload& reload)
     server_ = &server;
     store_ = &store;
     reload_ = &reload;
-    rules_ = reload.rules();
+    rules_ = reload.in_force().rules;
   });
 }
 

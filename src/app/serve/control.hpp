@@ -51,9 +51,8 @@ class Control {
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
-  /// Opens the HTTP server at `admin`; it may also be asked by `names`. Returns an error text, or
-  /// "".
-  [[nodiscard]] std::string open(const net::Endpoint& admin, const std::vector<std::string>& names);
+  /// Opens the HTTP server at `admin`; it may also be asked by `names`.
+  [[nodiscard]] ListenFault open(const net::Endpoint& admin, const std::vector<std::string>& names);
 
   /// From now on, signals and pages concern these, which must outlive stop().
   void serve(net::Server& server, id_store::Store& store, Reload& reload);

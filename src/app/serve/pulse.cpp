@@ -37,9 +37,9 @@ void Pulse::stop() {
   thread_.join();
 }
 
-std::string Pulse::open(const net::Endpoint& admin, const std::vector<std::string>& names,
+ListenFault Pulse::open(const net::Endpoint& admin, const std::vector<std::string>& names,
                         admin::PagesElsewhere pages) {
-  return on_thread(io_, [&]() -> std::string {
+  return on_thread(io_, [&]() -> ListenFault {
     admin::Pages own{{"/livez", [this](std::string_view) {
                         return livez(watchdog_ ? watchdog_->owed(monotonic_now())
                                                : std::vector<Watchdog::Time>());
@@ -50,7 +50,7 @@ std::string Pulse::open(const net::Endpoint& admin, const std::vector<std::strin
     http_server_ = std::move(*opened);
     log::event(log::Level::info, "admin_listening", "answering operators by HTTP",
                {{"address", http_server_->address()}});
-    return "";
+    return {};
   });
 }
 

@@ -28,8 +28,8 @@ class Pulse {
   Pulse& operator=(const Pulse&) = delete;
 
   /// Opens the HTTP server; it may also be asked by `names`. `pages` are made on the thread of
-  /// their `io`. Returns an error text, or "".
-  [[nodiscard]] std::string open(const net::Endpoint& admin, const std::vector<std::string>& names,
+  /// their `io`.
+  [[nodiscard]] ListenFault open(const net::Endpoint& admin, const std::vector<std::string>& names,
                                  admin::PagesElsewhere pages);
 
   // The following take effect soon, but for ignore(), which waits for that.

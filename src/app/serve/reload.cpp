@@ -181,24 +181,9 @@ Reload::Reload(Start start, id_store::Store& store, net::Server& server)
   note_success();
 }
 
-state::ReloadStatistics Reload::statistics() const {
+Reload::InForce Reload::in_force() const {
   const std::scoped_lock lock(mutex_);
-  return statistics_;
-}
-
-state::RulesInForce Reload::rules() const {
-  const std::scoped_lock lock(mutex_);
-  return rules_;
-}
-
-std::shared_ptr<const net::tls::Context> Reload::client_tls() const {
-  const std::scoped_lock lock(mutex_);
-  return running_.net.client_tls;
-}
-
-std::shared_ptr<const net::tls::Context> Reload::server_tls() const {
-  const std::scoped_lock lock(mutex_);
-  return running_.net.server_tls;
+  return {rules_, running_.net.client_tls, running_.net.server_tls, statistics_};
 }
 
 void Reload::note_success() {

@@ -43,6 +43,14 @@ class Reload {
     state::RulesInForce rules;
   };
   enum class Result { applied, refused };
+  /// What has come of the file so far.
+  struct InForce {
+    state::RulesInForce rules;
+    /// Null: that side has no TLS.
+    std::shared_ptr<const net::tls::Context> client_tls;
+    std::shared_ptr<const net::tls::Context> server_tls;
+    state::ReloadStatistics statistics;
+  };
 
   /// The references must outlive it.
   Reload(Start start, id_store::Store& store, net::Server& server);
@@ -56,12 +64,8 @@ class Reload {
 
   // Any thread:
 
-  [[nodiscard]] state::ReloadStatistics statistics() const;
   [[nodiscard]] const std::string& file() const { return file_; }
-  [[nodiscard]] state::RulesInForce rules() const;
-  /// The TLS contexts in force; null: that side has no TLS.
-  [[nodiscard]] std::shared_ptr<const net::tls::Context> client_tls() const;
-  [[nodiscard]] std::shared_ptr<const net::tls::Context> server_tls() const;
+  [[nodiscard]] InForce in_force() const;
 
  private:
   /// Why nothing was changed, or "".

@@ -30,9 +30,10 @@ namespace {
 constexpr std::chrono::seconds kFirstLook{1};
 constexpr std::chrono::seconds kStoreStopTimeout{2};
 
-ExitCode exit_code_for(const std::string& error) {
-  return error.find("Permission denied") != std::string::npos ? ExitCode::no_permission
-                                                              : ExitCode::unavailable;
+/// Says so, and returns the exit code.
+ExitCode cannot_listen(const ListenFault& fault, const std::string& key = {}) {
+  log::event(log::Level::error, "cannot_listen", key + fault.text);
+  return fault.is_forbidden ? ExitCode::no_permission : ExitCode::unavailable;
 }
 
 void log_listening(const net::Server& server, const std::vector<net::Route>& routes) {
@@ -116,9 +117,9 @@ ExitCode run(Reload::Start start, Control& control) {
   auto opened = net::Server::open(options_of(start.config, control), start.rules.set,
                                   process_sources().clock);
   if (!opened) {
-    log::event(log::Level::error, "cannot_listen", opened.error());
-    if (!store.stop(kStoreStopTimeout)) leave(exit_code_for(opened.error()));
-    return exit_code_for(opened.error());
+    const ExitCode code = cannot_listen(opened.error());
+    if (!store.stop(kStoreStopTimeout)) leave(code);
+    return code;
   }
   net::Server& server = **opened;
   log_listening(server, start.config.net.routes);
@@ -127,11 +128,11 @@ ExitCode run(Reload::Start start, Control& control) {
   const AtEnd stop_control([&control] { control.stop(); });
   control.serve(server, store, reload);
   // Clients can connect already, but wait: no rule must apply to an insert into a view.
-  reload.rules().watch->await_first_look(kFirstLook);
+  reload.in_force().rules.watch->await_first_look(kFirstLook);
   server.run([&control] { control.announce(); });
   control.finished();
   const bool ended = store.stop(kStoreStopTimeout);
-  log_stopped(server.statistics(), *reload.rules().set, store.statistics());
+  log_stopped(server.statistics(), *reload.in_force().rules.set, store.statistics());
   if (!ended) leave(ExitCode::ok);
   return ExitCode::ok;
 }
@@ -156,15 +157,12 @@ ExitCode serve(const std::string& file, const std::string& version) {
   Control control(version);
   if (loaded.config.admin) {
     const config::Config& config = loaded.config;
-    if (const std::string error = control.open(*config.admin, config.admin_hosts); !error.empty()) {
-      log::event(log::Level::error, "cannot_listen", "admin.listen: " + error);
-      return exit_code_for(error);
-    }
+    const ListenFault fault = control.open(*config.admin, config.admin_hosts);
+    if (!fault.text.empty()) return cannot_listen(fault, "admin.listen: ");
   }
   auto sockets = passed_sockets();
   if (!sockets) {
-    log::event(log::Level::error, "cannot_listen", sockets.error());
-    return ExitCode::unavailable;
+    return cannot_listen(ListenFault(sockets.error()));
   }
   std::string seed_list = opened->await_servers();
   if (!loaded.ok()) return ExitCode::config;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/json/array.hpp>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -32,11 +33,6 @@ constexpr std::size_t kMostOfApplication = 1000;
 
 double seconds(std::chrono::nanoseconds time) {
   return Seconds(time).count();
-}
-
-template <class T>
-json::value or_null(const std::optional<T>& value) {
-  return value ? json::value(*value) : json::value();
 }
 
 /// BSON has no larger one.
@@ -460,20 +456,16 @@ json::value event(const log::Line& line) {
                       {"fields", std::move(fields)}};
 }
 
-int digit_of(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  const char lower = static_cast<char>(c | 0x20);
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 /// "a b/c" of "a+b%2Fc".
 std::string decoded(std::string_view query) {
   std::string out;
   for (std::size_t i = 0; i < query.size(); ++i) {
-    const bool escapes = query[i] == '%' && i + 2 < query.size() && digit_of(query[i + 1]) >= 0 &&
-                         digit_of(query[i + 2]) >= 0;
-    if (escapes) {
-      out += static_cast<char>(digit_of(query[i + 1]) * 16 + digit_of(query[i + 2]));
+    const std::string_view digits = query.substr(i + 1, 2);
+    const char* const end = digits.data() + 2;
+    unsigned char byte = 0;
+    if (query[i] == '%' && digits.size() == 2 &&
+        std::from_chars(digits.data(), end, byte, 16).ptr == end) {
+      out += static_cast<char>(byte);
       i += 2;
     } else {
       out += query[i] == '+' ? ' ' : query[i];
@@ -487,9 +479,7 @@ std::string decoded(std::string_view query) {
 StatusQuery StatusQuery::parse(std::string_view query) {
   StatusQuery parsed;
   while (!query.empty()) {
-    const std::string part = decoded(query.substr(0, query.find('&')));
-    query.remove_prefix(std::min(query.size(), query.find('&')));
-    if (!query.empty()) query.remove_prefix(1);
+    const std::string part = decoded(take_part(query, "&"));
     constexpr std::string_view kApplication = "clients=app:";
     if (part.starts_with(kApplication)) parsed.application = part.substr(kApplication.size());
     if (part == "rules=failing") parsed.rules = StatusQuery::Rules::failing;

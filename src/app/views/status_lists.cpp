@@ -19,45 +19,45 @@ using Align = TextTable::Align;
 constexpr std::size_t kBriefRows = 20;  // of a summary's list
 
 /// The columns of a table that there are at this detail.
-class List {
- public:
-  List(const FigureTable& table, Detail detail) {
-    for (const Figure& each : table.figures) {
-      if (!each.line.header.empty()) columns_.push_back(&each);
-    }
-    for (const Figure& each : table.figures) {
-      if (!each.line.behind.empty()) move(each);
-    }
-    if (detail == Detail::full) return;
-    std::erase_if(columns_, [](const Figure* each) { return each->line.from == Detail::full; });
+std::vector<const Figure*> columns_of(const FigureTable& table, Detail detail) {
+  std::vector<const Figure*> columns;
+  for (const Figure& each : table.figures) {
+    if (!each.line.header.empty()) columns.push_back(&each);
   }
+  for (const Figure& each : table.figures) {
+    if (each.line.behind.empty()) continue;
+    std::erase(columns, &each);
+    columns.insert(std::ranges::find(columns, each.line.behind, &Figure::key) + 1, &each);
+  }
+  std::erase_if(columns, [&](const Figure* each) { return each->line.from > detail; });
+  return columns;
+}
 
-  [[nodiscard]] TextTable empty_table() const {
-    std::vector<TextTable::Column> headers;
-    for (const Figure* each : columns_) {
-      const bool is_right = each->unit.kind >= Unit::Kind::number;
-      headers.push_back({std::string(each->line.header), is_right ? Align::right : Align::left});
-    }
-    return TextTable(std::move(headers));
+void no_notes(TextTable& /*table*/, const Entry& /*entry*/) {}
+
+/// `add_notes(table, entry)`: below the row of the entry.
+template <class AddNotes = decltype(no_notes)>
+std::string table_of(const FigureTable& figures, Detail detail, const std::vector<JsonView>& rows,
+                     const JsonView& now, const Terminal& terminal,
+                     const AddNotes& add_notes = no_notes) {
+  const std::vector<const Figure*> columns = columns_of(figures, detail);
+  std::vector<TextTable::Column> headers;
+  for (const Figure* each : columns) {
+    const bool is_right = each->unit.kind >= Unit::Kind::number;
+    headers.push_back({std::string(each->line.header), is_right ? Align::right : Align::left});
   }
-  void add_to(TextTable& table, const Entry& entry) const {
+  TextTable table(std::move(headers));
+  for (const JsonView& row : rows) {
+    const Entry entry{row, now.number()};
     std::vector<TableCell> cells;
-    cells.reserve(columns_.size());
-    for (const Figure* each : columns_) {
+    for (const Figure* each : columns) {
       cells.push_back({each->unit.terminal(entry, each->key), tone_of(*each, entry)});
     }
     table.add(std::move(cells));
+    add_notes(table, entry);
   }
-
- private:
-  void move(const Figure& figure) {
-    std::erase(columns_, &figure);
-    const auto before = std::ranges::find(columns_, figure.line.behind, &Figure::key);
-    columns_.insert(before + 1, &figure);
-  }
-
-  std::vector<const Figure*> columns_;
-};
+  return table.text(terminal);
+}
 
 /// Those of a list that are shown, and how many are not.
 std::vector<JsonView> shown_of(std::vector<JsonView> all, Detail detail) {
@@ -90,8 +90,6 @@ void add_notes_on_server(TextTable& table, const Entry& entry, Detail detail) {
 /// `application`: the only one; empty: all.
 std::string applications_text(const JsonView& clients, const Terminal& terminal,
                               const std::string& application) {
-  const List list(kApplications, Detail::full);
-  TextTable table = list.empty_table();
   std::vector<JsonView> all = clients["applications"].items();
   const JsonView others = clients["other_applications"];
   if (others.is_object()) all.push_back(others);
@@ -101,70 +99,61 @@ std::string applications_text(const JsonView& clients, const Terminal& terminal,
     });
   }
   if (all.empty()) return {};
-  for (const JsonView& each : all) list.add_to(table, {each, std::nullopt});
-  return terminal.heading("Applications") + table.text(terminal) + '\n';
+  return terminal.heading("Applications") +
+         table_of(kApplications, Detail::full, all, {}, terminal) + '\n';
 }
 
 }  // namespace
 
 std::string servers_text(const JsonView& status, const Terminal& terminal, Detail detail) {
-  const List list(kServers, detail);
-  TextTable table = list.empty_table();
   const std::vector<JsonView> all = status["servers"].items();
   const std::vector<JsonView> shown = shown_of(all, detail);
-  for (const JsonView& each : shown) {
-    const Entry entry{each, status["now"].number()};
-    list.add_to(table, entry);
+  const auto add_notes = [&](TextTable& table, const Entry& entry) {
     add_notes_on_server(table, entry, detail);
-  }
-  return terminal.heading("Servers") + table.text(terminal) +
+  };
+  return terminal.heading("Servers") +
+         table_of(kServers, detail, shown, status["now"], terminal, add_notes) +
          others_text(static_cast<double>(all.size()), shown.size(), "--servers");
 }
 
 std::string rules_text(const JsonView& status, const Terminal& terminal, Detail detail) {
-  const List list(kRules, detail);
-  TextTable table = list.empty_table();
   const std::vector<JsonView> all = status["rules"].items();
   if (all.empty()) return terminal.heading("Rules") + "  none\n";
   const std::vector<JsonView> shown = shown_of(all, detail);
-  for (const JsonView& each : shown) {
-    const Entry entry{each, status["now"].number()};
-    list.add_to(table, entry);
-    add_note_unless_empty(table, each["reason"].text(), Tone::bad);
-    add_note_unless_empty(table, each["warning"].text(), Tone::warning);
-  }
+  const auto add_notes = [](TextTable& table, const Entry& entry) {
+    add_note_unless_empty(table, entry.of["reason"].text(), Tone::bad);
+    add_note_unless_empty(table, entry.of["warning"].text(), Tone::warning);
+  };
   const double total = status["rules_total"].number().value_or(static_cast<double>(all.size()));
-  return terminal.heading("Rules") + table.text(terminal) +
+  return terminal.heading("Rules") +
+         table_of(kRules, detail, shown, status["now"], terminal, add_notes) +
          others_text(total, shown.size(), detail == Detail::brief ? "--rules" : "");
 }
 
 std::string clients_text(const JsonView& status, const Terminal& terminal,
                          const std::string& application) {
-  const List list(kClients, Detail::full);
-  TextTable table = list.empty_table();
-  std::size_t shown = 0;
-  for (const JsonView& each : status["clients"]["list"].items()) {
-    if (!application.empty() && each["application"].text() != application) continue;
-    list.add_to(table, {each, status["now"].number()});
-    ++shown;
+  std::vector<JsonView> shown = status["clients"]["list"].items();
+  if (!application.empty()) {
+    std::erase_if(shown,
+                  [&](const JsonView& each) { return each["application"].text() != application; });
   }
-  const double total = status["clients"]["total"].number().value_or(static_cast<double>(shown));
+  const auto count = static_cast<double>(shown.size());
+  const double total = status["clients"]["total"].number().value_or(count);
   const std::string title =
       "Clients" + (application.empty() ? "" : " of " + printable(application));
-  if (shown == 0) return terminal.heading(title) + "  none\n";
+  if (shown.empty()) return terminal.heading(title) + "  none\n";
   return applications_text(status["clients"], terminal, application) + terminal.heading(title) +
-         table.text(terminal) + (application.empty() ? others_text(total, shown, "") : "");
+         table_of(kClients, Detail::full, shown, status["now"], terminal) +
+         (application.empty() ? others_text(total, shown.size(), "") : "");
 }
 
 std::string proxies_text(const JsonView& status, const Terminal& terminal) {
-  const List list(kProxies, Detail::full);
-  TextTable table = list.empty_table();
   std::vector<JsonView> others = status["proxies"].items();
   std::erase_if(others, [](const JsonView& each) { return each["self"].is_true(); });
   if (others.empty()) return {};
   const std::vector<JsonView> shown = shown_of(others, Detail::brief);
-  for (const JsonView& each : shown) list.add_to(table, {each, status["now"].number()});
-  return terminal.heading("Other proxies") + table.text(terminal) +
+  return terminal.heading("Other proxies") +
+         table_of(kProxies, Detail::full, shown, status["now"], terminal) +
          others_text(static_cast<double>(others.size()), shown.size(), "");
 }
 

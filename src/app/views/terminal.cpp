@@ -10,6 +10,7 @@
 #include <cwchar>
 
 #include "idproxy/base/utf8.hpp"
+#include "idproxy/base/words.hpp"
 
 namespace idproxy::app::views {
 namespace {
@@ -96,9 +97,7 @@ std::string Terminal::wrapped(std::string_view first, std::string_view text, std
   bool is_empty = true;  // but for what the line begins with
   const auto end_line = [&] { result += coloured(line, tone) + '\n'; };
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view word = take_part(text, " ");
     const std::size_t width = display_width(word);
     if (columns > 0 && !is_empty && used + 1 + width > columns) {
       end_line();

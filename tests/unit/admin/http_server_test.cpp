@@ -113,7 +113,7 @@ class EndpointTest : public ::testing::Test {
   void start(HttpServerLimits limits = {}, bool has_elsewhere = false) {
     auto opened = HttpServer::open(io_, "127.0.0.1", 0, pages(), {"Admitted.example"}, limits,
                                    {.io = has_elsewhere ? &io_ : nullptr});
-    ASSERT_TRUE(opened) << opened.error();
+    ASSERT_TRUE(opened) << opened.error().text;
     server_ = std::move(*opened);
     address_ = server_->address();
     thread_ = std::jthread([this] { io_.run(); });
@@ -465,10 +465,10 @@ TEST(HttpServer, SaysWhyItCannotListen) {
   ASSERT_TRUE(one);
   const std::string address = (*one)->address();
   const auto port = static_cast<std::uint16_t>(std::stoi(address.substr(10)));
-  EXPECT_EQ(HttpServer::open(io, "127.0.0.1", port, {}).error(),
+  EXPECT_EQ(HttpServer::open(io, "127.0.0.1", port, {}).error().text,
             address + ": Address already in use");
-  EXPECT_EQ(HttpServer::open(io, "nonsense", 1, {}).error(), "nonsense: not an IP address");
-  EXPECT_EQ(HttpServer::open(io, "192.0.2.1", 1, {}).error(),
+  EXPECT_EQ(HttpServer::open(io, "nonsense", 1, {}).error().text, "nonsense: not an IP address");
+  EXPECT_EQ(HttpServer::open(io, "192.0.2.1", 1, {}).error().text,
             "192.0.2.1:1: Cannot assign requested address");
 }
 

@@ -384,6 +384,15 @@ TEST(Config, ReportsAllFaultsInOneGoInOrderOfTheirLines) {
                   HasSubstr("13:3: error: listen.max_connections: must be an integer")));
 }
 
+TEST(FileFinding, HasTheKey) {
+  const Loaded loaded = load(
+      "admin:\n  hosts: ['a:1']\n  host: b\nlisten:\n  port: x\nadmins: {}\n"
+      "rules: [{ns: a.b, field: c, strategy: objectid, output: no}]\n");
+  std::vector<std::string> keys;
+  for (const FileFinding& each : loaded.findings) keys.push_back(each.key);
+  EXPECT_THAT(keys, ElementsAre("admin.hosts", "admin", "listen.port", "", "rules[0].output"));
+}
+
 TEST(FileFinding, IsFormattedAsCompilersDo) {
   EXPECT_EQ(
       (FileFinding{FileFinding::Severity::error, {3, 5}, "threads: is wrong"}.text("/etc/x.yaml")),

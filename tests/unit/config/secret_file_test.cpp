@@ -60,6 +60,34 @@ TEST_F(SecretFile, FailsIfEverybodyCanReadOrWriteIt) {
   EXPECT_EQ(read(write("x", 0644), Access::any), "x");
 }
 
+TEST_F(SecretFile, SaysWhatAFindingIsAbout) {
+  const std::string path = write("x", 0644);
+  const auto abouts = [&](const std::string& key) {
+    std::vector<FileFinding::About> all;
+    for (const FileFinding& each :
+         load(key + "\nrules: [{ns: a.b, field: c, strategy: uuid}]").findings) {
+      all.push_back(each.about);
+    }
+    return all;
+  };
+  using enum FileFinding::About;
+  const std::string tls = "listen: {tls: {mode: require, certificate_key_file: '" + path + "'}}";
+  const std::string uri =
+      "upstream: {uri: 'mongodb://h/?tls=true&tlsCertificateKeyFile=" + path + "'}";
+  const std::string store = "id_store: {uri_file: '" + path + "'}";
+  EXPECT_THAT(abouts(tls), ElementsAre(secret_file));
+  EXPECT_THAT(abouts(uri), ElementsAre(secret_file));
+  EXPECT_THAT(abouts(store), ElementsAre(secret_file));
+  ::chmod(path.c_str(), 0600);
+  EXPECT_THAT(abouts(tls), ElementsAre(certificate));
+  EXPECT_THAT(abouts(uri), ElementsAre(certificate));
+  EXPECT_THAT(abouts(store), ElementsAre(FileFinding::About::text));
+  std::filesystem::remove(path);
+  EXPECT_THAT(abouts(tls), ElementsAre(certificate));
+  EXPECT_THAT(abouts(uri), ElementsAre(certificate));
+  EXPECT_THAT(abouts(store), ElementsAre(FileFinding::About::text));
+}
+
 TEST_F(SecretFile, FailsIfItCannotBeRead) {
   EXPECT_EQ(read(directory_ + "/nowhere"), std::nullopt);
   EXPECT_THAT(found_, ElementsAre(HasSubstr("No such file or directory")));

@@ -1,5 +1,7 @@
 #include "idproxy/bson/document_shape.hpp"
 
+#include <cstring>
+
 #include "idproxy/bson/element_ends.hpp"
 
 namespace idproxy::bson {
@@ -56,14 +58,17 @@ bool DocumentShape::add(const Element& element, std::uint32_t names) {
 
 /// `first`: the position in the part's patterns that stands for the byte at `at`.
 bool DocumentShape::differs(const Part& part, const std::uint8_t* at, std::size_t first) {
-  std::uint64_t difference = 0;
-  for (std::size_t i = 0; i < kAtOnce; i += sizeof(std::uint64_t)) {
-    const auto word = [&](const std::uint8_t* from) {
-      return static_cast<std::uint64_t>(load_i64(from + i));
+  using Words = std::uint64_t __attribute__((vector_size(16)));  // as SSE2 and NEON have them
+  Words difference{};
+  for (std::size_t i = 0; i < kAtOnce; i += sizeof(Words)) {
+    const auto words = [&](const std::uint8_t* from) {
+      Words read;
+      std::memcpy(&read, from + i, sizeof read);
+      return read;
     };
-    difference |= (word(at) ^ word(part.bytes.data() + first)) & word(part.masks.data() + first);
+    difference |= (words(at) ^ words(part.bytes.data() + first)) & words(part.masks.data() + first);
   }
-  return difference != 0;
+  return (difference[0] | difference[1]) != 0;
 }
 
 bool DocumentShape::fits(Bytes document, std::uint64_t enough, FoundNames& found,

@@ -21,15 +21,8 @@ constexpr std::uint64_t kMuchMemory = std::uint64_t{1024} * 1024;
 // A request or a transaction that is as old is worth a look.
 constexpr std::chrono::seconds kLongWait{5};
 
-using Place = std::pair<std::uint64_t, std::uint64_t>;
-Place place_of(std::uint64_t memory, std::uint64_t requests) {
+std::pair<std::uint64_t, std::uint64_t> place_of(std::uint64_t memory, std::uint64_t requests) {
   return {memory > kMuchMemory ? memory : 0, requests};
-}
-Place place_of_pair(const ConnectionPair* pair) {
-  return place_of(pair->memory(), pair->requests());
-}
-Place place_of_client(const ClientStatistics& client) {
-  return place_of(client.memory, client.requests);
 }
 
 bool matches(const ConnectionPair& pair, const ClientQuery& query) {
@@ -110,7 +103,9 @@ ClientList clients_of(const IoThread& thread, const ClientQuery& query) {
     if (matches(*pair, query)) pairs.push_back(pair.get());
   }
   const auto listed = static_cast<std::ptrdiff_t>(std::min(query.most, pairs.size()));
-  std::ranges::partial_sort(pairs, pairs.begin() + listed, std::ranges::greater(), place_of_pair);
+  std::ranges::partial_sort(pairs, pairs.begin() + listed, std::greater(), [](const auto* pair) {
+    return place_of(pair->memory(), pair->requests());
+  });
   ClientList list{.matching = pairs.size()};
   for (const ConnectionPair* pair : std::span(pairs).first(static_cast<std::size_t>(listed))) {
     list.clients.push_back(pair->describe());
@@ -159,7 +154,9 @@ ClientList list_clients(std::span<const std::unique_ptr<IoThread>> threads,
   Part all = answers->wait();
   ClientList& list = all.list;
   list_applications(std::move(all.applications), all.ended, list);
-  std::ranges::sort(list.clients, std::ranges::greater(), place_of_client);
+  std::ranges::sort(list.clients, std::greater(), [](const ClientStatistics& client) {
+    return place_of(client.memory, client.requests);
+  });
   list.clients.resize(std::min(query.most, list.clients.size()));
   return std::move(list);
 }

@@ -174,9 +174,9 @@ class ConnectionPair final {
   // Messages. take_request() and take_reply(): see Direction::take().
   bool take_request(Bytes front);
   bool take_reply(Bytes front);
-  void note_reply();
+  inline void note_reply();
   bool reply_passed(ReplyGate::Ended ended);
-  void relay_begins(const RequestGate::Step& step);
+  inline void relay_begins(const RequestGate::Step& step);
   void note_transaction(const RequestGate::Message& message, Bytes front);
   void turn_away(Bytes front);
   bool refuse(const RequestGate::Step& step);
@@ -184,7 +184,7 @@ class ConnectionPair final {
   void forwarded(const RequestGate::Message& message, Bytes request);
   void expect_reply(const RequestGate::Message& message, std::int32_t request_id);
   std::optional<std::chrono::nanoseconds> answered();
-  std::optional<Bytes> inflated(Bytes reply);
+  inline std::optional<Bytes> inflated(Bytes reply);
   void reply(Bytes message);
   void reply_locally(wire::Compressor compressor, Bytes plain);
   void deliver_local_reply();
@@ -192,8 +192,8 @@ class ConnectionPair final {
 
   // The exchange, of which each event leads to an action. What writes to a socket, rejects a reply
   // or goes on with requests may close the pair.
-  void begin_exchange(RequestGate::Step&& step, Bytes received);
-  void make_spare(std::size_t size);
+  inline void begin_exchange(RequestGate::Step&& step, Bytes received);
+  inline void make_spare(std::size_t size);
   void ask_others();
   void act_on_request(const rewrite::Action& action, Bytes message, Bytes received);
   void act_on_reply(const rewrite::Action& action, Bytes message);
@@ -209,7 +209,7 @@ class ConnectionPair final {
   void stop_waiting();
   void learn(const rewrite::HelloReply& said);
   void learned();
-  void count_request();
+  inline void count_request();
   void note_added_time();
   void end_exchange();
   /// True while an exchange is under way or a local reply has not been sent.

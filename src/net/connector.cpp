@@ -33,6 +33,38 @@ error_code last_error(int number) {
   return {number, boost::system::system_category()};
 }
 
+/// True if the failure is worth a line: the first one, and then one every kLogAgain.
+bool is_news(IoThread& thread, Upstream& server) {
+  const auto now = thread.shared.clock.monotonic();
+  std::int64_t since = 0;
+  if (server.down_since.compare_exchange_strong(since, now.count())) {
+    server.down_logged = now.count();
+    return true;
+  }
+  if (now - std::chrono::nanoseconds(since) >= kLongDown && server.alias.exchange(false)) {
+    thread.shared.observer->forget(server);
+  }
+  std::int64_t logged = server.down_logged;
+  return now.count() - logged >= kLogAgain.count() &&
+         server.down_logged.compare_exchange_strong(logged, now.count());
+}
+
+/// Logs an error if it is news, else at level debug.
+void tell_failure(Upstream& server, std::string_view reason, bool news) {
+  ++server.connect_failures;
+  const Finding found = server_unreachable(server.name, reason);
+  const std::initializer_list<log::Field> fields{{"server", server.name}, {"reason", reason}};
+  if (news) return log::event(found, fields);
+  log::event(log::Level::debug, "upstream_unreachable", found.whole(), fields);
+}
+
+void note_failure(IoThread& thread, Upstream& server, std::string_view reason) {
+  server.failed(reason, thread.shared.clock.monotonic());  // first, for those who notice it
+  server.backoff.failed(thread.shared.clock.monotonic(), system_random());
+  thread.shared.observer->lost(server);
+  tell_failure(server, reason, is_news(thread, server));
+}
+
 }  // namespace
 
 /// Calls its connector once it has connected or failed, never before start() returns.
@@ -126,6 +158,11 @@ void Connector::guarded(Work work) {
   }
 }
 
+/// Such a step, for whoever calls it when this may be over.
+std::function<void()> Connector::later(void (Connector::*step)()) {
+  return [self = shared_from_this(), step] { self->guarded([&] { (self.get()->*step)(); }); };
+}
+
 void Connector::begin() {
   deadline_.start(thread_.shared.options.connect_timeout, [self = shared_from_this()] {
     self->guarded([&] { self->fail("no answer within upstream.connect_timeout"); });
@@ -147,26 +184,26 @@ void Connector::take_turn() {
   if (tries_) return look_up();
   // Another attempt may end before the pause is over: look again soon.
   pause_.start(std::clamp<std::chrono::nanoseconds>(backoff.wait(now), 10ms, 100ms),
-               [self = shared_from_this()] { self->guarded([&] { self->take_turn(); }); });
+               later(&Connector::take_turn));
 }
 
 /// Not cached: the name may have another address after a failover.
 void Connector::look_up() {
   const Endpoint& server = server_->route.upstream;
-  if (const auto address = address_of(server)) return found({*address});
+  if (const auto address = address_of(server)) {
+    addresses_ = {*address};
+    return connect_next();
+  }
   const bool begun = thread_.shared.lookups.start(
       thread_.loop, server.host, server.port,
       [self = shared_from_this()](const std::string& error,
                                   const std::vector<SocketAddress>& found) {
-        self->guarded([&] { error.empty() ? self->found(found) : self->fail(error); });
+        self->guarded([&] {
+          self->addresses_ = found;
+          error.empty() ? self->connect_next() : self->fail(error);
+        });
       });
-  if (begun) return;
-  pause_.start(kNoThread, [self = shared_from_this()] { self->guarded([&] { self->look_up(); }); });
-}
-
-void Connector::found(std::vector<SocketAddress> addresses) {
-  addresses_ = std::move(addresses);
-  connect_next();
+  if (!begun) pause_.start(kNoThread, later(&Connector::look_up));
 }
 
 void Connector::connect_next() {
@@ -279,38 +316,6 @@ void Connector::gave_no_answer(IoThread& thread, Upstream& server, std::string_v
   server.failed(reason, thread.shared.clock.monotonic());
   thread.shared.observer->lost(server);
   tell_failure(server, reason, is_news(thread, server));
-}
-
-void Connector::note_failure(IoThread& thread, Upstream& server, std::string_view reason) {
-  server.failed(reason, thread.shared.clock.monotonic());  // first, for those who notice it
-  server.backoff.failed(thread.shared.clock.monotonic(), system_random());
-  thread.shared.observer->lost(server);
-  tell_failure(server, reason, is_news(thread, server));
-}
-
-/// Logs an error if it is news, else at level debug.
-void Connector::tell_failure(Upstream& server, std::string_view reason, bool news) {
-  ++server.connect_failures;
-  const Finding found = server_unreachable(server.name, reason);
-  const std::initializer_list<log::Field> fields{{"server", server.name}, {"reason", reason}};
-  if (news) return log::event(found, fields);
-  log::event(log::Level::debug, "upstream_unreachable", found.whole(), fields);
-}
-
-/// True if the failure is worth a line: the first one, and then one every kLogAgain.
-bool Connector::is_news(IoThread& thread, Upstream& server) {
-  const auto now = thread.shared.clock.monotonic();
-  std::int64_t since = 0;
-  if (server.down_since.compare_exchange_strong(since, now.count())) {
-    server.down_logged = now.count();
-    return true;
-  }
-  if (now - std::chrono::nanoseconds(since) >= kLongDown && server.alias.exchange(false)) {
-    thread.shared.observer->forget(server);
-  }
-  std::int64_t logged = server.down_logged;
-  return now.count() - logged >= kLogAgain.count() &&
-         server.down_logged.compare_exchange_strong(logged, now.count());
 }
 
 void Connector::end(Stream* stream, const Failure& failure) {

@@ -51,10 +51,10 @@ class Connector : public std::enable_shared_from_this<Connector> {
 
   template <class Work>
   void guarded(Work work);
+  [[nodiscard]] std::function<void()> later(void (Connector::*step)());
   void begin();
   void take_turn();
   void look_up();
-  void found(std::vector<SocketAddress> addresses);
   void connect_next();
   void connect_later();
   [[nodiscard]] bool others_connect() const;
@@ -63,9 +63,6 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void ready();
   void fail(std::string_view reason);
   void give_up(std::string_view reason);
-  static void note_failure(IoThread& thread, Upstream& server, std::string_view reason);
-  static void tell_failure(Upstream& server, std::string_view reason, bool news);
-  [[nodiscard]] static bool is_news(IoThread& thread, Upstream& server);
   void end(Stream* stream, const Failure& failure);
 
   IoThread& thread_;

@@ -138,9 +138,10 @@ void EventLoop::add(std::unique_ptr<Posted> work) {
   if (posted_.size() == 1) wake();
 }
 
-void EventLoop::guard() {
+EventLoop::Guard EventLoop::guard() {
   const std::lock_guard lock(mutex_);
   ++guards_;
+  return Guard(this);
 }
 
 void EventLoop::unguard() {

@@ -87,18 +87,11 @@ class EventLoop {
   };
 
   /// Keeps run() from returning while it exists. Any thread may destroy it.
-  class Guard {
-   public:
-    explicit Guard(EventLoop& loop) : loop_(&loop) { loop.guard(); }
-    Guard(Guard&& other) noexcept : loop_(std::exchange(other.loop_, nullptr)) {}
-    Guard& operator=(Guard&&) = delete;
-    ~Guard() {
-      if (loop_ != nullptr) loop_->unguard();
-    }
-
-   private:
-    EventLoop* loop_;
+  struct Unguard {
+    void operator()(EventLoop* loop) const { loop->unguard(); }
   };
+  using Guard = std::unique_ptr<EventLoop, Unguard>;
+  [[nodiscard]] Guard guard();
 
   /// Throws std::system_error if the kernel gives no epoll instance.
   EventLoop();
@@ -164,7 +157,6 @@ class EventLoop {
   using Timers = boost::intrusive::multiset<Timer, boost::intrusive::constant_time_size<false>>;
 
   void add(std::unique_ptr<Posted> work);
-  void guard();
   void unguard();
   [[nodiscard]] bool turn(int most_milliseconds);
   void fetch(int most_milliseconds);

@@ -53,7 +53,7 @@ Counted counted_as(wire::Compressor compressor) {
 class ConnectionPair::Messenger {
  public:
   Messenger(IoThread& thread, std::uint64_t pair)
-      : thread_(thread), guard_(thread.loop), pair_(pair) {}
+      : thread_(thread), guard_(thread.loop.guard()), pair_(pair) {}
 
   /// Calls `work(pair)` on the pair's thread. Call once.
   template <class Work>

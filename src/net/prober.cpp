@@ -113,8 +113,11 @@ Prober::Prober(IoThread& thread, std::shared_ptr<Upstream> server, Calls calls)
 
 void Prober::start() {
   if (probe_) std::exchange(probe_, nullptr)->cancel();
-  const bool known = calls_.is_known();
-  wait(known ? kAskIdle : backoff_.wait(thread_.shared.clock.monotonic()));
+  wait();
+}
+
+void Prober::wait() {
+  wait(calls_.is_known() ? kAskIdle : backoff_.wait(thread_.shared.clock.monotonic()));
 }
 
 void Prober::wait(std::chrono::nanoseconds pause) {
@@ -128,7 +131,8 @@ void Prober::wait(std::chrono::nanoseconds pause) {
     if (self->calls_.is_known() && clients_tell && !may_be_another) {
       return self->wait(kAskIdle - silent);
     }
-    self->ask();
+    const auto probe = self->probe_ = std::make_shared<Probe>(*self);
+    probe->start();  // it may end at once, and begin the next pause
   });
 }
 
@@ -136,12 +140,6 @@ void Prober::stop() {
   stopped_ = true;
   pause_.cancel();
   if (probe_) std::exchange(probe_, nullptr)->cancel();
-}
-
-void Prober::ask() {
-  probe_ = std::make_shared<Probe>(*this);
-  const auto probe = probe_;  // it may end at once, and begin the next pause
-  probe->start();
 }
 
 void Prober::answered(std::optional<rewrite::HelloReply> said) {
@@ -152,9 +150,7 @@ void Prober::answered(std::optional<rewrite::HelloReply> said) {
     said.reset();
   }
   calls_.answered(std::move(said));
-  if (stopped_) return;
-  const bool known = calls_.is_known();
-  wait(known ? kAskIdle : backoff_.wait(thread_.shared.clock.monotonic()));
+  if (!stopped_) wait();
 }
 
 // ---- one probe -------------------------------------------------------------------------------

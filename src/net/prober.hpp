@@ -41,8 +41,8 @@ class Prober : public std::enable_shared_from_this<Prober> {
  private:
   class Probe;
 
+  void wait();
   void wait(std::chrono::nanoseconds pause);
-  void ask();
   void answered(std::optional<rewrite::HelloReply> said);
 
   IoThread& thread_;

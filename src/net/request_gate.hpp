@@ -96,8 +96,8 @@ class RequestGate {
   [[nodiscard]] bool has_forwarded() const { return has_forwarded_; }
 
  private:
-  [[nodiscard]] Step look_at_message(const Message& about, Bytes front, const Client& client,
-                                     rewrite::Namespaces& namespaces);
+  [[nodiscard]] inline Step look_at_message(const Message& about, Bytes front, const Client& client,
+                                            rewrite::Namespaces& namespaces);
   [[nodiscard]] Step look_inside(const wire::MsgHeader& outer, Bytes front, const Client& client,
                                  rewrite::Namespaces& namespaces);
   [[nodiscard]] Step decide_inside(const wire::MsgHeader& outer, Bytes front,

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -189,7 +188,7 @@ struct Server::Impl {
   Timer drivers_know;                    // until drivers have moved to other servers
   std::vector<EventLoop::Guard> guards;  // for the other threads
   // Until the others have ended: they may still post to the first.
-  std::optional<EventLoop::Guard> first_guard;
+  EventLoop::Guard first_guard;
   bool stopped = false;
   std::atomic<bool> told_draining{false};
 };
@@ -212,9 +211,9 @@ std::vector<Endpoint> Server::listening() const {
 void Server::run(std::function<void()> serving) {
   Impl& impl = *impl_;
   impl.serving = std::move(serving);
-  impl.first_guard.emplace(impl.first());
+  impl.first_guard = impl.first().guard();
   for (std::size_t i = 1; i < impl.threads.size(); ++i) {
-    impl.guards.emplace_back(impl.threads[i]->loop);
+    impl.guards.push_back(impl.threads[i]->loop.guard());
   }
   impl.others.reserve(impl.threads.size());
   impl.first().post([&impl] { impl.begin(); });

@@ -156,7 +156,7 @@ bool read_write(Bytes message, Namespaces& namespaces, WriteRequest& out) {
   const auto view = wire::OpMsgView::parse(message);
   if (!view) return false;
   const WriteCommand& command = out.command;
-  if (!WriteCommand::read(*view, out.command)) return false;
+  if (!WriteCommand::read(*view, namespaces.write_fields(), out.command)) return false;
   out.plan = namespaces.plan(command.db, command.collection);
   out.known = &namespaces;
   out.message = *view;
@@ -179,9 +179,11 @@ Decision understand_write(Bytes message, const DocumentHead& head, std::string_v
 /// For a bulkWrite, whose collections may come last: all of it is needed.
 Decision understand_bulk(Bytes message, Namespaces& namespaces, X509 x509) {
   const auto view = wire::OpMsgView::parse(message);
-  const auto command = view ? WriteCommand::read(*view) : std::nullopt;
-  if (!command) return understand_other(message, x509);
-  WriteRequest request{*view, *command, nullptr};
+  WriteRequest request{};
+  if (!view || !WriteCommand::read(*view, namespaces.write_fields(), request.command)) {
+    return understand_other(message, x509);
+  }
+  request.message = *view;
   std::optional<CommandError> fault;
   const bool is_read = read_namespaces(request, namespaces, fault);
   if (fault) return Request{RefusedRequest{*std::move(fault)}};

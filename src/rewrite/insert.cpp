@@ -142,7 +142,8 @@ ScanResult InsertRewriter::scan(const WriteRequest& insert, GivenValues& given) 
   ScanResult result;
   if (!scan_documents(Statements(insert.command), 0, result, given)) {
     given = {};
-    return {};
+    result = {};
+    return result;
   }
   const bool nothing = records_.empty() && (result.statements == 0 || !insert.plan->reserves());
   if (nothing || result.kind == ScanResult::Kind::failed) return result;

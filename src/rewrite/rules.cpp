@@ -226,16 +226,21 @@ bool Namespaces::may_be_bound(const Known& known, std::string_view db,
 }
 
 const Namespaces::Known& Namespaces::known(std::string_view db, std::string_view collection) {
+  // As views: compilers call a function to compare one with a string.
+  const bool is_last = last_ != nullptr && rules_->version() == version_ &&
+                       db == std::string_view(last_db_) &&
+                       collection == std::string_view(last_collection_);
+  return is_last && !may_be_bound(*last_, db, collection) ? *last_ : other(db, collection);
+}
+
+/// Not the last one, or more can be known now.
+const Namespaces::Known& Namespaces::other(std::string_view db, std::string_view collection) {
   static const Known kNone;
   if (db.size() + collection.size() > kLongestNamespace) return kNone;
   if (const std::uint64_t now = rules_->version(); now != version_) {
     version_ = now;
     forget();
   }
-  // As views: compilers call a function to compare one with a string.
-  const bool is_last = last_ != nullptr && db == std::string_view(last_db_) &&
-                       collection == std::string_view(last_collection_);
-  if (is_last && !may_be_bound(*last_, db, collection)) return *last_;
   // No name contains a NUL, so "a.b" "c" and "a" "b.c" have different keys.
   key_.assign(db).append(1, '\0').append(collection);
   last_ = nullptr;

@@ -37,15 +37,22 @@ bool read_numbers(const bson::Element& array, std::vector<std::int32_t>& out) {
 
 /// By WriteKind.
 constexpr std::array<WriteForm, 4> kForms{{
-    {{"insert", "insert"}, "documents", {}},
-    {{"update", "update"}, "updates", {"q", "u", "upsert", "multi", "", "arrayFilters", "c"}},
-    {{"findAndModify", "findandmodify"},
-     "",
-     {"query", "update", "upsert", "", "remove", "arrayFilters", ""}},
-    {{"bulkWrite", "bulkWrite"},
-     "ops",
-     {"filter", "updateMods", "upsert", "multi", "", "arrayFilters", "constants"}},
+    {"documents", {}},
+    {"updates", {"q", "u", "upsert", "multi", "", "arrayFilters", "c"}},
+    {"", {"query", "update", "upsert", "", "remove", "arrayFilters", ""}},
+    {"ops", {"filter", "updateMods", "upsert", "multi", "", "arrayFilters", "constants"}},
 }};
+
+/// By WriteFields::Name.
+constexpr std::array<std::string_view, 20> kFields{
+    "insert",        "update",         "findAndModify",
+    "findandmodify", "bulkWrite",      "$db",
+    "documents",     "updates",        "ops",
+    "nsInfo",        "ordered",        "autocommit",
+    "writeConcern",  "txnNumber",      "maxTimeMS",
+    "stmtId",        "stmtIds",        "encryptionInformation",
+    "apiStrict",     "collectionUUID",
+};
 
 }  // namespace
 
@@ -54,45 +61,49 @@ const WriteForm& form_of(WriteKind kind) {
 }
 
 std::optional<WriteKind> write_kind(std::string_view command) {
-  for (std::size_t i = 0; i < kForms.size(); ++i) {
-    const auto& names = kForms[i].names;
-    if (command == names[0] || command == names[1]) return static_cast<WriteKind>(i);
-  }
-  return std::nullopt;
+  if (equals(command, "insert")) return WriteKind::insert;
+  if (equals(command, "update")) return WriteKind::update;
+  if (equals(command, "findAndModify")) return WriteKind::find_and_modify;
+  if (equals(command, "findandmodify")) return WriteKind::find_and_modify;
+  return equals(command, "bulkWrite") ? std::optional(WriteKind::bulk_write) : std::nullopt;
 }
 
-bool WriteOptions::take(const bson::Element& field, FieldsOnce& once) {
-  // Most fields are none of these: lsid, $db, $clusterTime.
-  if (field.key.size() < std::string_view("stmtId").size() || field.key[0] == '$') return true;
-  const bool null = field.type == bson::Type::null;  // like an absent field, if allowed
-  if (equals(field.key, "ordered")) {
-    const auto number = field.as_integer();
-    if (!once(field.key) || (!number && !null)) return false;
+WriteFields::WriteFields() : KnownFields(kFields) {}
+
+bool WriteOptions::read(const WriteFields& fields) {
+  using Its = WriteFields;
+  using bson::Type;
+  if (fields.is_twice(Its::ordered, Its::stmt_ids)) return false;
+  // Null is like an absent field, if it is allowed.
+  if (const auto* field = fields[Its::ordered]) {
+    const auto number = field->as_integer();
+    if (!number && field->type != Type::null) return false;
     ordered = number != 0;
-  } else if (equals(field.key, "autocommit")) {
-    const bool no = field.type == bson::Type::boolean && field.as_integer() == 0;
-    if (!once(field.key) || (!no && !null)) return false;
-    in_transaction = no;
-  } else if (equals(field.key, "writeConcern")) {
-    if (!once(field.key) || field.type != bson::Type::document) return false;
-    acknowledged = bson::find_integer(field.value, "w") != 0;
-  } else if (equals(field.key, "txnNumber")) {
-    if (!once(field.key) || (field.type != bson::Type::int64 && !null)) return false;
-    has_txn_number = !null;
-  } else if (equals(field.key, "maxTimeMS")) {
-    const auto number = field.as_integer();
-    if (!once(field.key) || !number || *number < 0) return false;
-    if (field.type == bson::Type::boolean) return false;
-    if (*number > 0) max_time_ms = number;
-  } else if (equals(field.key, "stmtId")) {
-    if (!once(field.key) || once.has("stmtIds")) return false;
-    if (field.type != bson::Type::int32 && !null) return false;
-    if (!null) stmt_id = load_i32(field.value.data());
-  } else if (equals(field.key, "stmtIds")) {
-    if (!once(field.key) || once.has("stmtId")) return false;
-    if (!read_numbers(field, stmt_ids)) return false;
   }
-  return true;
+  if (const auto* field = fields[Its::autocommit]) {
+    in_transaction = field->type == Type::boolean && field->as_integer() == 0;
+    if (!in_transaction && field->type != Type::null) return false;
+  }
+  if (const auto* field = fields[Its::write_concern]) {
+    if (field->type != Type::document) return false;
+    acknowledged = bson::find_integer(field->value, "w") != 0;
+  }
+  if (const auto* field = fields[Its::txn_number]) {
+    has_txn_number = field->type == Type::int64;
+    if (!has_txn_number && field->type != Type::null) return false;
+  }
+  if (const auto* field = fields[Its::max_time_ms]) {
+    const auto number = field->as_integer();
+    if (!number || *number < 0 || field->type == Type::boolean) return false;
+    if (*number > 0) max_time_ms = number;
+  }
+  const auto* const ids = fields[Its::stmt_ids];
+  if (const auto* field = fields[Its::stmt_id]) {
+    if (ids != nullptr) return false;
+    if (field->type != Type::int32) return field->type == Type::null;
+    stmt_id = load_i32(field->value.data());
+  }
+  return ids == nullptr || read_numbers(*ids, stmt_ids);
 }
 
 bool WriteOptions::numbers(std::size_t statements) const {
@@ -111,61 +122,58 @@ std::optional<WriteOptions> WriteCommand::divisible(std::size_t statement_count)
 
 namespace {
 
-/// What has been seen of a body so far.
-struct BodyFields {
-  FieldsOnce once;
-  std::size_t dbs = 0;
-  std::size_t arrays = 0;
-};
-
-/// Reads a field behind the name of the command. False if mongod will refuse the command for it.
-bool take_field(const bson::Element& field, BodyFields& seen, WriteCommand& out) {
+/// Reads what the command has beside its name and its options. False if mongod will refuse it for
+/// that.
+bool take_fields(const WriteFields& fields, WriteCommand& out) {
+  using Its = WriteFields;
+  using bson::Type;
   const bool is_bulk = out.kind == WriteKind::bulk_write;
-  const std::string_view identifier = out.identifier();
-  if (out.options && !out.options->take(field, seen.once)) out.options.reset();
-  if (equals(field.key, "encryptionInformation")) out.is_encrypted = true;
+  const auto* const db = fields[Its::database];
+  if (db == nullptr || db->type != Type::string || fields.is_twice(Its::database)) return false;
+  out.db = db->text();
+  out.is_encrypted = fields[Its::encryption_information] != nullptr;
   // findAndModify and the strict Stable API do not know the field (observed, 6.0.5).
-  const bool is_strict = equals(field.key, "apiStrict") && field.as_integer() == 1;
-  if (is_strict || equals(field.key, "collectionUUID")) out.takes_uuid = false;
-  if (equals(field.key, "$db")) {
-    if (field.type != bson::Type::string) return false;
-    out.db = field.text();
-    ++seen.dbs;
-  } else if (!identifier.empty() && field.key == identifier) {
+  const auto* const strict = fields[Its::api_strict];
+  const bool is_strict =
+      strict != nullptr && (strict->as_integer() == 1 || fields.is_twice(Its::api_strict));
+  out.takes_uuid = out.in_batch() && !is_strict && fields[Its::collection_uuid] == nullptr;
+  if (!out.in_batch()) return true;
+  const auto list = is_bulk                         ? Its::ops
+                    : out.kind == WriteKind::insert ? Its::documents
+                                                    : Its::updates;
+  if (const auto* field = fields[list]) {
     // MongoDB 4.4 takes {"0": …} as well (observed, 4.4.2); later ones refuse it.
-    const bool is_list =
-        field.type == bson::Type::array || (field.type == bson::Type::document && !is_bulk);
-    if (!is_list) return false;
-    out.statements = field.value;
-    out.array_element = {field.begin, field.end()};
-    ++seen.arrays;
-  } else if (is_bulk && equals(field.key, "nsInfo")) {
-    if (field.type != bson::Type::array || out.ns_info_in_array) return false;
-    out.ns_info = field.value;
-    out.ns_info_in_array = true;
-  } else if (!identifier.empty() && equals(field.key, "stmtIds") &&
-             field.type == bson::Type::array) {
-    out.stmt_ids = field.value;
+    const bool is_list = field->type == Type::array || (field->type == Type::document && !is_bulk);
+    if (!is_list || fields.is_twice(list)) return false;
+    out.statements = field->value;
+    out.array_element = {field->begin, field->end()};
   }
+  if (const auto* field = fields[Its::ns_info]; is_bulk && field != nullptr) {
+    if (field->type != Type::array || fields.is_twice(Its::ns_info)) return false;
+    out.ns_info = field->value;
+    out.ns_info_in_array = true;
+  }
+  const auto* const ids = fields[Its::stmt_ids];
+  if (ids != nullptr && ids->type == Type::array) out.stmt_ids = ids->value;
   return true;
 }
 
 /// Finds the statements, and the collections of a bulkWrite, that are not in the body. False if
 /// they are missing or there more than once.
-bool take_sections(const wire::OpMsgView& message, std::size_t arrays, WriteCommand& out) {
+bool take_sections(const wire::OpMsgView& message, WriteCommand& out) {
   if (!out.in_batch()) {
     out.statements = message.body();
     return message.sequence_count() == 0;
   }
   const bool is_bulk = out.kind == WriteKind::bulk_write;
-  const std::size_t in_body = arrays + (out.ns_info_in_array ? 1 : 0);
-  if (arrays > 1 || in_body + message.sequence_count() != (is_bulk ? 2U : 1U)) return false;
+  const std::size_t in_body = (out.in_array() ? 1U : 0U) + (out.ns_info_in_array ? 1U : 0U);
+  if (in_body + message.sequence_count() != (is_bulk ? 2U : 1U)) return false;
   if (is_bulk && !out.ns_info_in_array) {
     const auto ns_info = message.sequence("nsInfo");
     if (!ns_info) return false;
     out.ns_info = ns_info->documents;
   }
-  if (arrays == 1) return true;
+  if (out.in_array()) return true;
   const auto sequence = message.sequence(out.identifier());
   if (!sequence) return false;
   out.sequence = sequence->whole;
@@ -175,27 +183,30 @@ bool take_sections(const wire::OpMsgView& message, std::size_t arrays, WriteComm
 
 }  // namespace
 
-bool WriteCommand::read(const wire::OpMsgView& message, WriteCommand& out) {
-  bson::Elements fields(message.body());
-  const auto name = fields.next();
-  const auto kind = name ? write_kind(name->key) : std::nullopt;
+bool WriteCommand::read(const wire::OpMsgView& message, WriteFields& fields, WriteCommand& out) {
+  if (!fields.read(message.body())) return false;
+  // The command is the first field. No other may have its name, in any spelling.
+  const bson::Element* name = nullptr;
+  bool is_in_both = true;
+  for (std::size_t each = WriteFields::insert; each <= WriteFields::bulk_write; ++each) {
+    const auto* const its = fields[each];
+    if (its == nullptr || its->begin != message.body().data() + 4) continue;
+    name = its;
+    is_in_both = fields.is_twice(each);
+  }
+  const auto kind = name != nullptr && !is_in_both ? write_kind(name->key) : std::nullopt;
   if (!kind) return false;
   out.kind = *kind;
-  if (*kind != WriteKind::bulk_write) {  // which names its collections elsewhere
+  is_in_both = fields[WriteFields::find_and_modify] != nullptr &&
+               fields[WriteFields::find_and_modify_in_lower_case] != nullptr;
+  if (is_in_both && out.kind == WriteKind::find_and_modify) return false;
+  if (out.kind != WriteKind::bulk_write) {  // which names its collections elsewhere
     // mongod also accepts the deprecated symbol type.
     if (name->type != bson::Type::string && name->type != bson::Type::symbol) return false;
     out.collection = name->text();
   }
-  out.options.emplace();
-  out.takes_uuid = out.in_batch();
-  BodyFields seen;
-  bson::Element field;
-  while (fields.next(field)) {
-    // Two names. Both spellings of one have the same size.
-    if (field.key.size() == name->key.size() && write_kind(field.key) == kind) return false;
-    if (!take_field(field, seen, out)) return false;
-  }
-  return !fields.malformed() && seen.dbs == 1 && take_sections(message, seen.arrays, out);
+  if (!out.options.emplace().read(fields)) out.options.reset();
+  return take_fields(fields, out) && take_sections(message, out);
 }
 
 void WriteCommand::refer_to(Bytes copy, const wire::OpMsgView& message) {

@@ -21,15 +21,12 @@ namespace {
 
 /// True if a reply contains anything that concerns the proxy; nearly none does. Nothing if it is
 /// malformed.
-std::optional<bool> concerns_us(Bytes body) {
-  bool result = false;
-  bson::Elements fields(body);
-  bson::Element field;
-  while (fields.next(field)) {
-    if (equals(field.key, "code") || equals(field.key, "writeErrors")) result = true;
-    if (equals(field.key, "nErrors") && field.as_integer() != 0) result = true;
-  }
-  return fields.malformed() ? std::nullopt : std::optional(result);
+std::optional<bool> concerns_us(Bytes body, Workspace& workspace) {
+  KnownFields& fields = workspace.reply_fields;
+  if (!fields.read(body)) return std::nullopt;
+  const auto* const errors = fields[Workspace::n_errors];
+  return fields[Workspace::code] != nullptr || fields[Workspace::write_errors] != nullptr ||
+         (errors != nullptr && (errors->as_integer() != 0 || fields.is_twice(Workspace::n_errors)));
 }
 
 /// True if some statement may give its number to a document that it finds.
@@ -199,7 +196,8 @@ Action WriteExchange::reply(Bytes message, const Context& context, Workspace& wo
   if (!reply_) return action::Close{};
   const bool answers = std::exchange(asks_, false);
   if (!answers && !steps_.awaits<action::Send>()) return action::Close{};
-  const auto concerns = is_unchanged_ ? std::optional(false) : concerns_us(reply_->body());
+  const auto concerns =
+      is_unchanged_ ? std::optional(false) : concerns_us(reply_->body(), workspace);
   if (!concerns) return action::Close{};
   if (answers) {
     facts_.since = begin_later_step();

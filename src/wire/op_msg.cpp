@@ -1,7 +1,6 @@
 #include "idproxy/wire/op_msg.hpp"
 
-#include <cstring>
-
+#include "idproxy/bson/element_ends.hpp"
 #include "idproxy/bson/elements.hpp"
 #include "idproxy/wire/checksum.hpp"
 
@@ -22,9 +21,9 @@ bool checksum_fits(Bytes message) {
 /// `section`: of kind 1, as long as it states. Nothing if its identifier has no end.
 std::optional<DocumentSequence> read_sequence(Bytes section) {
   const Bytes content = section.subspan(5);
-  const auto* nul =
-      static_cast<const std::uint8_t*>(std::memchr(content.data(), 0, content.size()));
-  if (nul == nullptr) return std::nullopt;
+  const std::uint8_t* const end = content.data() + content.size();
+  const std::uint8_t* const nul = bson::end_of_key(content.data(), end);
+  if (nul == end) return std::nullopt;
   const auto length = static_cast<std::size_t>(nul - content.data());
   return DocumentSequence{as_text(content.first(length)), section, content.subspan(length + 1)};
 }
@@ -54,13 +53,13 @@ Result<OpMsgView> OpMsgView::parse(Bytes message) {
     rest = rest.first(rest.size() - kChecksumSize);
   }
   while (!rest.empty()) {
-    if (auto added = view.add_section(rest); !added) return added.error();
+    if (const auto fault = view.add_section(rest); fault != Errc{}) return fault;
   }
   if (view.body_.empty()) return Errc::no_body;
   return view;
 }
 
-Result<void> OpMsgView::add_section(Bytes& rest) {
+Errc OpMsgView::add_section(Bytes& rest) {
   if (rest[0] == 0) {
     const auto document = bson::document_at(rest.subspan(1));
     if (!document) return Errc::bad_size;
@@ -74,12 +73,12 @@ Result<void> OpMsgView::add_section(Bytes& rest) {
   const std::int64_t size = load_i32(rest.data() + 1);
   if (size < 5 || size > static_cast<std::int64_t>(rest.size()) - 1) return Errc::bad_size;
   const auto whole = static_cast<std::size_t>(size) + 1;
-  if (auto added = add_sequence(rest.first(whole)); !added) return added;
+  const Bytes section = rest.first(whole);
   rest = rest.subspan(whole);
-  return {};
+  return add_sequence(section);
 }
 
-Result<void> OpMsgView::add_sequence(Bytes section) {
+Errc OpMsgView::add_sequence(Bytes section) {
   const auto read = read_sequence(section);
   if (!read) return Errc::bad_size;
   if (sequence(read->identifier)) return Errc::two_sequences;

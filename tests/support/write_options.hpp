@@ -10,13 +10,10 @@ namespace idproxy::test {
 /// The options of a write with this body; nothing as for WriteCommand::options, or if it is
 /// malformed.
 inline std::optional<rewrite::WriteOptions> options_in(Bytes body) {
-  rewrite::FieldsOnce once;
+  rewrite::WriteFields fields;
   rewrite::WriteOptions options;
-  bson::Elements fields(body);
-  for (const bson::Element& field : fields) {
-    if (!options.take(field, once)) return std::nullopt;
-  }
-  return fields.malformed() ? std::nullopt : std::optional(std::move(options));
+  const bool is_read = fields.read(body) && options.read(fields);
+  return is_read ? std::optional(std::move(options)) : std::nullopt;
 }
 
 }  // namespace idproxy::test

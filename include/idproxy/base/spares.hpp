@@ -21,21 +21,21 @@ class Spares {
 
   void add(T spare) {
     const std::size_t capacity = capacity_of(spare);
-    spares_.push_back(std::move(spare));
+    spares_.emplace_back(std::move(spare), capacity);
     bytes_ += capacity;
   }
   /// There must be one.
   [[nodiscard]] T take() {
-    T spare = std::move(spares_.back());
+    T spare = std::move(spares_.back().first);
+    bytes_ -= spares_.back().second;
     spares_.pop_back();
-    bytes_ -= capacity_of(spare);
     unused_ = std::min(unused_, spares_.size());
     return spare;
   }
   /// Frees those that nobody has needed since the last call.
   void free_unused() {
     const auto end = spares_.begin() + static_cast<std::ptrdiff_t>(unused_);
-    std::for_each(spares_.begin(), end, [this](const T& spare) { bytes_ -= capacity_of(spare); });
+    std::for_each(spares_.begin(), end, [this](const auto& spare) { bytes_ -= spare.second; });
     spares_.erase(spares_.begin(), end);
     unused_ = spares_.size();
   }
@@ -49,7 +49,7 @@ class Spares {
     }
   }
 
-  std::vector<T> spares_;
+  std::vector<std::pair<T, std::size_t>> spares_;  // with their capacities
   std::size_t bytes_ = 0;
   std::size_t unused_ = 0;  // so many at the front have lain there since the last free_unused()
 };

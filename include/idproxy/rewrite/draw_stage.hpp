@@ -37,9 +37,9 @@ class DrawStage final : public Stage {
   [[nodiscard]] bool is_too_large() const { return is_too_large_; }
 
  private:
-  [[nodiscard]] bool is_done();
-  [[nodiscard]] bool has_too_many_bytes();
-  [[nodiscard]] ids::Draw draw();
+  [[nodiscard]] inline bool is_done();
+  [[nodiscard]] inline bool has_too_many_bytes();
+  [[nodiscard]] inline ids::Draw draw();
   [[nodiscard]] Need asked();
   void want_all(const GivenSequences& sequences);
   void go_on();

@@ -150,8 +150,8 @@ class InsertRewriter {
   [[nodiscard]] const bson::Element* common_parent(std::uint32_t below) const;
   void note_kept(std::uint32_t kept, const bson::FieldFinder::Places& places);
   void note_kept(const bson::Element& value, std::size_t assignment);
-  void give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
-            GivenValues& values);
+  inline void give(std::int32_t statement, std::uint32_t missing, std::size_t first_edit,
+                   GivenValues& values);
   [[nodiscard]] bool locate(Bytes document, std::size_t assignment, Site& site);
   [[nodiscard]] bool follow(std::size_t assignment, std::size_t depth, Site& site, bool& found);
   [[nodiscard]] bool find_at_once(std::size_t assignment, std::size_t depth, Site& site,
@@ -166,7 +166,7 @@ class InsertRewriter {
   // insert_emit.cpp: writing
   void emit_record(const Record& record, std::size_t& next, std::size_t& at,
                    wire::PatchedMessage& out);
-  void emit_missing(const Record& record, std::size_t at, wire::PatchedMessage& out);
+  inline void emit_missing(const Record& record, std::size_t at, wire::PatchedMessage& out);
   void emit_slices(const Record& record, std::size_t grown, std::size_t at,
                    wire::PatchedMessage& out);
   Added next_value(std::uint32_t assignments);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/spares.hpp"
+#include "idproxy/rewrite/document_fields.hpp"
 #include "idproxy/rewrite/insert.hpp"
 #include "idproxy/rewrite/logins.hpp"
 #include "idproxy/wire/compression.hpp"
@@ -22,9 +24,13 @@ namespace idproxy::rewrite {
 /// Memory that the exchanges of one io thread share and reuse from message to message. Not
 /// thread-safe.
 struct Workspace {
+  enum ReplyField : std::uint8_t { code, write_errors, n_errors };
+  static constexpr std::array<std::string_view, 3> kReplyFields{"code", "writeErrors", "nErrors"};
+
   InsertRewriter insert;
-  Buffer reply;                       ///< the message of action::Reply
-  Buffer spare;                       ///< memory for the next request that has to be copied
+  KnownFields reply_fields{kReplyFields};  ///< of writes
+  Buffer reply;                            ///< the message of action::Reply
+  Buffer spare;                            ///< memory for the next request that has to be copied
   std::uint32_t next_request_id = 1;  ///< the request id of the proxy's next own message; wraps
   BlockPool frames;                   ///< of the coroutines of writes, which must end first
 

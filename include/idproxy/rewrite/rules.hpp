@@ -15,6 +15,7 @@
 #include "idproxy/ids/guard.hpp"
 #include "idproxy/rewrite/rule.hpp"
 #include "idproxy/rewrite/rule_outcomes.hpp"
+#include "idproxy/rewrite/statements.hpp"
 
 namespace idproxy::rewrite {
 
@@ -230,7 +231,9 @@ class RuleSet {
 class Namespaces {
  public:
   explicit Namespaces(std::shared_ptr<const RuleSet> rules)
-      : rules_(std::move(rules)), version_(rules_->version()) {}
+      : rules_(std::move(rules)),
+        version_(rules_->version()),
+        write_fields_(std::make_unique<WriteFields>()) {}
 
   /// The plan of a namespace; null if no rule applies. An outline until the namespace is admitted.
   /// Shared, because exchanges may outlive this cache; the plan keeps its RuleSet alive. The
@@ -255,6 +258,8 @@ class Namespaces {
   /// look at it and make what the rules need there.
   void admit(std::string_view db, std::string_view collection);
   [[nodiscard]] const std::shared_ptr<const RuleSet>& rules() const { return rules_; }
+  /// For the writes that the thread reads.
+  [[nodiscard]] WriteFields& write_fields() { return *write_fields_; }
 
  private:
   struct Known {
@@ -263,6 +268,7 @@ class Namespaces {
     std::vector<Forwarded> passed_by{};
   };
   [[nodiscard]] const Known& known(std::string_view db, std::string_view collection);
+  [[nodiscard]] const Known& other(std::string_view db, std::string_view collection);
   [[nodiscard]] Known look_up(std::string_view db, std::string_view collection) const;
   [[nodiscard]] bool may_be_bound(const Known& known, std::string_view db,
                                   std::string_view collection) const;
@@ -282,6 +288,7 @@ class Namespaces {
   std::string last_db_;
   std::string last_collection_;
   const Known* last_ = nullptr;
+  std::unique_ptr<WriteFields> write_fields_;
 };
 
 }  // namespace idproxy::rewrite

@@ -21,6 +21,34 @@ enum class WriteKind { insert, update, find_and_modify, bulk_write };
 /// The kind of the command with this name; nothing for other commands.
 [[nodiscard]] std::optional<WriteKind> write_kind(std::string_view command);
 
+/// The fields of a write command's body that the proxy knows. One for each io thread.
+class WriteFields : public KnownFields {
+ public:
+  enum Name : std::uint8_t {
+    insert,
+    update,
+    find_and_modify,
+    find_and_modify_in_lower_case,
+    bulk_write,
+    database,
+    documents,
+    updates,
+    ops,
+    ns_info,
+    ordered,
+    autocommit,
+    write_concern,
+    txn_number,
+    max_time_ms,
+    stmt_id,
+    stmt_ids,
+    encryption_information,
+    api_strict,
+    collection_uuid,
+  };
+  WriteFields();
+};
+
 /// The fields of a command's body that determine how its statements may be sent again.
 struct WriteOptions {
   bool ordered = true;
@@ -32,9 +60,9 @@ struct WriteOptions {
   std::int32_t stmt_id = 0;                 ///< number of the first statement
   std::vector<std::int32_t> stmt_ids;       ///< number of each statement, if the client sent them
 
-  /// Reads one more field of the body, if it is one of these. False if it occurs twice or has a
-  /// form that mongod refuses or might read differently.
-  [[nodiscard]] bool take(const bson::Element& field, FieldsOnce& once);
+  /// Reads these fields. False if one occurs twice or has a form that mongod refuses or might read
+  /// differently.
+  [[nodiscard]] bool read(const WriteFields& fields);
   /// True if the server stops at the first error of a command.
   [[nodiscard]] bool stops() const { return ordered || in_transaction || in_turn; }
   /// True if a driver may have sent the command before.
@@ -48,7 +76,6 @@ struct WriteOptions {
 
 /// The names in which write commands differ: a row for each in statements.cpp.
 struct WriteForm {
-  std::array<std::string_view, 2> names;  ///< mongod accepts both
   /// Of the array, or of the sequence, with the statements; empty: the command is its only one.
   std::string_view identifier;
   /// Of a statement that may be an upsert: filter, update, upsert, multi, remove, arrayFilters,
@@ -71,7 +98,7 @@ struct WriteCommand {
   Bytes stmt_ids;       ///< value of the array; empty if the client sent none
   Bytes ns_info;        ///< of bulkWrite: its collections, as `statements`
   bool ns_info_in_array = false;
-  /// Nothing if WriteOptions::take() refuses a field: the command is sent only once, unchanged.
+  /// Nothing if WriteOptions::read() refuses a field: the command is sent only once, unchanged.
   std::optional<WriteOptions> options;
   bool is_encrypted = false;  ///< by the driver, in part (encryptionInformation)
   bool takes_uuid = false;    ///< may name its collections by UUID, and does not
@@ -92,12 +119,14 @@ struct WriteCommand {
   /// string, a field is repeated, the statements occur twice or not at all, or there is a section
   /// that the command does not have.
   [[nodiscard]] static std::optional<WriteCommand> read(const wire::OpMsgView& message) {
+    WriteFields fields;
     WriteCommand command;
-    return read(message, command) ? std::optional(command) : std::nullopt;
+    return read(message, fields, command) ? std::optional(command) : std::nullopt;
   }
   /// The same where the caller needs it, for each message. `out`: as it is made; says
   /// nothing after false.
-  [[nodiscard]] static bool read(const wire::OpMsgView& message, WriteCommand& out);
+  [[nodiscard]] static bool read(const wire::OpMsgView& message, WriteFields& fields,
+                                 WriteCommand& out);
   /// Refers to a copy of its message from now on: nothing is read again.
   void refer_to(Bytes copy, const wire::OpMsgView& message);
 };

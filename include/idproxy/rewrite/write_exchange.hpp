@@ -38,13 +38,13 @@ class WriteExchange final : public WriteState {
   std::chrono::nanoseconds begin_later_step();
 
   // Before a command. The actions end the write.
-  std::optional<Action> scan_statements(Buffer* owner);
+  inline std::optional<Action> scan_statements(Buffer* owner);
   std::optional<Action> scan();
   std::optional<Action> scan_again();
   std::optional<CommandError> bind();
   void list_stages();
   [[nodiscard]] Moment moment() const;
-  std::optional<Need> lacks();
+  inline std::optional<Need> lacks();
   std::optional<Need> first_need();
   Action ask(const Need& need);
   std::optional<Action> accept(const Need& need);
@@ -62,16 +62,16 @@ class WriteExchange final : public WriteState {
   [[nodiscard]] bool has_found();
 
   // Sending.
-  Action send();
-  void emit();
+  inline Action send();
+  inline void emit();
   Action send_unchanged();
   void note_time_series();
   [[nodiscard]] bool is_large_unordered() const;
   void refer_to_original();
-  void count_sent();
+  inline void count_sent();
 
   // After it.
-  [[nodiscard]] bool is_relayed();
+  [[nodiscard]] inline bool is_relayed();
   void open_batch();
 
   bool ended_ = false;

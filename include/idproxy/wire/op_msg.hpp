@@ -97,8 +97,9 @@ class OpMsgView {
   [[nodiscard]] std::size_t sequence_count() const { return sequence_count_; }
 
  private:
-  Result<void> add_section(Bytes& rest);
-  Result<void> add_sequence(Bytes section);
+  // Errc{}: it is added.
+  inline Errc add_section(Bytes& rest);
+  inline Errc add_sequence(Bytes section);
 
   // Small, because each write command has one: the rest is read again where it is needed.
   Bytes message_;

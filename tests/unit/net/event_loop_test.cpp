@@ -41,7 +41,7 @@ struct Watching final : EventLoop::Watcher {
 
 /// Runs until the timer's call, which nothing but it ends.
 void run_for(EventLoop& loop, std::chrono::milliseconds time) {
-  std::optional<EventLoop::Guard> guard(loop);
+  EventLoop::Guard guard = loop.guard();
   Timer timer(loop);
   timer.start(time, [&] { guard.reset(); });
   loop.run();
@@ -65,7 +65,7 @@ TEST(EventLoop, RunsWhatOtherThreadsPostAsLongAsThereIsAGuard) {
   int done = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&, guard = EventLoop::Guard(loop)]() mutable {
+    threads.emplace_back([&, guard = loop.guard()]() mutable {
       for (int each = 0; each < kEach; ++each) loop.post([&done] { ++done; });
       const EventLoop::Guard last(std::move(guard));
     });

@@ -98,6 +98,9 @@ WriteExchange::~WriteExchange() {
 
 // ---- the whole write ---------------------------------------------------------------------------
 
+// g++ takes the delete of every coroutine for that of an operator new with its size alone.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 /// `owner`: as in Received.
 Steps WriteExchange::write(Buffer* owner) {
   if (const auto end = scan_statements(owner)) co_return *end;
@@ -141,6 +144,7 @@ Steps WriteExchange::write(Buffer* owner) {
   }
   co_return batch_->answer();
 }
+#pragma GCC diagnostic pop
 
 Action WriteExchange::go_on() {
   Action action = steps_.next();

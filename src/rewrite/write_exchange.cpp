@@ -12,7 +12,6 @@
 #include "rewrite/batch.hpp"
 #include "rewrite/bulk_write.hpp"
 #include "rewrite/find_and_modify.hpp"
-#include "rewrite/right_question.hpp"
 #include "rewrite/turn_stage.hpp"
 #include "rewrite/upsert_command.hpp"
 
@@ -320,7 +319,9 @@ std::optional<Action> WriteExchange::scan() {
   statements_ = result.statements;
   facts_.documents = is_insert() ? statements_ : 0;
   if (result.kind == ScanResult::Kind::unchanged) return action::Relay{};
-  if (auto fault = fault_of_encryption(request_, given_)) return refuse(*std::move(fault));
+  if (is_bulk() || request_.command.is_encrypted) {
+    if (auto fault = fault_of_encryption(request_, given_)) return refuse(*std::move(fault));
+  }
   refused_ = std::move(result.refused);
   facts_.refused = refused_.size();
   facts_.assigned = given_.given.size();

@@ -7,7 +7,6 @@
 #include "idproxy/ids/rule_source.hpp"
 #include "idproxy/ids/store.hpp"
 #include "ids/number_parameters.hpp"
-#include "ids/number_source.hpp"
 
 namespace idproxy::ids {
 namespace {

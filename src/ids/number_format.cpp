@@ -184,7 +184,7 @@ std::size_t digits_in(std::int64_t number, const NumberFormat& format) {
 std::string number_text(std::int64_t number, const NumberFormat& format) {
   Values values;
   append_text(number, format, values);
-  return std::string(as_text(values[0].subspan(4, values[0].size() - 5)));
+  return plain_text(values.type(), values[0]);
 }
 
 std::optional<std::int64_t> read_number(bson::Type type, Bytes value, const NumberFormat& format) {
@@ -198,8 +198,7 @@ std::optional<std::int64_t> read_number(bson::Type type, Bytes value, const Numb
       if (type == bson::Type::int32) return load_i32(value.data());
       break;
     case NumberFormat::Output::string:
-      if (type == bson::Type::string)
-        return parse(as_text(value.subspan(4, value.size() - 5)), format);
+      if (type == bson::Type::string) return parse(text_in_string(value), format);
       break;
   }
   return {};
@@ -212,7 +211,7 @@ FittedNumber fit_number(bson::Type type, Bytes value, const NumberFormat& format
   if (type != (is_text ? bson::Type::string : output)) return {Fit::wrong_type};
   if (const auto number = read_number(type, value, format)) return {Fit::fits, number};
   if (!is_text) return {Fit::wrong_form};
-  std::string text(as_text(value.subspan(4, value.size() - 5)));
+  std::string text(text_in_string(value));
   const std::size_t around = format.prefix.size() + format.suffix.size() + width_of(format.check);
   if (format.check == Check::none || text.size() <= around) return {Fit::wrong_form};
   remove_check(text, format);

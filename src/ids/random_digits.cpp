@@ -115,14 +115,6 @@ bson::Type type_of(Output output) {
   return output == Output::int32 ? bson::Type::int32 : bson::Type::int64;
 }
 
-/// The digits of a value of the right type, check digits included; empty: it is no such number.
-std::string digits_of(bson::Type type, Bytes value) {
-  if (type == bson::Type::string) return std::string(as_text(value.subspan(4, value.size() - 5)));
-  const std::int64_t number =
-      type == bson::Type::int32 ? load_i32(value.data()) : load_i64(value.data());
-  return number < 0 ? "" : std::to_string(number);
-}
-
 /// The numbers of one request, in a hash table of more than twice their count. Numbers are uniform,
 /// so their low bits serve as the hash.
 template <class Number>
@@ -165,7 +157,7 @@ class UniformDigits {
 
   [[nodiscard]] Fit fit(bson::Type type, Bytes value) const {
     if (type != type_of(format_.output)) return Fit::wrong_type;
-    std::string text = digits_of(type, value);
+    std::string text = plain_text(type, value);
     if (!text.starts_with(format_.prefix)) return Fit::wrong_form;
     text.erase(0, format_.prefix.size());
     const std::size_t check = width_of(format_.check);

@@ -136,10 +136,7 @@ class SnowflakeRule final : public RuleSource {
   }
   [[nodiscard]] Fit fit(bson::Type type, Bytes value) const override {
     if (type != (form_.is_text ? bson::Type::string : bson::Type::int64)) return Fit::wrong_type;
-    const std::string text = form_.is_text
-                                 ? std::string(as_text(value.subspan(4, value.size() - 5)))
-                                 : std::to_string(load_i64(value.data()));
-    return read_snowflake(text, form_) ? Fit::fits : Fit::wrong_form;
+    return read_snowflake(plain_text(type, value), form_) ? Fit::fits : Fit::wrong_form;
   }
   [[nodiscard]] Decoded decode(std::string_view text) const override {
     return meaning_of(text, form_);

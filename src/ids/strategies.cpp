@@ -95,10 +95,8 @@ Decoded RuleSource::decode(std::string_view text) const {
     Values sample;
     append_samples(1, sample);
     return "is not written as the rule's values are, such as " +
-           (type == bson::Type::string
-                ? in_quotes(as_text(sample[0].subspan(4, sample[0].size() - 5)))
-            : type == bson::Type::int32 ? std::to_string(load_i32(sample[0].data()))
-                                        : std::to_string(load_i64(sample[0].data())));
+           (type == bson::Type::string ? in_quotes(text_in_string(sample[0]))
+                                       : plain_text(type, sample[0]));
   }
   if (about_.counter || about_.ranges || about_.gapless) {
     const auto counted = read_number(type, value[0], about_.field.format).value_or(0);

@@ -573,23 +573,17 @@ Action AssignExchange::fail(const CommandError& error) {
 /// With what drivers want to know of each reply.
 Action AssignExchange::answer(const std::optional<bson::Element>& value, bool modified,
                               bool found) {
-  const wire::OpMsgView& client = request_.message;
   const auto id = static_cast<std::int32_t>(workspace_->next_request_id++);
-  append_op_msg(answer_, id, client.header().request_id, client.has(wire::flag::kChecksumPresent),
-                [&] {
-                  if (value) append_value(answer_, "value", *value);
-                  if (!value) bson::append_head(answer_, Type::null, "value");
-                  bson::append_bool(answer_, "modified", modified);
-                  if (!modified) bson::append_bool(answer_, "found", found);
-                  bson::append_double(answer_, "ok", 1);
-                  answer_.append(concern_error_.view());
-                  for (const std::string_view key :
-                       {"writeConcernError", "errorLabels", "$clusterTime", "operationTime"}) {
-                    if (const auto field = bson::find(body(), key)) {
-                      bson::append_copy(answer_, *field);
-                    }
-                  }
-                });
+  append_answer(answer_, id, request_.message, [&] {
+    if (value) append_value(answer_, "value", *value);
+    if (!value) bson::append_head(answer_, Type::null, "value");
+    bson::append_bool(answer_, "modified", modified);
+    if (!modified) bson::append_bool(answer_, "found", found);
+    bson::append_double(answer_, "ok", 1);
+    answer_.append(concern_error_.view());
+    append_fields(body(), {"writeConcernError", "errorLabels", "$clusterTime", "operationTime"},
+                  answer_);
+  });
   return action::Reply{answer_.view()};
 }
 

@@ -49,8 +49,9 @@ Batch::Batch(WriteState& write)
                  write.memory_ != nullptr && !write.memory_->tells_retried()),
       progress_(write.statements_, stops_of(options_)),
       fates_(given_, write.statements_, write.sent_),
-      fresh_(write.request_, given_, command_.ns(), options_ ? options_->max_time_ms : std::nullopt,
-             write.started_) {
+      budget_(options_ ? options_->max_time_ms : std::nullopt, write.started_),
+      taken_(plan_, given_, command_.ns(), &write.request_),
+      fresh_(plan_, given_, budget_, repeats_, taken_) {
   if (write.sent_) progress_.sent_whole();
   if (!write.acknowledged_) options_.reset();
   if (options_ && options_->in_turn) {
@@ -64,7 +65,7 @@ Batch::Batch(WriteState& write)
 }
 
 void Batch::tell(ExchangeFacts& facts) {
-  const auto& [rule, ended_by] = fresh_.repeats().given_up();
+  const auto& [rule, ended_by] = repeats_.given_up();
   if (rule != nullptr) facts.given_up = {rule->ns, rule->rule, rule->attempts(), ended_by};
   if (repeated_.has_lost()) facts.lost_writes = &plan_.front();
   facts.may_wait = turns_ && turns_->may_wait();
@@ -81,7 +82,7 @@ void Batch::reserved(ReserveStage::Outcome outcome) {
     for (const Collision& collision : fresh_.settled()) {
       if (!collision.again) command_.refuse(reservations_->give_up(collision));
     }
-    static_cast<void>(fresh_.budget().take_pause(write_.context_->random));
+    static_cast<void>(budget_.take_pause(write_.context_->random));
   });
 }
 
@@ -90,9 +91,9 @@ Batch::Step Batch::keep_errors(std::span<const std::int32_t> next, RetryBound en
   const bool others_count = turns_ && !options_->ordered && next.size() > 1;
   // A value that could not be reserved may have been renewed before the statement was ever sent.
   const bool was_sent = !reservations_ || command_.replies().errors().contains(next.front());
-  const bool has_collided = was_sent && fresh_.repeats().contains(next.front());
+  const bool has_collided = was_sent && repeats_.contains(next.front());
   if (!has_collided || !progress_.only_repeats() || others_count) return std::nullopt;
-  fresh_.repeats().abandon(next, ended_by);
+  repeats_.abandon(next, ended_by);
   return finish(report());
 }
 
@@ -109,7 +110,7 @@ Action Batch::send() {
     return send_whole();
   }
   if (progress_.begins_part()) {
-    fresh_.budget().end();
+    budget_.end();
     repeated_.begin_part();
   }
   const bool is_alone = turns_ ? turns_->is_alone(progress_) : repeated_.is_alone();
@@ -219,7 +220,7 @@ Batch::Step Batch::take_failure(const wire::OpMsgView& message, std::int64_t cod
       stores_nothing(code) || (write_.guards_ && write_.guards_->is_moved(code));
   if (is_refused && !repeated_.was_in_doubt()) fates_.refused(out);
   std::optional<Collision> collision;
-  if (is_duplicate) collision = fresh_.taken().collision_of(out.front(), message.body());
+  if (is_duplicate) collision = taken_.collision_of(out.front(), message.body());
   if (collision && collision->given.empty()) collision.reset();
   const Failure failure{message,     code,
                         write_.now_, options_->in_transaction,
@@ -272,7 +273,7 @@ Batch::Step Batch::take_reply(const wire::OpMsgView& message, const WriteReply& 
   if (!reply.errors.empty()) first_failed = static_cast<std::size_t>(reply.errors.front().index);
   progress_.answered(first_failed);
   const auto tried = progress_.tried();
-  std::vector<Collision> collisions = fresh_.taken().collisions_in(reply.errors, out);
+  std::vector<Collision> collisions = taken_.collisions_in(reply.errors, out);
   const bool may_be_held = turns_ && std::ranges::any_of(tried, [&](std::int32_t each) {
                              return !command_.inserted(each) && fates_.may_be_held(each, reply);
                            });
@@ -282,8 +283,8 @@ Batch::Step Batch::take_reply(const wire::OpMsgView& message, const WriteReply& 
     if (stage != nullptr) stage->executed(executed);
   }
   const std::size_t failed = options_->stops() ? 0 : reply.errors.size();
-  if (tried.size() > failed) fresh_.budget().progress(write_.now_);
-  fresh_.repeats().tried(tried, command_.replies().errors());
+  if (tried.size() > failed) budget_.progress(write_.now_);
+  repeats_.tried(tried, command_.replies().errors());
   if (reply.errors.empty()) went_well();
   if (options_->in_transaction) {
     if (!executed.moved.empty()) return aborted(message, nullptr);
@@ -313,7 +314,7 @@ Action Batch::take_only_reply(const wire::OpMsgView& message, const WriteReply& 
 /// collection that is another one. Returns the answer that tells the client to run the transaction
 /// again; nothing if it should get the server's. That of a collection is nothing for drivers.
 Batch::Step Batch::aborted(const wire::OpMsgView& message, const Collision* collision) {
-  if (collision != nullptr) fresh_.taken().add({collision, 1}, ids::Taken::in_transaction);
+  if (collision != nullptr) taken_.add({collision, 1}, ids::Taken::in_transaction);
   const Assignment& target =
       collision != nullptr ? fresh_.rule_of(*collision) : write_.guards_->rule();
   RuleOutcomes& outcomes = *target.outcomes;
@@ -337,14 +338,13 @@ Batch::Step Batch::aborted(const wire::OpMsgView& message, const Collision* coll
 
 /// Tells the rules whose values have been stored.
 void Batch::went_well() const {
-  std::vector<std::size_t> stored;
-  for (std::size_t at = 0; at < given_.given.size(); ++at) {
-    if (command_.inserted(given_.given[at].statement)) stored.push_back(at);
+  std::vector<Given> stored;
+  std::ranges::copy_if(given_.given, std::back_inserter(stored),
+                       [this](const Given& its) { return command_.inserted(its.statement); });
+  for (const FromSource& its : by_source(plan_, given_, stored)) {
+    if (options_->in_transaction) plan_[its.assignment].outcomes->went_well();
+    if (its.source->in_a_row()) its.source->went_well();
   }
-  by_source(plan_, given_, stored, [this](std::size_t i, ids::Source& source, auto) {
-    if (options_->in_transaction) plan_[i].outcomes->went_well();
-    if (source.in_a_row()) source.went_well();
-  });
 }
 
 /// An earlier attempt of the client may have stored the statement with other values.
@@ -357,10 +357,10 @@ bool Batch::is_unstored(std::int32_t statement) const {
 /// After a driver's second attempt, as far as the server tells of it (retriedStmtIds), all that was
 /// sent counts as stored. A server before 6.0 does not tell; but each attempt has values of its
 /// own, and those of a statement that failed or found its document are stored by none.
-bool Batch::is_unused(std::size_t given) {
+bool Batch::is_unused(std::size_t given) const {
   const Fates::Fate its = fates_.of(given_.given[given].statement);
   const bool is_unused = its == Fates::Fate::unsent || (its == Fates::Fate::undone && !retried_);
-  return is_unused && !fresh_.taken().contains(given);
+  return is_unused && !taken_.contains(given);
 }
 
 // ---- sending again ---------------------------------------------------------------------------
@@ -404,7 +404,7 @@ Batch::Step Batch::decide() {
 /// Sends the statements again after the backoff.
 Batch::Step Batch::go_again(std::span<const std::int32_t> statements) {
   progress_.repeat(statements);
-  const auto pause = fresh_.budget().take_pause(write_.context_->random);
+  const auto pause = budget_.take_pause(write_.context_->random);
   return pause.count() > 0 ? Step(action::Wait{pause}) : std::nullopt;
 }
 

@@ -51,10 +51,10 @@ class Batch {
   /// The statements that are still to be sent.
   [[nodiscard]] std::span<const std::int32_t> todo() const { return progress_.todo(); }
   /// The milliseconds left of the client's maxTimeMS; nothing: it has set no limit.
-  [[nodiscard]] std::optional<std::int64_t> time_left() {
-    return fresh_.budget().time_left(write_.now_);
+  [[nodiscard]] std::optional<std::int64_t> time_left() const {
+    return budget_.time_left(write_.now_);
   }
-  [[nodiscard]] bool has_expired() { return time_left().value_or(1) <= 0; }
+  [[nodiscard]] bool has_expired() const { return time_left().value_or(1) <= 0; }
   [[nodiscard]] bool has_begun() const { return progress_.commands() > 0; }
   /// Ends the write if all of these statements, the next ones, have collided. With an ordered
   /// batch, those after the first do not count.
@@ -88,7 +88,7 @@ class Batch {
   /// nothing, goes back. All else may be stored.
   [[nodiscard]] bool is_unstored(std::int32_t statement) const;
   /// The same of a value; its index in GivenValues::given.
-  [[nodiscard]] bool is_unused(std::size_t given);
+  [[nodiscard]] bool is_unused(std::size_t given) const;
   /// Tells what has become of the write.
   void tell(ExchangeFacts& facts);
 
@@ -135,6 +135,9 @@ class Batch {
   const bool is_unsure_;
   BatchProgress progress_;
   Fates fates_;
+  RetryBudget budget_;
+  Repeats repeats_;
+  TakenValues taken_;
   FreshValues fresh_;
   std::optional<TurnStage> turns_;              // nothing: no number comes from a sequence
   std::unique_ptr<ReserveStage> reservations_;  // null: nothing is reserved

@@ -166,16 +166,17 @@ std::vector<Collision> TakenValues::collisions_in(std::span<const WriteError> er
 }
 
 void TakenValues::add(std::span<const Collision> collisions, ids::Taken where) {
-  std::vector<std::size_t> places;
+  std::vector<Given> values;
   for (const Collision& collision : collisions) {
-    places.insert(places.end(), collision.given.begin(), collision.given.end());
+    for (const std::size_t at : collision.given) {
+      taken_.insert(at);
+      values.push_back(given_.given[at]);
+    }
   }
-  if (places.empty()) return;
-  taken_.insert(places.begin(), places.end());
-  by_source(plan_, given_, places, [&](std::size_t i, ids::Source& source, auto which) {
-    const std::size_t in_request = counts_[&source] += which.size();
-    source.collided(given_.values[i], which, in_request, where);
-  });
+  for (const FromSource& its : by_source(plan_, given_, values)) {
+    const std::size_t in_request = counts_[its.source] += its.which.size();
+    its.source->collided(given_.values[its.assignment], its.which, in_request, where);
+  }
 }
 
 }  // namespace idproxy::rewrite

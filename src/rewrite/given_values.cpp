@@ -1,6 +1,7 @@
 #include "idproxy/rewrite/given_values.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,12 @@ void GivenSequences::add_value(std::shared_ptr<ids::Source> sequence) {
   const auto [its, is_new] = known.emplace(sequence.get(), next);
   if (is_new) all.push_back(std::move(sequence));
   of_value.push_back(its->second);
+}
+
+std::vector<std::size_t> GivenSequences::counts() const {
+  std::vector<std::size_t> counts(all.size());
+  for (const std::uint32_t sequence : of_value) ++counts[sequence];
+  return counts;
 }
 
 void GivenValues::clear() {
@@ -55,6 +62,14 @@ void number_values(const Plan& plan, GivenValues& given) {
   }
 }
 
+bool needs_turn(const Plan& plan, const GivenValues& given) {
+  if (!plan.takes_turns()) return false;
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    if (plan[i].in_turn && given.wanted[i] > 0) return true;
+  }
+  return false;
+}
+
 namespace {
 
 /// Null for an assignment without sequences.
@@ -81,48 +96,31 @@ ids::Source& source_at(const Plan& plan, const GivenValues& given, std::size_t a
   return sequences == nullptr ? *plan[assignment].source : *sequences->all[source];
 }
 
-void by_source(const Plan& plan, const GivenValues& given, std::size_t assignment,
-               std::vector<std::uint32_t> which, const UseSource& use) {
-  const auto source = [&](std::uint32_t value) { return source_of(given, assignment, value); };
-  if (sources_of(given, assignment) > 1) {
-    std::ranges::sort(which, {},
-                      [&](std::uint32_t value) { return std::pair(source(value), value); });
+std::vector<FromSource> by_source(const Plan& plan, const GivenValues& given,
+                                  std::span<const Given> some) {
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<std::uint32_t>> values;
+  for (const Given& its : some) {
+    values[{its.assignment, source_of(given, its.assignment, its.value)}].push_back(its.value);
   }
-  for (auto begin = which.begin(); begin != which.end();) {
-    const std::size_t its = source(*begin);
-    const auto end =
-        std::find_if(begin, which.end(), [&](std::uint32_t value) { return source(value) != its; });
-    use(source_at(plan, given, assignment, its), {begin, end});
-    begin = end;
+  std::vector<FromSource> found;
+  for (auto& [its, which] : values) {
+    std::ranges::sort(which);
+    found.push_back({its.first, &source_at(plan, given, its.first, its.second), std::move(which)});
   }
-}
-
-void by_source(const Plan& plan, const GivenValues& given, std::span<const std::size_t> places,
-               const std::function<void(std::size_t assignment, ids::Source& source,
-                                        std::span<const std::uint32_t> which)>& use) {
-  std::vector<std::vector<std::uint32_t>> values(plan.size());
-  for (const std::size_t at : places) {
-    values[given.given[at].assignment].push_back(given.given[at].value);
-  }
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i].empty()) continue;
-    std::ranges::sort(values[i]);
-    by_source(plan, given, i, std::move(values[i]),
-              [&](ids::Source& source, auto which) { use(i, source, which); });
-  }
+  return found;
 }
 
 void give_back(const Plan& plan, const GivenValues& given,
                const std::function<bool(std::size_t)>& is_unused) {
-  std::vector<std::size_t> unused;
+  std::vector<Given> unused;
   for (std::size_t at = 0; at < given.given.size(); ++at) {
     const Assignment& its = plan[given.given[at].assignment];
     const bool lent = !its.in_turn && (its.source == nullptr || its.source->lends());
-    if (lent && given.is_drawn(at) && is_unused(at)) unused.push_back(at);
+    if (lent && given.is_drawn(at) && is_unused(at)) unused.push_back(given.given[at]);
   }
-  by_source(plan, given, unused, [&](std::size_t i, ids::Source& source, auto which) {
-    source.take_back(given.values[i], which);
-  });
+  for (const FromSource& its : by_source(plan, given, unused)) {
+    its.source->take_back(given.values[its.assignment], its.which);
+  }
 }
 
 }  // namespace idproxy::rewrite

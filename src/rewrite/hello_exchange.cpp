@@ -5,7 +5,6 @@
 #include "idproxy/rewrite/conversation.hpp"
 #include "idproxy/rewrite/hello.hpp"
 #include "idproxy/rewrite/memory.hpp"
-#include "rewrite/client_description.hpp"
 #include "rewrite/login.hpp"
 
 namespace idproxy::rewrite {

@@ -2,7 +2,6 @@
 #include <string>
 
 #include "idproxy/rewrite/conversation.hpp"
-#include "rewrite/client_description.hpp"
 #include "rewrite/login.hpp"
 
 namespace idproxy::rewrite {

@@ -25,4 +25,13 @@ void Rights::remove(const std::string& ns) {
   if (known_) known_->erase(ns);
 }
 
+ClientDescription& ConnectionMemory::description() {
+  if (client == nullptr) client = std::make_unique<ClientDescription>();
+  return *client;
+}
+
+void ConnectionMemory::user_changed(std::string_view user) {
+  if (client != nullptr || !user.empty()) description().user = user;
+}
+
 }  // namespace idproxy::rewrite

@@ -24,15 +24,10 @@ constexpr std::size_t kAroundValues = 1024;
 /// `request`.
 void append_write_error(const wire::OpMsgView& request, const wire::OpMsgView& reply,
                         const WriteError& error, Buffer& out) {
-  const bool checksum = request.has(wire::flag::kChecksumPresent);
-  append_op_msg(out, reply.header().request_id, request.header().request_id, checksum, [&] {
+  append_answer(out, reply.header().request_id, request, [&] {
     bson::append_double(out, "ok", 0);
-    for (const std::string_view key : {"errmsg", "code"}) {
-      if (const auto field = bson::find(error.document, key)) bson::append_copy(out, *field);
-    }
-    for (const std::string_view key : {"errorLabels", "$clusterTime", "operationTime"}) {
-      if (const auto field = bson::find(reply.body(), key)) bson::append_copy(out, *field);
-    }
+    append_fields(error.document, {"errmsg", "code"}, out);
+    append_fields(reply.body(), {"errorLabels", "$clusterTime", "operationTime"}, out);
   });
 }
 
@@ -85,7 +80,9 @@ class NextExchange final : public Conversation {
   Action draw_values(const Step& step);
   std::optional<Action> await_guard(const Step& step);
   Action hand_out(const Step& step);
-  Action fail(const CommandError& error, const Step& step) const;
+  Action fail(const CommandError& error, const Step& step) const {
+    return fail_with(request_.message.message(), error, step.workspace);
+  }
 
   /// The source of the values: the sequence, if there is one, or the collection's.
   [[nodiscard]] ids::Source& source() const {
@@ -223,9 +220,7 @@ Action NextExchange::hand_out(const Step& step) {
   out.clear();
   out.reserve(values_.bytes() + facts_.handed_out * kAroundValue + kAroundValues);
   const auto id = static_cast<std::int32_t>(step.workspace.next_request_id++);
-  const wire::OpMsgView& client = request_.message;
-  const bool checksum = client.has(wire::flag::kChecksumPresent);
-  append_op_msg(out, id, client.header().request_id, checksum, [&] {
+  append_answer(out, id, request_.message, [&] {
     bson::append_inside(out, bson::Type::array, "ids", [&] {
       for (std::size_t i = 0; i < facts_.handed_out; ++i) {
         bson::append_head(out, values_.type(), std::to_string(i));
@@ -234,16 +229,6 @@ Action NextExchange::hand_out(const Step& step) {
     });
     bson::append_double(out, "ok", 1);
   });
-  return action::Reply{out.view()};
-}
-
-// ---- errors ----------------------------------------------------------------------------------
-
-Action NextExchange::fail(const CommandError& error, const Step& step) const {
-  Buffer& out = step.workspace.reply;
-  out.clear();
-  append_error_reply(request_.message.message(),
-                     static_cast<std::int32_t>(step.workspace.next_request_id++), error, out);
   return action::Reply{out.view()};
 }
 

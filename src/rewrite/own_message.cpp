@@ -25,6 +25,12 @@ void ReplyFrame::close() {
   store_u32(out_.extend(4), checksum.value());
 }
 
+void append_fields(Bytes from, std::initializer_list<std::string_view> names, Buffer& out) {
+  for (const std::string_view name : names) {
+    if (const auto field = bson::find(from, name)) bson::append_copy(out, *field);
+  }
+}
+
 void OwnCommand::send(std::span<const std::string_view> kept, std::string_view db,
                       wire::PatchedMessage& out) {
   for (const bson::Element& field : bson::Elements(client_.body())) {

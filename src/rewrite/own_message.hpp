@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 
@@ -36,6 +37,17 @@ void append_op_msg(Buffer& out, std::int32_t request_id, std::int32_t response_t
   body.close();
   frame.close();
 }
+
+/// The same as the answer to `request`: with a checksum if that has one.
+template <class Append>
+void append_answer(Buffer& out, std::int32_t request_id, const wire::OpMsgView& request,
+                   const Append& append) {
+  append_op_msg(out, request_id, request.header().request_id,
+                request.has(wire::flag::kChecksumPresent), append);
+}
+
+/// Appends the fields of these names that the document has.
+void append_fields(Bytes from, std::initializer_list<std::string_view> names, Buffer& out);
 
 /// A command of the proxy's own on a client's connection, beside the client's message: with a
 /// checksum if that has one, and with some of its fields.

@@ -24,8 +24,10 @@ bool depends_on_part(const WriteRequest& write, const WritePart& part, const bso
   if (!part.instead.empty() && bson::find(part.instead, field.key)) return true;
   if (part.options == nullptr) return false;
   const bool is_number = field.key == "stmtId" || field.key == "stmtIds";
-  return part.leaves_out_begin(field.key) || field.key == "maxTimeMS" ||
-         (is_number && part.numbered);
+  // That has begun.
+  const bool begins_transaction = !part.first && part.options->in_transaction &&
+                                  (field.key == "startTransaction" || field.key == "readConcern");
+  return begins_transaction || field.key == "maxTimeMS" || (is_number && part.numbered);
 }
 
 }  // namespace

@@ -138,8 +138,7 @@ void append_refusal(const wire::OpMsgView& request, const wire::OpMsgView& reply
   const auto command = Command::find(request.message());
   const bool is_transient =
       command && bson::find(command->document(), "txnNumber") && is(code, CodeTrait::retryable);
-  const bool checksum = request.has(wire::flag::kChecksumPresent);
-  append_op_msg(out, reply.header().request_id, request.header().request_id, checksum, [&] {
+  append_answer(out, reply.header().request_id, request, [&] {
     for (const bson::Element& field : bson::Elements(reply.body())) {
       if (is_transient && field.key == "errorLabels") continue;
       if (lacks_right && field.key == "errmsg" && field.type == bson::Type::string) {

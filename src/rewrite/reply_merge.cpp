@@ -490,6 +490,13 @@ void ReplyMerge::append(std::int32_t response_to, std::span<const RefusedDocumen
   });
 }
 
+bool says_not_permitted(const WriteReply& reply) {
+  return (!reply.ok && reply.code == ErrorCode::unauthorized) ||
+         std::ranges::any_of(reply.errors, [](const WriteError& error) {
+           return error.code == ErrorCode::unauthorized;
+         });
+}
+
 bool stores_nothing(std::int64_t code) {
   return is(code, CodeTrait::stores_nothing);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <tuple>
 #include <utility>
 
 namespace idproxy::rewrite {
@@ -134,6 +135,136 @@ void Repeats::abandon(std::span<const std::int32_t> statements, RetryBound ended
     const auto found = all_.find(statement);
     if (found != all_.end()) give_up(*found->second.rule, ended_by);
   }
+}
+
+void ValueRenewal::start(std::vector<Collision> collisions,
+                         const std::vector<std::size_t>& doubtful) {
+  collisions_ = std::move(collisions);
+  all_.clear();
+  for (Collision& collision : collisions_) {
+    for (const std::size_t at : collision.given) all_.emplace_back(&collision, at);
+  }
+  for (const std::size_t at : doubtful) all_.emplace_back(nullptr, at);
+  std::ranges::sort(all_, {}, [this](const auto& each) {
+    return std::tuple(given_.given[each.second].assignment, each.first == nullptr, each.second);
+  });
+  next_ = 0;
+  asked_ = false;
+  want_rule();
+}
+
+/// Moves on to the next rule that has values to renew. NumbersInTurn renews those of sequences
+/// without gaps.
+void ValueRenewal::want_rule() {
+  const auto rule_of = [this](const auto& each) {
+    return std::size_t{given_.given[each.second].assignment};
+  };
+  wanted_.clear();
+  while (wanted_.empty() && next_ < all_.size()) {
+    assignment_ = rule_of(all_[next_]);
+    for (; next_ < all_.size() && rule_of(all_[next_]) == assignment_; ++next_) {
+      const Collision* collision = all_[next_].first;
+      if (plan_[assignment_].in_turn || (collision != nullptr && !collision->again)) continue;
+      wanted_.push_back(all_[next_]);
+    }
+  }
+  done_ = end_ = 0;
+  if (wanted_.empty()) {
+    assignment_ = plan_.size();
+    return;
+  }
+  if (sources_of(given_, assignment_) > 1) {
+    std::ranges::sort(wanted_, {}, [this](const auto& wanted) {
+      const std::uint32_t value = given_.given[wanted.second].value;
+      return std::pair(rewrite::source_of(given_, assignment_, value), wanted.second);
+    });
+  }
+  want_next();
+}
+
+std::size_t ValueRenewal::source_of(std::size_t wanted) const {
+  return rewrite::source_of(given_, assignment_, given_.given[wanted_[wanted].second].value);
+}
+
+/// Moves on to the next sequence, from done_ on.
+void ValueRenewal::want_next() {
+  source_ = source_of(done_);
+  end_ = done_ + 1;
+  while (end_ < wanted_.size() && source_of(end_) == source_) ++end_;
+  count_ = end_ - done_;
+}
+
+std::optional<Need> ValueRenewal::draw() {
+  while (assignment_ < plan_.size()) {
+    ids::Source& source = source_at(plan_, given_, assignment_, source_);
+    ids::Values& values = given_.values[assignment_];
+    while (count_ > 0) {
+      const std::size_t first = values.size();
+      const auto drawn = source.next(count_, values);
+      if (drawn) {
+        renewed(first);
+      } else if (drawn.needs_store()) {
+        asked_ = true;
+        return Need{nullptr, &plan_[assignment_], &source, count_};
+      } else {
+        count_ /= 2;
+      }
+    }
+    leave_behind();
+  }
+  return std::nullopt;
+}
+
+void ValueRenewal::answered(ids::Result<ids::Grant> grant) {
+  ids::Source& source = source_at(plan_, given_, assignment_, source_);
+  ids::Values& values = given_.values[assignment_];
+  const std::size_t first = values.size();
+  if (grant) {
+    source.accept(std::move(*grant), values);
+    renewed(first);
+  } else if (leave_doubtful(); source.make_do(count_, values, grant.error())) {
+    renewed(first);
+  } else if (grant.error().code == ids::Errc::unavailable) {
+    count_ = 0;
+  } else {
+    count_ /= 2;
+  }
+}
+
+/// Those that the store has not looked up are no better than the ones that are there.
+void ValueRenewal::leave_doubtful() {
+  const auto all = std::span(wanted_).subspan(done_, end_ - done_);
+  const auto gone = std::ranges::remove(all, nullptr, [](const auto& each) { return each.first; });
+  end_ -= gone.size();
+  wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(end_),
+                wanted_.begin() + static_cast<std::ptrdiff_t>(end_ + gone.size()));
+  count_ = std::min(count_, end_ - done_);
+}
+
+/// Gives the drawn values, from `first` on, to the next of the wanted places.
+void ValueRenewal::renewed(std::size_t first) {
+  if (plan_[assignment_].sequences != nullptr) {
+    given_.sequences[assignment_].of_value.resize(given_.values[assignment_].size(),
+                                                  static_cast<std::uint32_t>(source_));
+  }
+  for (std::size_t i = 0; i < count_; ++i, ++done_) {
+    const std::size_t at = wanted_[done_].second;
+    given_.given[at].value = static_cast<std::uint32_t>(first + i);
+    taken_.renewed(at);
+  }
+  count_ = std::min(count_, end_ - done_);
+}
+
+/// Gives up on the places that are left of this sequence, and moves on to the next one.
+void ValueRenewal::leave_behind() {
+  for (; done_ < end_; ++done_) {
+    Collision* collision = wanted_[done_].first;
+    if (collision == nullptr) continue;
+    collision->again = false;
+    collision->ended_by = RetryBound::no_value;
+  }
+  if (done_ < wanted_.size()) return want_next();
+  want_rule();
 }
 
 void FreshValues::settle(std::vector<Collision> collisions, const BatchProgress* progress,

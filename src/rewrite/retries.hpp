@@ -7,11 +7,11 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/base/random.hpp"
-#include "idproxy/rewrite/draw_stage.hpp"
 #include "idproxy/rewrite/duplicates.hpp"
 #include "idproxy/rewrite/rules.hpp"
 #include "idproxy/rewrite/stage.hpp"
@@ -100,18 +100,67 @@ class Repeats {
   Last given_up_;
 };
 
+/// Draws fresh values for the collisions of one reply, rule by rule, each from the sequence that
+/// the taken value came from. If there are not enough values, the last statements get none, and
+/// their `again` becomes false. Values that were never sent may be replaced along with them.
+class ValueRenewal {
+ public:
+  /// Borrows its arguments.
+  ValueRenewal(const Plan& plan, GivenValues& given, TakenValues& taken)
+      : plan_(plan), given_(given), taken_(taken) {}
+
+  /// Starts to draw values for the collisions whose `again` is true, and in place of the values
+  /// `doubtful`, indexes in GivenValues::given, which keep theirs if the store has no better ones.
+  void start(std::vector<Collision> collisions, const std::vector<std::size_t>& doubtful = {});
+  /// Draws values. Returns nothing once it is done, or what to ask the store for; then call
+  /// answered().
+  [[nodiscard]] std::optional<Need> draw();
+  void answered(ids::Result<ids::Grant> grant);
+
+  /// True if the store has been asked since start().
+  [[nodiscard]] bool has_asked() const { return asked_; }
+  /// All collisions; those that got no fresh value have `again` false.
+  [[nodiscard]] std::vector<Collision> take() { return std::exchange(collisions_, {}); }
+
+ private:
+  void want_next();
+  void want_rule();
+  [[nodiscard]] std::size_t source_of(std::size_t wanted) const;
+  void renewed(std::size_t first);
+  void leave_doubtful();
+  void leave_behind();
+
+  const Plan& plan_;
+  GivenValues& given_;
+  TakenValues& taken_;
+  std::vector<Collision> collisions_;
+  // All values to renew, by assignment: indexes in given_.given, with their collisions; null: it is
+  // a doubtful one.
+  std::vector<std::pair<Collision*, std::size_t>> all_;
+  std::size_t next_ = 0;  // in all_, behind those of the assignment
+  // The assignment whose values are being drawn; before start() there is none.
+  std::size_t assignment_ = plan_.size();
+  std::size_t source_ = 0;  // which of its sequences
+  // The values of that assignment to renew, by sequence and statement.
+  std::vector<std::pair<Collision*, std::size_t>> wanted_;
+  std::size_t end_ = 0;    // those of the sequence end here
+  std::size_t done_ = 0;   // how many of wanted_ have a fresh value, or get none
+  std::size_t count_ = 0;  // how many values to draw at once
+  bool asked_ = false;
+};
+
 /// Fresh values in place of those that are taken, as far as their rules allow another attempt.
 class FreshValues final : public Stage {
  public:
-  /// Borrows its arguments; `ns` as TakenValues has it. `started`: when the write arrived,
-  /// monotonic.
-  FreshValues(const WriteRequest& write, GivenValues& given, std::string_view ns,
-              std::optional<std::int64_t> max_time_ms, std::chrono::nanoseconds started)
-      : plan_(*write.plan),
+  /// Borrows its arguments.
+  FreshValues(const Plan& plan, GivenValues& given, RetryBudget& budget, Repeats& repeats,
+              TakenValues& taken)
+      : plan_(plan),
         given_(given),
-        budget_(max_time_ms, started),
-        taken_(plan_, given, ns, &write),
-        renewal_(plan_, given, taken_) {}
+        budget_(budget),
+        repeats_(repeats),
+        taken_(taken),
+        renewal_(plan, given, taken) {}
 
   /// Finds out which of these, whose values are taken, may go again, and starts to renew the values
   /// that they need for that. `progress`: of a batch whose statements behind a duplicate may need
@@ -129,9 +178,6 @@ class FreshValues final : public Stage {
   [[nodiscard]] const Assignment& rule_of(const Collision& collision) const {
     return plan_[given_.given[collision.given.front()].assignment];
   }
-  [[nodiscard]] RetryBudget& budget() { return budget_; }
-  [[nodiscard]] Repeats& repeats() { return repeats_; }
-  [[nodiscard]] TakenValues& taken() { return taken_; }
   /// True if the store has been asked since settle().
   [[nodiscard]] bool has_asked() const { return renewal_.has_asked(); }
 
@@ -143,9 +189,9 @@ class FreshValues final : public Stage {
 
   const Plan& plan_;
   GivenValues& given_;
-  RetryBudget budget_;
-  Repeats repeats_;
-  TakenValues taken_;
+  RetryBudget& budget_;
+  Repeats& repeats_;
+  TakenValues& taken_;
   ValueRenewal renewal_;
   std::function<void()> then_;
 };

@@ -1,6 +1,5 @@
 #include "rewrite/right_question.hpp"
 
-#include <algorithm>
 #include <array>
 
 #include "idproxy/bson/builder.hpp"
@@ -78,13 +77,6 @@ RightAnswer read_right(const wire::OpMsgView& reply, Right right) {
   const bool is_wrong =
       read->code == ErrorCode::failed_to_parse || read->code == ErrorCode::shard_key_not_found;
   return is_wrong && right == Right::find_and_modify ? RightAnswer::may : RightAnswer::failed;
-}
-
-bool says_not_permitted(const WriteReply& reply) {
-  return (!reply.ok && reply.code == ErrorCode::unauthorized) ||
-         std::ranges::any_of(reply.errors, [](const WriteError& error) {
-           return error.code == ErrorCode::unauthorized;
-         });
 }
 
 }  // namespace idproxy::rewrite

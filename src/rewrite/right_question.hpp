@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "idproxy/rewrite/memory.hpp"
-#include "idproxy/rewrite/reply_merge.hpp"
 #include "idproxy/wire/op_msg.hpp"
 #include "idproxy/wire/patched_message.hpp"
 
@@ -38,8 +37,5 @@ enum class RightAnswer {
   malformed,  ///< no server answers so
 };
 [[nodiscard]] RightAnswer read_right(const wire::OpMsgView& reply, Right right);
-
-/// True if a write's reply says that its user may not do this.
-[[nodiscard]] bool says_not_permitted(const WriteReply& reply);
 
 }  // namespace idproxy::rewrite

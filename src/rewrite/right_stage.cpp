@@ -22,8 +22,7 @@ bool lacks_values(const Plan& plan, const GivenValues& given, std::size_t assign
   const Assignment& its = plan[assignment];
   if (its.sequences == nullptr) return !its.source->holds(given.wanted[assignment]);
   const GivenSequences& sequences = given.sequences[assignment];
-  std::vector<std::size_t> counts(sequences.all.size());
-  for (const std::uint32_t each : sequences.of_value) ++counts[each];
+  const std::vector<std::size_t> counts = sequences.counts();
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (sequences.all[i] == nullptr || !sequences.all[i]->holds(counts[i])) return true;
   }

@@ -61,13 +61,10 @@ void append_status_refusal(const wire::OpMsgView& request, const wire::OpMsgView
 
 void append_status_reply(const wire::OpMsgView& request, const wire::OpMsgView& reply, Bytes status,
                          Buffer& out) {
-  const bool checksum = request.has(wire::flag::kChecksumPresent);
-  append_op_msg(out, reply.header().request_id, request.header().request_id, checksum, [&] {
+  append_answer(out, reply.header().request_id, request, [&] {
     append_all(status, out);
     bson::append_double(out, "ok", 1);
-    for (const std::string_view key : {"$clusterTime", "operationTime"}) {
-      if (const auto time = bson::find(reply.body(), key)) bson::append_copy(out, *time);
-    }
+    append_fields(reply.body(), {"$clusterTime", "operationTime"}, out);
   });
 }
 

@@ -199,14 +199,6 @@ std::optional<std::string> transaction_of(Bytes body) {
   return std::string(as_text(lsid->value)).append(as_text(number->value));
 }
 
-bool needs_turn(const Plan& plan, const GivenValues& given) {
-  if (!plan.takes_turns()) return false;
-  for (std::size_t i = 0; i < plan.size(); ++i) {
-    if (plan[i].in_turn && given.wanted[i] > 0) return true;
-  }
-  return false;
-}
-
 NumbersInTurn::NumbersInTurn(const Plan& plan, GivenValues& given, ids::TurnTaker taker)
     : plan_(plan), given_(given), places_(given.given.size(), kNone) {
   find_lines();

@@ -29,9 +29,6 @@ namespace idproxy::rewrite {
 /// once it has been answered without a writeConcernError.
 ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& out);
 
-/// True if a statement gets a number of a sequence without gaps.
-[[nodiscard]] bool needs_turn(const Plan& plan, const GivenValues& given);
-
 /// The numbers of sequences without gaps in one write. The statements of each sequence get
 /// consecutive numbers in their order, command by command: what a command does not store, the next
 /// command uses. Takes the turns in the order of Source::name(), all of them before the first

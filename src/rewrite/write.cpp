@@ -72,7 +72,6 @@ std::optional<CommandError> fault_of_encryption(Bytes described, const Plan& pla
 std::optional<CommandError> fault_of_encryption(const WriteRequest& write,
                                                 const GivenValues& given) {
   if (write.command.kind != WriteKind::bulk_write) {
-    if (!write.command.is_encrypted) return std::nullopt;
     return fault_of_encryption(write.message.body(), *write.plan, 0, given);
   }
   Statements collections(write.command.ns_info, write.command.ns_info_in_array);

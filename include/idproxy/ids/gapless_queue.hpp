@@ -18,7 +18,6 @@
 #include "idproxy/ids/number_ranges.hpp"
 #include "idproxy/ids/open_transactions.hpp"
 #include "idproxy/ids/source.hpp"
-#include "idproxy/ids/transaction_sequences.hpp"
 #include "idproxy/ids/wait_list.hpp"
 
 namespace idproxy::ids {

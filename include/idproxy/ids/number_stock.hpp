@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "idproxy/ids/counter_spec.hpp"
 #include "idproxy/ids/grant.hpp"
+#include "idproxy/ids/source.hpp"
 #include "idproxy/ids/values.hpp"
 
 namespace idproxy::ids {
@@ -33,5 +35,11 @@ class NumberStock : public Lender, public Queue {
   /// Why requests wait while the store prepares the numbers; empty if it does not.
   [[nodiscard]] virtual std::string pending() const = 0;
 };
+
+/// Numbers of a stock, written in one format. The state is in the stock, which several sources may
+/// share.
+[[nodiscard]] std::shared_ptr<Source> number_source(std::shared_ptr<NumberStock> stock,
+                                                    const NumberFormat& format,
+                                                    const CounterSpec::OnStoreDown& on_store_down);
 
 }  // namespace idproxy::ids

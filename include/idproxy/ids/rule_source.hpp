@@ -108,7 +108,7 @@ class SharedSource final : public RuleSource {
   [[nodiscard]] Fit fit(bson::Type type, Bytes value) const override {
     if (!judge_) return RuleSource::fit(type, value);
     if (type != bson::Type::string) return Fit::wrong_type;
-    return judge_(as_text(value.subspan(4, value.size() - 5))) ? Fit::fits : Fit::wrong_form;
+    return judge_(text_in_string(value)) ? Fit::fits : Fit::wrong_form;
   }
   [[nodiscard]] Decoded decode(std::string_view text) const override { return read_(text); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -12,6 +13,17 @@
 #include "idproxy/ids/error.hpp"
 
 namespace idproxy::ids {
+
+/// The text in the bytes of a BSON string.
+[[nodiscard]] inline std::string_view text_in_string(Bytes value) {
+  return as_text(value.subspan(4, value.size() - 5));
+}
+/// Of a string, or an integer in decimal.
+[[nodiscard]] inline std::string plain_text(bson::Type type, Bytes value) {
+  if (type == bson::Type::string) return std::string(text_in_string(value));
+  return std::to_string(type == bson::Type::int32 ? load_i32(value.data())
+                                                  : load_i64(value.data()));
+}
 
 /// Generated BSON values of one type. Each value is stored as the bytes that follow the key in an
 /// element. Reused from request to request: clear() keeps the memory.

@@ -45,6 +45,8 @@ struct GivenSequences {
   /// The same of the one of these sequences that the fields of its document lead to.
   void add_value(const ids::Sequences& sequences, std::span<const ids::FieldValue> fields,
                  ids::Opening opening);
+  /// How many values come from each.
+  [[nodiscard]] std::vector<std::size_t> counts() const;
 };
 
 /// The values that the statements of one command get.
@@ -97,6 +99,9 @@ struct GivenValues {
 /// given.wanted.
 void number_values(const Plan& plan, GivenValues& given);
 
+/// True if a statement gets a number of a sequence without gaps.
+[[nodiscard]] bool needs_turn(const Plan& plan, const GivenValues& given);
+
 /// The number of sources that made values for the assignment, or may have.
 [[nodiscard]] std::size_t sources_of(const GivenValues& given, std::size_t assignment);
 /// The index of the one that made this value, below sources_of().
@@ -105,16 +110,15 @@ void number_values(const Plan& plan, GivenValues& given);
 [[nodiscard]] ids::Source& source_at(const Plan& plan, const GivenValues& given,
                                      std::size_t assignment, std::size_t source);
 
-/// Calls `use` for each source of some values. `which`: indexes in given.values[assignment],
-/// ascending; `use` gets those of its source, ascending.
-using UseSource = std::function<void(ids::Source&, std::span<const std::uint32_t> which)>;
-void by_source(const Plan& plan, const GivenValues& given, std::size_t assignment,
-               std::vector<std::uint32_t> which, const UseSource& use);
-
-/// The same for the values at these indexes in given.given, of all assignments.
-void by_source(const Plan& plan, const GivenValues& given, std::span<const std::size_t> places,
-               const std::function<void(std::size_t assignment, ids::Source& source,
-                                        std::span<const std::uint32_t> which)>& use);
+/// Values of one assignment that one source has made.
+struct FromSource {
+  std::size_t assignment;
+  ids::Source* source;
+  std::vector<std::uint32_t> which;  ///< indexes in given.values[assignment], ascending
+};
+/// Some values of `given`, by their sources.
+[[nodiscard]] std::vector<FromSource> by_source(const Plan& plan, const GivenValues& given,
+                                                std::span<const Given> some);
 
 /// Returns values that are stored nowhere to those strategies that take values back, so that they
 /// can serve other statements; not numbers without gaps, which return with their turns. `is_unused`

@@ -134,6 +134,8 @@ struct ConnectionMemory {
   [[nodiscard]] bool enforces_logins() const { return logins != Logins::not_enforced; }
   /// True if the server refuses nearly everything that the client asks for.
   [[nodiscard]] bool is_stranger() const { return logins == Logins::enforced && !logged_in; }
+  /// Of its client; empty until it has said something.
+  [[nodiscard]] ClientDescription& description();
   /// The connection's user is this one from now on; empty: nobody.
   void user_changed(std::string_view user);
   /// True if replies to a repeated write name what an earlier attempt has executed

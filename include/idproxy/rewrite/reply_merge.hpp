@@ -158,6 +158,9 @@ class ReplyMerge {
   Buffer last_;  // the last reply
 };
 
+/// True if a write's reply says that its user may not do this.
+[[nodiscard]] bool says_not_permitted(const WriteReply& reply);
+
 /// True if this error of a whole command means that the server has found the fault before it stored
 /// anything.
 [[nodiscard]] bool stores_nothing(std::int64_t code);

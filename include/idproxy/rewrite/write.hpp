@@ -29,11 +29,6 @@ struct WritePart {
   /// True for the first command of the batch: only that one keeps the fields that begin a
   /// transaction.
   bool first;
-  /// True if the field begins the transaction, which has begun.
-  [[nodiscard]] bool leaves_out_begin(std::string_view field) const {
-    return !first && options != nullptr && options->in_transaction &&
-           (field == "startTransaction" || field == "readConcern");
-  }
   std::optional<std::int64_t> max_time_ms;  ///< the rest of the client's maxTimeMS
   std::int32_t request_id;
   /// A document whose elements take the place of the client's fields of the same names; or empty.

@@ -177,12 +177,12 @@ void BackfillValues::take_back(std::size_t from, std::size_t to) {
 }
 
 /// Calls `use` for each source of these values.
-void BackfillValues::each_source(std::size_t from, std::size_t to,
-                                 const rewrite::UseSource& use) const {
-  if (from >= to) return;
-  std::vector<std::uint32_t> which(to - from);
-  std::iota(which.begin(), which.end(), static_cast<std::uint32_t>(from));
-  rewrite::by_source(plan_, given_, 0, std::move(which), use);
+void BackfillValues::each_source(std::size_t from, std::size_t to, const UseSource& use) const {
+  std::vector<rewrite::Given> some;
+  for (; from < to; ++from) some.push_back({0, 0, static_cast<std::uint32_t>(from)});
+  for (const rewrite::FromSource& its : rewrite::by_source(plan_, given_, some)) {
+    use(*its.source, its.which);
+  }
 }
 
 BackfillBatch::BackfillBatch(const BackfillTarget& target, const rewrite::Plan& plan,

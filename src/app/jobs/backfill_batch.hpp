@@ -70,7 +70,8 @@ class BackfillValues {
  private:
   [[nodiscard]] ids::Result<void> draw_in_turn(std::size_t count, ids::Source& sequence);
   [[nodiscard]] ids::Result<ids::Grant> ask(ids::StoreSource& source, std::size_t count);
-  void each_source(std::size_t from, std::size_t to, const rewrite::UseSource& use) const;
+  using UseSource = std::function<void(ids::Source&, std::span<const std::uint32_t> which)>;
+  void each_source(std::size_t from, std::size_t to, const UseSource& use) const;
 
   const rewrite::Plan& plan_;
   rewrite::GivenValues given_;

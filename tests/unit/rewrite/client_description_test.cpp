@@ -1,4 +1,4 @@
-#include "rewrite/client_description.hpp"
+#include "rewrite/login.hpp"
 
 #include <gtest/gtest.h>
 

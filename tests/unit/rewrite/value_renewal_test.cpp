@@ -1,4 +1,4 @@
-#include "idproxy/rewrite/draw_stage.hpp"
+#include "rewrite/retries.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "ids/number_source.hpp"
+#include "idproxy/ids/number_stock.hpp"
 
 #include <algorithm>
 #include <utility>

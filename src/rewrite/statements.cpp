@@ -154,7 +154,9 @@ bool take_fields(const WriteFields& fields, WriteCommand& out) {
     out.ns_info_in_array = true;
   }
   const auto* const ids = fields[Its::stmt_ids];
-  if (ids != nullptr && ids->type == Type::array) out.stmt_ids = ids->value;
+  if (ids == nullptr) return true;
+  if (fields.is_twice(Its::stmt_ids)) return false;
+  if (ids->type == Type::array) out.stmt_ids = ids->value;
   return true;
 }
 

@@ -166,29 +166,29 @@ bool is_user_of_service(uid_t user) {
   return entry != nullptr && std::string_view(entry->pw_name) == kService;
 }
 
-/// The unit of a control group: services may have groups of their own within theirs, so that what
-/// stands first behind the slices counts. "": it has none.
-std::string unit_of_group(const fs::path& group) {
-  for (const fs::path& part : group.relative_path()) {
-    const std::string name = part.string();
-    if (name == "user.slice") return "";
-    if (name.ends_with(".slice")) continue;
-    return name.ends_with(".service") ? name : "";
-  }
-  return "";
-}
-
-/// Its unit of the system: only root can have put it there. "": it has none. systemd keeps its
-/// groups in the unified hierarchy or in one of its own (cgroups(7)); where both are mounted, one
-/// has no units.
-std::string unit_of(int pid) {
+/// Where systemd may have put it: in the unified hierarchy, or in one of its own (cgroups(7)).
+/// Where both are mounted, one has no units.
+std::vector<fs::path> groups_of(int pid) {
+  std::vector<fs::path> groups;
   std::ifstream file(process_path(pid, "cgroup"));
   for (std::string line; std::getline(file, line);) {
     line.erase(0, line.find(':') + 1);  // the hierarchy's number
     for (const std::string_view hierarchy : {":", "name=systemd:"}) {
-      if (!line.starts_with(hierarchy)) continue;
-      if (std::string unit = unit_of_group(line.substr(hierarchy.size())); !unit.empty())
-        return unit;
+      if (line.starts_with(hierarchy)) groups.emplace_back(line.substr(hierarchy.size()));
+    }
+  }
+  return groups;
+}
+
+/// Its unit of the system: only root can have put it there. "": it has none. Services may have
+/// groups of their own within theirs, so that what stands first behind the slices counts.
+std::string unit_of(int pid) {
+  for (const fs::path& group : groups_of(pid)) {
+    for (const fs::path& part : group.relative_path()) {
+      const std::string name = part.string();
+      if (name == "user.slice") return "";
+      if (name.ends_with(".service")) return name;
+      if (!name.ends_with(".slice")) break;
     }
   }
   return "";

@@ -75,10 +75,10 @@ class Doctor {
       : opened_(opened), report_{file, {}}, proxy_(proxy) {}
 
   void run() {
-    opened_.look_at_mode();
     std::optional<std::string> upstream_uri;
     doctor::DoctorCheck configuration{"configuration"};
     if (opened_.loaded.ok()) upstream_uri = find_servers(configuration);
+    opened_.look_at_mode();  // of what is in force: find_servers() may read the text again
     const bool is_usable = opened_.loaded.ok();  // also with the servers that were found
     add(merged(doctor::check_configuration(report_.file, opened_), std::move(configuration)));
     if (!is_usable && (proxy_.status || !proxy_.stranger.empty())) add_proxy();

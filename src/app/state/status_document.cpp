@@ -461,7 +461,7 @@ std::string decoded(std::string_view query) {
   std::string out;
   for (std::size_t i = 0; i < query.size(); ++i) {
     const std::string_view digits = query.substr(i + 1, 2);
-    const char* const end = digits.data() + 2;
+    const char* const end = digits.data() + digits.size();
     unsigned char byte = 0;
     if (query[i] == '%' && digits.size() == 2 &&
         std::from_chars(digits.data(), end, byte, 16).ptr == end) {

@@ -77,6 +77,35 @@ std::vector<std::pair<std::ptrdiff_t, std::size_t>> places_of(const WriteCommand
   return places;
 }
 
+TEST(WriteCommand, IsReadAloneWhateverWasReadBefore) {
+  const std::string usual =
+      doc(insert_fields() + bool_field("ordered", true) + int_field("maxTimeMS", 1));
+  const std::vector<std::string> others = {
+      doc(insert_fields() + int_field("ordered", 1) + int_field("maxTimeMS", 1)),
+      doc(insert_fields() + bool_field("ordered", false) + int_field("maxTimeMs", 1)),
+      doc(insert_fields() + bool_field("ordered", true) + int_field("ordered", 1)),
+      doc(insert_fields() + bool_field("orderedX", true) + int_field("maxTimeMS", 1)),
+      doc(insert_fields() + string_field("$db", "other") + bool_field("ordered", true)),
+      doc(insert_fields()),
+      usual};
+  WriteFields known;
+  for (const std::string& other : others) {
+    for (const std::string& fields : {usual, usual, usual, other, usual}) {
+      const Exact exact(op_msg(body(fields) + sequence("documents", {doc()})));
+      const auto view = wire::OpMsgView::parse(exact.view());
+      const auto alone = WriteCommand::read(*view);
+      WriteCommand after;
+      ASSERT_EQ(WriteCommand::read(*view, known, after), alone.has_value());
+      if (!alone) continue;
+      EXPECT_EQ(places_of(after, exact.view()), places_of(*alone, exact.view()));
+      ASSERT_EQ(after.options.has_value(), alone->options.has_value());
+      if (!alone->options) continue;
+      EXPECT_EQ(after.options->ordered, alone->options->ordered);
+      EXPECT_EQ(after.options->max_time_ms, alone->options->max_time_ms);
+    }
+  }
+}
+
 TEST(WriteCommand, RefersToACopyOfItsMessage) {
   const std::string numbered =
       op_msg(body(doc(insert_fields() + numbers_field("stmtIds", {5, 6}))) +
@@ -113,8 +142,10 @@ TEST(WriteCommand, IsNotReadIfMongodWillRefuseIt) {
   const std::string name = string_field("update", "orders");
   const std::string db = string_field("$db", "shop");
   const std::string updates = array_field("updates", {upsert(1)});
+  const std::string numbers = element(bson::Type::array, "stmtIds", doc(int_field("0", 1)));
   const std::string bodies[] = {
       doc(name + name + db + updates),
+      doc(name + db + updates + numbers + numbers),
       doc(name + db + db + updates),
       doc(name + db + updates + updates),
       doc(name + updates),

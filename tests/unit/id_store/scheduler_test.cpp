@@ -369,6 +369,13 @@ TEST_F(SchedulerTest, WhatMayTakeHoursLeavesTheOthersAThread) {
     return std::nullopt;
   });
   const auto scan = std::make_shared<Task>(Lane::scans, counting(long_runs));
+  // So that it is known how many threads are idle: none, until two more are started.
+  std::promise<void> held;
+  const auto holder = std::make_shared<Task>(Lane::counters, [&]() -> std::optional<Time> {
+    held.set_value();
+    go_on.wait();
+    return std::nullopt;
+  });
   const auto expect_served = [&] {
     const int before = runs;
     scheduler.wake(task);
@@ -381,6 +388,8 @@ TEST_F(SchedulerTest, WhatMayTakeHoursLeavesTheOthersAThread) {
     EXPECT_TRUE(scheduler.starves(Lane::sweeps));
     expect_served();
     EXPECT_EQ(long_runs, 0);
+    scheduler.wake(holder);
+    held.get_future().wait();
   }
   EXPECT_FALSE(scheduler.starves(Lane::sweeps));  // which has tried again
   begun.get_future().wait();

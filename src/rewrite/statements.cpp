@@ -35,12 +35,28 @@ bool read_numbers(const bson::Element& array, std::vector<std::int32_t>& out) {
   return !elements.malformed();
 }
 
+struct CommandName {
+  std::string_view name;
+  WriteKind kind;
+};
+
+/// In the order of WriteFields::Name.
+constexpr std::array<CommandName, 5> kCommands{{
+    {"insert", WriteKind::insert},
+    {"update", WriteKind::update},
+    {"findAndModify", WriteKind::find_and_modify},
+    {"findandmodify", WriteKind::find_and_modify},
+    {"bulkWrite", WriteKind::bulk_write},
+}};
+
 /// By WriteKind.
 constexpr std::array<WriteForm, 4> kForms{{
-    {"documents", {}},
-    {"updates", {"q", "u", "upsert", "multi", "", "arrayFilters", "c"}},
-    {"", {"query", "update", "upsert", "", "remove", "arrayFilters", ""}},
-    {"ops", {"filter", "updateMods", "upsert", "multi", "", "arrayFilters", "constants"}},
+    {"documents", WriteFields::documents, {}},
+    {"updates", WriteFields::updates, {"q", "u", "upsert", "multi", "", "arrayFilters", "c"}},
+    {"", {}, {"query", "update", "upsert", "", "remove", "arrayFilters", ""}},
+    {"ops",
+     WriteFields::ops,
+     {"filter", "updateMods", "upsert", "multi", "", "arrayFilters", "constants"}},
 }};
 
 /// By WriteFields::Name.
@@ -61,11 +77,10 @@ const WriteForm& form_of(WriteKind kind) {
 }
 
 std::optional<WriteKind> write_kind(std::string_view command) {
-  if (equals(command, "insert")) return WriteKind::insert;
-  if (equals(command, "update")) return WriteKind::update;
-  if (equals(command, "findAndModify")) return WriteKind::find_and_modify;
-  if (equals(command, "findandmodify")) return WriteKind::find_and_modify;
-  return equals(command, "bulkWrite") ? std::optional(WriteKind::bulk_write) : std::nullopt;
+  for (const CommandName& each : kCommands) {
+    if (command == each.name) return each.kind;
+  }
+  return std::nullopt;
 }
 
 WriteFields::WriteFields() : KnownFields(kFields) {}
@@ -138,9 +153,7 @@ bool take_fields(const WriteFields& fields, WriteCommand& out) {
       strict != nullptr && (strict->as_integer() == 1 || fields.is_twice(Its::api_strict));
   out.takes_uuid = out.in_batch() && !is_strict && fields[Its::collection_uuid] == nullptr;
   if (!out.in_batch()) return true;
-  const auto list = is_bulk                         ? Its::ops
-                    : out.kind == WriteKind::insert ? Its::documents
-                                                    : Its::updates;
+  const auto list = form_of(out.kind).list;
   if (const auto* field = fields[list]) {
     // MongoDB 4.4 takes {"0": …} as well (observed, 4.4.2); later ones refuse it.
     const bool is_list = field->type == Type::array || (field->type == Type::document && !is_bulk);
@@ -190,15 +203,14 @@ bool WriteCommand::read(const wire::OpMsgView& message, WriteFields& fields, Wri
   // The command is the first field. No other may have its name, in any spelling.
   const bson::Element* name = nullptr;
   bool is_in_both = true;
-  for (std::size_t each = WriteFields::insert; each <= WriteFields::bulk_write; ++each) {
+  for (std::size_t each = 0; each < kCommands.size(); ++each) {
     const auto* const its = fields[each];
     if (its == nullptr || its->begin != message.body().data() + 4) continue;
     name = its;
+    out.kind = kCommands[each].kind;
     is_in_both = fields.is_twice(each);
   }
-  const auto kind = name != nullptr && !is_in_both ? write_kind(name->key) : std::nullopt;
-  if (!kind) return false;
-  out.kind = *kind;
+  if (name == nullptr || is_in_both) return false;
   is_in_both = fields[WriteFields::find_and_modify] != nullptr &&
                fields[WriteFields::find_and_modify_in_lower_case] != nullptr;
   if (is_in_both && out.kind == WriteKind::find_and_modify) return false;

@@ -78,6 +78,7 @@ struct WriteOptions {
 struct WriteForm {
   /// Of the array, or of the sequence, with the statements; empty: the command is its only one.
   std::string_view identifier;
+  WriteFields::Name list;  ///< its place among the body's fields, if it has an identifier
   /// Of a statement that may be an upsert: filter, update, upsert, multi, remove, arrayFilters,
   /// constants; empty: it has no such field.
   std::array<std::string_view, 7> fields;

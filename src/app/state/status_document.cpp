@@ -461,10 +461,11 @@ std::string decoded(std::string_view query) {
   std::string out;
   for (std::size_t i = 0; i < query.size(); ++i) {
     const std::string_view digits = query.substr(i + 1, 2);
-    const char* const end = digits.data() + digits.size();
+    const char* const first = digits.data();
+    const char* const last = first + digits.size();
     unsigned char byte = 0;
     if (query[i] == '%' && digits.size() == 2 &&
-        std::from_chars(digits.data(), end, byte, 16).ptr == end) {
+        std::from_chars(first, last, byte, 16).ptr == last) {
       out += static_cast<char>(byte);
       i += 2;
     } else {

@@ -50,6 +50,7 @@ std::string table_of(const FigureTable& figures, Detail detail, const std::vecto
   for (const JsonView& row : rows) {
     const Entry entry{row, now.number()};
     std::vector<TableCell> cells;
+    cells.reserve(columns.size());
     for (const Figure* each : columns) {
       cells.push_back({each->unit.terminal(entry, each->key), tone_of(*each, entry)});
     }

@@ -371,7 +371,7 @@ TEST_F(SchedulerTest, WhatMayTakeHoursLeavesTheOthersAThread) {
   const auto scan = std::make_shared<Task>(Lane::scans, counting(long_runs));
   // So that it is known how many threads are idle: none, until two more are started.
   std::promise<void> held;
-  const auto holder = std::make_shared<Task>(Lane::counters, [&]() -> std::optional<Time> {
+  const auto holder = std::make_shared<Task>(Lane::ranges, [&]() -> std::optional<Time> {
     held.set_value();
     go_on.wait();
     return std::nullopt;

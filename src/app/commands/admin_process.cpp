@@ -185,7 +185,7 @@ std::vector<fs::path> groups_of(int pid) {
 std::string unit_of(int pid) {
   for (const fs::path& group : groups_of(pid)) {
     for (const fs::path& part : group.relative_path()) {
-      const std::string name = part.string();
+      std::string name = part.string();
       if (name == "user.slice") return "";
       if (name.ends_with(".service")) return name;
       if (!name.ends_with(".slice")) break;

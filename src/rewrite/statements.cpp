@@ -35,20 +35,6 @@ bool read_numbers(const bson::Element& array, std::vector<std::int32_t>& out) {
   return !elements.malformed();
 }
 
-struct CommandName {
-  std::string_view name;
-  WriteKind kind;
-};
-
-/// In the order of WriteFields::Name.
-constexpr std::array<CommandName, 5> kCommands{{
-    {"insert", WriteKind::insert},
-    {"update", WriteKind::update},
-    {"findAndModify", WriteKind::find_and_modify},
-    {"findandmodify", WriteKind::find_and_modify},
-    {"bulkWrite", WriteKind::bulk_write},
-}};
-
 /// By WriteKind.
 constexpr std::array<WriteForm, 4> kForms{{
     {"documents", WriteFields::documents, {}},
@@ -70,6 +56,12 @@ constexpr std::array<std::string_view, 20> kFields{
     "apiStrict",     "collectionUUID",
 };
 
+/// Of the commands, with whose names kFields begins.
+constexpr std::array<WriteKind, 5> kKinds{
+    WriteKind::insert,          WriteKind::update,     WriteKind::find_and_modify,
+    WriteKind::find_and_modify, WriteKind::bulk_write,
+};
+
 }  // namespace
 
 const WriteForm& form_of(WriteKind kind) {
@@ -77,8 +69,8 @@ const WriteForm& form_of(WriteKind kind) {
 }
 
 std::optional<WriteKind> write_kind(std::string_view command) {
-  for (const CommandName& each : kCommands) {
-    if (command == each.name) return each.kind;
+  for (std::size_t each = 0; each < kKinds.size(); ++each) {
+    if (command == kFields[each]) return kKinds[each];
   }
   return std::nullopt;
 }
@@ -203,11 +195,11 @@ bool WriteCommand::read(const wire::OpMsgView& message, WriteFields& fields, Wri
   // The command is the first field. No other may have its name, in any spelling.
   const bson::Element* name = nullptr;
   bool is_in_both = true;
-  for (std::size_t each = 0; each < kCommands.size(); ++each) {
+  for (std::size_t each = 0; each < kKinds.size(); ++each) {
     const auto* const its = fields[each];
     if (its == nullptr || its->begin != message.body().data() + 4) continue;
     name = its;
-    out.kind = kCommands[each].kind;
+    out.kind = kKinds[each];
     is_in_both = fields.is_twice(each);
   }
   if (name == nullptr || is_in_both) return false;

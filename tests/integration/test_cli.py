@@ -305,15 +305,14 @@ class TestListening:
         assert result.returncode == 69, result.stderr
         assert "Permission denied/a.sock" in result.stderr
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
     def test_not_permitted(self):
+        as_nobody = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "--"] if os.geteuid() == 0 else []
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write(GOOD.replace("127.0.0.1, ", "'unix:/a.sock', "))
             file.flush()
             os.chmod(file.name, 0o644)
             done = subprocess.run(
-                ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "--", binary(),
-                 "--config", file.name], stderr=subprocess.PIPE, text=True, timeout=30)
+                [*as_nobody, binary(), "--config", file.name], stderr=subprocess.PIPE, text=True, timeout=30)
         assert done.returncode == 77, done.stderr
 
     def test_a_busy_port(self, config):

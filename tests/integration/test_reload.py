@@ -718,7 +718,7 @@ class TestWatch:
         """A reload switches it on and off."""
         proxy = start([], reload="signal")
         volume.put(config=self.text([numbered(namespace)], reload="signal"))
-        time.sleep(3)
+        time.sleep(5)
         assert not proxy.find_events("reloaded")
         proxy.process.send_signal(signal.SIGHUP)
         assert namespace in proxy.wait_event("reloaded")["changed"]

@@ -46,6 +46,10 @@ std::string_view commit() {
   return IDPROXY_COMMIT;
 }
 
+std::string_view installed_config() {
+  return IDPROXY_SYSCONFDIR "/mongo-idproxy/mongo-idproxy.yaml";
+}
+
 std::string version_text() {
   return "mongo-idproxy " IDPROXY_VERSION " (commit " IDPROXY_COMMIT ")\ncompiled by " +
          compiler() + "\n" + libraries();

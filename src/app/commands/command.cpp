@@ -6,30 +6,31 @@
 #include <string_view>
 
 #include "app/config_file.hpp"
+#include "idproxy/app/version.hpp"
 
 namespace idproxy::app::commands {
 namespace {
 
-constexpr const char* kUsualFile = "/etc/mongo-idproxy/mongo-idproxy.yaml";
-constexpr const char* kInstalledFile = IDPROXY_SYSCONFDIR "/mongo-idproxy/mongo-idproxy.yaml";
+constexpr std::string_view kUsualFile = "/etc/mongo-idproxy/mongo-idproxy.yaml";
 
 /// Also one that must not be read.
-bool is_there(const char* name) {
+bool is_there(const std::string& name) {
   struct stat status{};
-  return ::stat(name, &status) == 0 || errno != ENOENT;
+  return ::stat(name.c_str(), &status) == 0 || errno != ENOENT;
 }
 
 }  // namespace
 
 boost::system::result<std::string, ExitCode> config_file(const std::string& named) {
   if (!named.empty()) return named;
-  for (const char* name : {kUsualFile, kInstalledFile}) {
-    if (is_there(name)) return std::string(name);
+  const std::string usual(kUsualFile);
+  const std::string installed(installed_config());
+  for (const std::string& name : {usual, installed}) {
+    if (is_there(name)) return name;
   }
-  const bool are_two = std::string_view(kUsualFile) != kInstalledFile;
-  return end_with(ExitCode::no_permission,
-                  std::string("no configuration: give --config FILE, or write ") + kUsualFile +
-                      (are_two ? std::string(" or ") + kInstalledFile : ""));
+  return end_with(ExitCode::no_permission, "no configuration: give --config FILE, or write " +
+                                               usual +
+                                               (usual != installed ? " or " + installed : ""));
 }
 
 void add_config(CLI::App& options, std::string& config) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "idproxy/base/bytes.hpp"
@@ -193,18 +192,6 @@ TEST(Permutation, SucceedsWithTheLargestSpaces) {
   EXPECT_EQ(largest.read(std::string(36, 'u')), std::nullopt);
   EXPECT_EQ(largest.read(std::string(35, 'u')), std::nullopt);
   EXPECT_EQ(largest.read(std::string(36, '!')), std::nullopt);
-}
-
-TEST(Permutation, SucceedsInManyThreads) {
-  const Permutation permutation = of_digits(12);
-  const std::string expected = written(permutation, 3);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (int j = 0; j < 5000; ++j) EXPECT_EQ(written(permutation, 3), expected);
-    });
-  }
-  for (std::thread& each : threads) each.join();
 }
 
 TEST(Permutation, TellsItsKeysApart) {

@@ -16,7 +16,7 @@ namespace {
 using mongo::Array;
 using mongo::Document;
 using mongo::Reply;
-using Look = FieldNumbers::Look;
+using Reading = FieldNumbers::Reading;
 using log::Level;
 
 constexpr const char* kCollection = "scans";
@@ -80,7 +80,7 @@ std::string subject_key(const CollectionScans::Subject& subject) {
   return subject.spec.place.ns() + " " + key_text(subject.spec.place);
 }
 
-void report(const CollectionScans::Subject& subject, const ids::Result<Look>& result,
+void report(const CollectionScans::Subject& subject, const ids::Result<Reading>& result,
             std::chrono::nanoseconds took) {
   const std::string counter = subject_key(subject);
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(took).count();
@@ -178,7 +178,7 @@ CollectionScans::Shared CollectionScans::find(const Subject& subject) {
   return *found;
 }
 
-ids::Result<Look> CollectionScans::ask(const Subject& subject) {
+ids::Result<Reading> CollectionScans::ask(const Subject& subject) {
   const std::scoped_lock lock(mutex_);
   const Shared scan = find(subject);
   const Time now = clock_.monotonic();
@@ -189,7 +189,8 @@ ids::Result<Look> CollectionScans::ask(const Subject& subject) {
     scan->since.clear();
   }
   scheduler_.wake(task_);
-  return ids::Error{.code = ids::Errc::unavailable, .reason = progress_of(*scan), .passes = true};
+  return ids::Error{
+      .code = ids::Errc::unavailable, .reason = progress_of(*scan), .is_transient = true};
 }
 
 /// The next scan that somebody still wants; forgets the others.
@@ -233,7 +234,7 @@ void CollectionScans::scan(Scan& scan) {
     if (begun - scan.asked > kWantedFor) return;
     scan.state = Scan::State::running;
   }
-  ids::Result<Look> result = read(scan);
+  ids::Result<Reading> result = read(scan);
   const Time now = clock_.monotonic();
   report(scan.subject, result, now - begun);
   const std::scoped_lock lock(mutex_);
@@ -248,7 +249,7 @@ void CollectionScans::scan(Scan& scan) {
   scan.result = std::move(result);
 }
 
-ids::Result<Look> CollectionScans::read(Scan& scan) {
+ids::Result<Reading> CollectionScans::read(Scan& scan) {
   const Subject& subject = scan.subject;  // never changes
   const std::chrono::milliseconds limit = subject.spec.scan;
   const mongo::Pool patient(uri_, limit + kBeyondScan);
@@ -270,7 +271,7 @@ ids::Result<Look> CollectionScans::read(Scan& scan) {
              "the largest value",
              {{"counter", subject_key(subject)}, {"documents", documents}});
   numbers.allow_scans(limit);
-  return numbers.look(kOutlierSample);
+  return numbers.read_furthest(kOutlierSample);
 }
 
 }  // namespace idproxy::id_store

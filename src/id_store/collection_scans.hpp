@@ -87,7 +87,7 @@ class CollectionScans {
   /// - exhausted: they cannot be read; the reason says what to type
   /// - failed: a server did not answer
   /// Does not wait. Only if enabled().
-  [[nodiscard]] ids::Result<FieldNumbers::Look> ask(const Subject& subject);
+  [[nodiscard]] ids::Result<FieldNumbers::Reading> ask(const Subject& subject);
 
   /// True if these places are small, as a count says: whoever wants their numbers reads them at
   /// once.
@@ -102,9 +102,9 @@ class CollectionScans {
     Subject subject;
     State state = State::idle;
     Time asked{};
-    std::string since{};                       // running: the time of day when it began
-    std::int64_t documents = 0;                // running: about how many there are
-    ids::Result<FieldNumbers::Look> result{};  // until holds_until
+    std::string since{};                          // running: the time of day when it began
+    std::int64_t documents = 0;                   // running: about how many there are
+    ids::Result<FieldNumbers::Reading> result{};  // until holds_until
     Time holds_until{};
   };
   using Shared = std::shared_ptr<Scan>;
@@ -112,7 +112,7 @@ class CollectionScans {
   [[nodiscard]] std::optional<Time> run();
   [[nodiscard]] std::optional<Time> renew();
   void scan(Scan& scan);
-  [[nodiscard]] ids::Result<FieldNumbers::Look> read(Scan& scan);
+  [[nodiscard]] ids::Result<FieldNumbers::Reading> read(Scan& scan);
 
   // Under the lock.
   [[nodiscard]] Shared find(const Subject& subject);

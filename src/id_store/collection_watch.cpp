@@ -201,7 +201,7 @@ void CollectionWatch::hurry(Inquiry& inquiry, Time now) {
 
 bool CollectionWatch::is_checked() const {
   const auto is_open = [](const IndexWatch& each) {
-    return each.passes() && (each.is_making || each.make_due != Inquiry::kNever);
+    return each.is_transient() && (each.is_making || each.make_due != Inquiry::kNever);
   };
   return !listing_.is_open && !counting_.is_open && std::ranges::none_of(indexes_, is_open);
 }
@@ -320,7 +320,7 @@ void CollectionWatch::learn(const ListIndexes& request, const IndexList& answer,
     publish(each);
     all_well = all_well && (!each.is_asked_for || each.is_ready());
     others_build = others_build || (each.state == IndexState::building && !each.is_making &&
-                                    each.passes() && answer.kind == AnswerKind::answered);
+                                    each.is_transient() && answer.kind == AnswerKind::answered);
   }
   const auto all = static_cast<std::int64_t>(around_->collections);
   const Time round = answer.kind == AnswerKind::unreachable ? Time(kSoon)
@@ -384,7 +384,7 @@ void CollectionWatch::forget(std::string_view why, Time now) {
 /// Other unchecked rules get the reason at once, without a request of their own.
 void CollectionWatch::go_down() {
   for (IndexWatch& each : indexes_) {
-    if (!each.passes() || each.is_making) continue;
+    if (!each.is_transient() || each.is_making) continue;
     set(each, not_yet(kCannotCheck + around_->down_told));
     publish(each);
   }

@@ -205,7 +205,9 @@ struct IndexWatch {
   std::shared_ptr<ids::Guard> shared{};  ///< if the rule demands an index
 
   [[nodiscard]] bool is_ready() const { return !obstacle; }
-  [[nodiscard]] bool passes() const { return obstacle && obstacle->code == ids::Errc::unavailable; }
+  [[nodiscard]] bool is_transient() const {
+    return obstacle && obstacle->code == ids::Errc::unavailable;
+  }
   [[nodiscard]] bool has_failed() const {
     return obstacle && obstacle->code == ids::Errc::exhausted;
   }

@@ -327,13 +327,13 @@ CounterReply CounterDocument::give_back(Run& run) {
   const auto end = numbers_.after(unused.first, unused.count);
   const auto from = end ? numbers_.value_before(*end) : std::nullopt;
   const auto to = numbers_.value_before(unused.first);
-  if (!from || !to) return CounterReply::Kind::passed;
+  if (!from || !to) return CounterReply::Kind::overtaken;
   const Reply reply = change(run.client, {"$eq", *from}, set_value(spec_.place.value_field, *to));
   run.unreached = why_unreached(reply, run.client.login());
   const bool no_match = reply.ok() && !value_of(reply);
   if (reply.was_not_sent()) return CounterReply::Kind::not_sent;
-  const bool has_passed = no_match || reply.kind == Reply::Kind::refused;
-  return has_passed ? CounterReply::Kind::passed : CounterReply::Kind::given_back;
+  const bool is_overtaken = no_match || reply.kind == Reply::Kind::refused;
+  return is_overtaken ? CounterReply::Kind::overtaken : CounterReply::Kind::given_back;
 }
 
 // ---- confirm

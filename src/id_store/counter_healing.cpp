@@ -61,46 +61,46 @@ std::optional<std::int64_t> behind(const CounterRun& run, std::optional<std::int
   return next ? std::optional(run.numbers.further(*first, *next)) : std::nullopt;
 }
 
-bool is_too_far(const CounterRun& run, std::int64_t from, const FieldNumbers::Look& look) {
+bool is_too_far(const CounterRun& run, std::int64_t from, const FieldNumbers::Reading& reading) {
   const auto max_jump = static_cast<std::uint64_t>(run.spec.heal.max_jump);
-  return look.most() && is_jump_too_large(run.numbers, max_jump, from, *look.most());
+  return reading.most() && is_jump_too_large(run.numbers, max_jump, from, *reading.most());
 }
 
 /// Of hidden numbers that documents seem to have: values of somebody else look like any number.
-void leave_out_far(const CounterRun& run, std::int64_t from, FieldNumbers::Look& look) {
+void leave_out_far(const CounterRun& run, std::int64_t from, FieldNumbers::Reading& reading) {
   if (!has_hidden(run.fields)) return;
   const auto max_jump = static_cast<std::uint64_t>(run.spec.heal.max_jump);
-  std::erase_if(look.furthest, [&](std::int64_t number) {
+  std::erase_if(reading.furthest, [&](std::int64_t number) {
     return is_jump_too_large(run.numbers, max_jump, from, number);
   });
-  const std::size_t outliers = count_outliers_of_latest(look.furthest);
-  look.furthest.erase(look.furthest.begin(),
-                      look.furthest.begin() + static_cast<std::ptrdiff_t>(outliers));
+  const std::size_t outliers = count_outliers_of_latest(reading.furthest);
+  reading.furthest.erase(reading.furthest.begin(),
+                         reading.furthest.begin() + static_cast<std::ptrdiff_t>(outliers));
 }
 
-/// Call it if the jump is too large: removes outliers (outliers.hpp) from `look`. Returns a warning
-/// for the log, or "".
+/// Call it if the jump is too large: removes outliers (outliers.hpp) from `reading`. Returns a
+/// warning for the log, or "".
 ids::Result<std::string_view> ignore_outliers(const CounterRun& run, FieldNumbers& stored,
-                                              FieldNumbers::Look& look, std::int64_t from) {
-  if (look.asked < kOutlierSample) {
-    auto wider = stored.look(kOutlierSample);
+                                              FieldNumbers::Reading& reading, std::int64_t from) {
+  if (reading.asked < kOutlierSample) {
+    auto wider = stored.read_furthest(kOutlierSample);
     if (!wider) return wider.error();
-    look = *std::move(wider);
+    reading = *std::move(wider);
   }
   const std::size_t outliers =
       count_outliers(run.numbers, static_cast<std::uint64_t>(run.spec.heal.max_jump), from,
-                     look.furthest, look.is_guarded ? MayMeet::yes : MayMeet::no);
-  look.furthest.erase(look.furthest.begin(),
-                      look.furthest.begin() + static_cast<std::ptrdiff_t>(outliers));
-  if (is_too_far(run, from, look)) return kGoesFar;
+                     reading.furthest, reading.is_guarded ? MayMeet::yes : MayMeet::no);
+  reading.furthest.erase(reading.furthest.begin(),
+                         reading.furthest.begin() + static_cast<std::ptrdiff_t>(outliers));
+  if (is_too_far(run, from, reading)) return kGoesFar;
   return outliers > 0 ? kIgnored : std::string_view();
 }
 
 /// Leaves room for the numbers of a lost counter that other proxies may hold, unless a unique index
 /// would detect duplicates of them.
 ids::Result<std::int64_t> behind_others(CounterRun& run, std::int64_t first,
-                                        const FieldNumbers::Look& look, Loss loss) {
-  if (loss == Loss::none || look.is_guarded || run.numbers.is_beyond_max(first)) return first;
+                                        const FieldNumbers::Reading& reading, Loss loss) {
+  if (loss == Loss::none || reading.is_guarded || run.numbers.is_beyond_max(first)) return first;
   const std::uint64_t block = run.spec.block.most();
   const std::uint64_t each = loss == Loss::certain ? std::max(block, kMostInOneInsert) : block;
   const auto result = run.numbers.after(first, kBlocksOfOthers * each);
@@ -123,38 +123,38 @@ bool is_in_place(const CounterRun& run, std::int64_t stands) {
   return !run.job.lost && run.job.beyond && run.numbers.is_ahead(stands, *run.job.beyond);
 }
 
-bool is_past(const CounterRun& run, std::int64_t stands, const FieldNumbers::Look& look) {
-  return !look.most() || run.numbers.is_ahead(stands, *look.most());
+bool is_past(const CounterRun& run, std::int64_t stands, const FieldNumbers::Reading& reading) {
+  return !reading.most() || run.numbers.is_ahead(stands, *reading.most());
 }
 
 /// Of the numbers that the process holds, those that it must not give out. Where nothing would
 /// detect that one is taken, or free ones cannot be looked for, these are all up to the furthest
 /// that is stored; where stored values say nothing, simply all.
 ids::Result<std::vector<ids::Range>> taken_of_held(CounterRun& run, FieldNumbers& stored,
-                                                   const FieldNumbers::Look& look) {
+                                                   const FieldNumbers::Reading& reading) {
   if (std::ranges::any_of(run.fields, &ids::CounterField::repeats)) return run.job.held;
-  if (look.is_known && !look.most()) return std::vector<ids::Range>();
+  if (reading.is_known && !reading.most()) return std::vector<ids::Range>();
   std::vector<ids::Range> suspects;
   for (const ids::Range& range : run.job.held) {
     const std::uint64_t up_to =
-        look.is_known ? run.numbers.count(range.first, *look.most()) : range.count;
+        reading.is_known ? run.numbers.count(range.first, *reading.most()) : range.count;
     const ids::Range part{range.first, std::min(range.count, up_to)};
     if (part.count > 0) suspects.push_back(part);
   }
-  if (!look.is_guarded || has_pattern(run.fields)) return suspects;
+  if (!reading.is_guarded || has_pattern(run.fields)) return suspects;
   return stored.taken_among(suspects);
 }
 
 /// Looks for free numbers: among those that the process holds, else in front of the counter.
 ids::Result<HealTarget> by_gap(CounterRun& run, FieldNumbers& stored,
-                               const FieldNumbers::Look& look, std::int64_t stands) {
+                               const FieldNumbers::Reading& reading, std::int64_t stands) {
   if (is_in_place(run, stands)) {
-    auto taken = taken_of_held(run, stored, look);
+    auto taken = taken_of_held(run, stored, reading);
     if (!taken) return refused_heal(run, taken.error());
     if (count_of(*taken) < count_of(run.job.held)) return HealTarget{stands, false, *taken};
   }
   auto from = behind(run, stands, run.job.beyond);
-  if (has_hidden(run.fields)) from = behind(run, from, look.most());
+  if (has_hidden(run.fields)) from = behind(run, from, reading.most());
   if (!from) return at_max(run.spec);
   return HealTarget{*from, true};
 }
@@ -162,15 +162,15 @@ ids::Result<HealTarget> by_gap(CounterRun& run, FieldNumbers& stored,
 /// A counter stays where it is if another proxy has already raised it past all that this one knows
 /// of and past what others may hold.
 ids::Result<HealTarget> past_what_is_stored(CounterRun& run, std::int64_t stands,
-                                            const FieldNumbers::Look& look) {
+                                            const FieldNumbers::Reading& reading) {
   std::optional<std::int64_t> most = run.job.beyond;
-  if (look.most()) most = run.numbers.further(most.value_or(*look.most()), *look.most());
+  if (reading.most()) most = run.numbers.further(most.value_or(*reading.most()), *reading.most());
   const auto next = most ? run.numbers.after(*most) : stands;
   if (!next) return at_max(run.spec);
-  const bool fell_behind = look.most() && !run.numbers.is_ahead(stands, *look.most());
+  const bool fell_behind = reading.most() && !run.numbers.is_ahead(stands, *reading.most());
   // This process never had a number (heal.at_start), but another one had.
   const bool may_be_lost = fell_behind && !run.job.beyond;
-  const auto safe = behind_others(run, *next, look,
+  const auto safe = behind_others(run, *next, reading,
                                   run.job.lost  ? Loss::certain
                                   : may_be_lost ? Loss::possible
                                                 : Loss::none);
@@ -179,30 +179,29 @@ ids::Result<HealTarget> past_what_is_stored(CounterRun& run, std::int64_t stands
 }
 
 /// Reads small collections at once. Nothing: they are not, or cannot be read now.
-std::optional<ids::Result<FieldNumbers::Look>> read_small(const CounterRun& run,
-                                                          CollectionScans& scans,
-                                                          const FieldPlaces& places,
-                                                          const std::vector<FieldPlace>& scanned) {
+std::optional<ids::Result<FieldNumbers::Reading>> read_small(
+    const CounterRun& run, CollectionScans& scans, const FieldPlaces& places,
+    const std::vector<FieldPlace>& scanned) {
   const auto limit = std::min<std::chrono::milliseconds>(run.spec.scan, kSmallScan);
   if (limit.count() == 0 || !scans.are_small(run.client, scanned)) return std::nullopt;
   FieldNumbers stored(run.client, run.spec, run.fields);
   stored.use(places);
   stored.allow_scans(limit);
-  auto look = stored.look(kOutlierSample);
-  if (!look) return std::nullopt;  // a scan tries again until the cause is removed
-  look->read_all = true;
-  return look;
+  auto reading = stored.read_furthest(kOutlierSample);
+  if (!reading) return std::nullopt;  // a scan tries again until the cause is removed
+  reading->read_all = true;
+  return reading;
 }
 
-ids::Result<FieldNumbers::Look> look_for_new(const CounterRun& run, CollectionScans& scans,
-                                             FieldNumbers& stored) {
+ids::Result<FieldNumbers::Reading> read_for_new(const CounterRun& run, CollectionScans& scans,
+                                                FieldNumbers& stored) {
   const auto scanned = stored.places_to_scan();
   if (!scanned) return scanned.error();
-  if (scanned->empty()) return stored.look(1);
+  if (scanned->empty()) return stored.read_furthest(1);
   if (auto read = read_small(run, scans, stored.places(), *scanned)) return *std::move(read);
-  auto look = scans.ask({run.spec, {run.fields.begin(), run.fields.end()}, stored.indexes()});
-  if (look) look->read_all = true;
-  return look;
+  auto reading = scans.ask({run.spec, {run.fields.begin(), run.fields.end()}, stored.indexes()});
+  if (reading) reading->read_all = true;
+  return reading;
 }
 
 /// Other programs create counters, too, and then only the index prevents that there are two.
@@ -225,25 +224,25 @@ ids::Result<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run,
   const auto was_used = was_given_out(run, exists);
   if (!was_used) return was_used.error();
   FieldNumbers stored(run.client, spec_, run.fields);
-  auto look = look_for_new(run, scans_, stored);
-  if (!look) return look.error();
-  if (!look->is_known && !look->is_guarded) {
+  auto reading = read_for_new(run, scans_, stored);
+  if (!reading) return reading.error();
+  if (!reading->is_known && !reading->is_guarded) {
     return has_hidden(run.fields) ? advice::no_gap(run.client, run.fields)
                                   : advice::not_sorted(run.client, spec_, run.fields);
   }
   auto first = behind(run, spec_.start, run.job.beyond);
   if (!first) return at_max(spec_);
-  leave_out_far(run, *first, *look);
+  leave_out_far(run, *first, *reading);
   ids::Result<std::string_view> warning = std::string_view();
-  if (is_too_far(run, *first, *look)) warning = ignore_outliers(run, stored, *look, *first);
+  if (is_too_far(run, *first, *reading)) warning = ignore_outliers(run, stored, *reading, *first);
   if (!warning) return warning.error();
-  first = behind(run, first, look->most());
+  first = behind(run, first, reading->most());
   if (!first) return at_max(spec_);
-  const auto safe = behind_others(run, *first, *look, *was_used ? Loss::certain : Loss::none);
+  const auto safe = behind_others(run, *first, *reading, *was_used ? Loss::certain : Loss::none);
   if (!safe) return safe.error();
   if (numbers_.is_beyond_max(*safe)) return at_max(spec_);
-  const NewCounter created{*safe, *warning, look->read_all, *was_used};
-  return look->is_known ? created : first_free_of_new(stored, created, run.count);
+  const NewCounter created{*safe, *warning, reading->read_all, *was_used};
+  return reading->is_known ? created : first_free_of_new(stored, created, run.count);
 }
 
 /// For stored strings whose maximum cannot be read: searches for free numbers from the first one.
@@ -356,32 +355,32 @@ CounterDocument::Attempt CounterDocument::heal(Run& run) {
 /// `stands`: the number that the counter would give out next without the heal.
 ids::Result<HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stands) {
   FieldNumbers stored(run.client, spec_, run.fields);
-  auto look = stored.look(1);
-  if (!look) return refused_heal(run, look.error());
-  if (!look->is_known && !look->is_guarded && !has_hidden(run.fields))
+  auto reading = stored.read_furthest(1);
+  if (!reading) return refused_heal(run, reading.error());
+  if (!reading->is_known && !reading->is_guarded && !has_hidden(run.fields))
     return refused_heal(run, advice::not_sorted(run.client, spec_, run.fields));
   const auto from = behind(run, stands, run.job.beyond);
   if (!from) return at_max(spec_);
-  leave_out_far(run, *from, *look);
-  if (spec_.heal.mode == Heal::Mode::gap || !look->is_known) {
-    if (!look->is_guarded) return refused_heal(run, advice::no_gap(run.client, run.fields));
-    return by_gap(run, stored, *look, stands);
+  leave_out_far(run, *from, *reading);
+  if (spec_.heal.mode == Heal::Mode::gap || !reading->is_known) {
+    if (!reading->is_guarded) return refused_heal(run, advice::no_gap(run.client, run.fields));
+    return by_gap(run, stored, *reading, stands);
   }
-  if (is_too_far(run, *from, *look)) {
-    if (look->is_guarded && !has_pattern(run.fields)) {
-      events_.jump_too_large(*from, *look->most());
-      return by_gap(run, stored, *look, stands);
+  if (is_too_far(run, *from, *reading)) {
+    if (reading->is_guarded && !has_pattern(run.fields)) {
+      events_.jump_too_large(*from, *reading->most());
+      return by_gap(run, stored, *reading, stands);
     }
     // The numbers after a free one may be taken, and without an index nothing would detect that.
-    const auto done = ignore_outliers(run, stored, *look, *from);
+    const auto done = ignore_outliers(run, stored, *reading, *from);
     if (!done) return refused_heal(run, done.error());
-    if (is_too_far(run, *from, *look))
+    if (is_too_far(run, *from, *reading))
       return refused_heal(run, advice::too_far(run.client, run.fields));
   }
-  if (!is_in_place(run, stands) || !is_past(run, stands, *look)) {
-    return past_what_is_stored(run, stands, *look);
+  if (!is_in_place(run, stands) || !is_past(run, stands, *reading)) {
+    return past_what_is_stored(run, stands, *reading);
   }
-  auto taken = taken_of_held(run, stored, *look);
+  auto taken = taken_of_held(run, stored, *reading);
   if (!taken) return refused_heal(run, taken.error());
   return HealTarget{stands, false, *std::move(taken)};
 }

@@ -141,7 +141,7 @@ std::shared_ptr<ids::BlockCache> Counters::announce(const ids::CounterSpec& spec
   if (!counter->obstacle && counter->cache->is_new()) {
     counter->obstacle = ids::Error{.code = ids::Errc::unavailable,
                                    .reason = "the counter has not been checked yet",
-                                   .passes = true};
+                                   .is_transient = true};
   }
   counter->check_at = clock_.monotonic();
   wake(counter);

@@ -105,10 +105,10 @@ void CollectionWatch::judge(IndexWatch& index, const IndexList& answer, Time now
   const WatchedRule& rule = around_->rules[index.rule];
   if (!demands_index(rule)) return judge_warned(index, answer);
   if (answer.kind == AnswerKind::unreachable || answer.kind == AnswerKind::refused) {
-    if (!index.passes()) return;
-    const bool passes = answer.kind == AnswerKind::unreachable || answer.passes;
+    if (!index.is_transient()) return;
+    const bool is_transient = answer.kind == AnswerKind::unreachable || answer.is_transient;
     const std::string why = kCannotCheck + cause_of(answer);
-    return set(index, passes ? not_yet(why) : never(why));
+    return set(index, is_transient ? not_yet(why) : never(why));
   }
   const IndexState before = std::exchange(index.state, state_of(index, rule, answer));
   if (before == IndexState::guarded_twice) index.make_due = Inquiry::kNever;  // of dropping
@@ -159,7 +159,7 @@ void CollectionWatch::judge(IndexWatch& index, const IndexList& answer, Time now
 }
 
 void CollectionWatch::wait_for(IndexWatch& index, std::string_view why, Time now) {
-  const bool goes_on = index.passes() && index.obstacle->reason == why;
+  const bool goes_on = index.is_transient() && index.obstacle->reason == why;
   if (!goes_on) index.waits_since = now;
   const bool is_said = goes_on && now - index.waits_since >= kSaidAfter;
   if (is_said) return set(index, not_yet(std::string(why)));
@@ -222,9 +222,9 @@ void CollectionWatch::made(IndexWatch& index, const MadeIndex& answer, Time now)
     return;
   }
   // Of a build that somebody has ended, for instance.
-  const bool may_pass = answer.kind == AnswerKind::refused && answer.passes;
-  const bool passes = may_pass || answer.kind == AnswerKind::unreachable;
-  if (index.is_unreadable && !passes && answer.kind != AnswerKind::no_collection) {
+  const bool refused_for_now = answer.kind == AnswerKind::refused && answer.is_transient;
+  const bool is_transient = refused_for_now || answer.kind == AnswerKind::unreachable;
+  if (index.is_unreadable && !is_transient && answer.kind != AnswerKind::no_collection) {
     index.cannot_make = true;
     index.make_due = Inquiry::kNever;
     listing_.hurry(now);
@@ -232,12 +232,12 @@ void CollectionWatch::made(IndexWatch& index, const MadeIndex& answer, Time now)
   }
   const bool is_absent = index.state == IndexState::no_collection;
   const auto rest =
-      std::min<Time>((now - index.make_begun) * (may_pass ? 1 : kRestPerTry), kLongestRest);
-  const Time least = may_pass ? Time(kMakesAgain) : Time(kLeastRest);
+      std::min<Time>((now - index.make_begun) * (refused_for_now ? 1 : kRestPerTry), kLongestRest);
+  const Time least = refused_for_now ? Time(kMakesAgain) : Time(kLeastRest);
   index.make_due = is_absent ? Inquiry::kNever : now + std::max<Time>(rest, least);
   const std::string why = "the unique index on the field cannot be made: " + cause_of(answer);
-  if (passes) {
-    if (index.passes()) set(index, not_yet(why));
+  if (is_transient) {
+    if (index.is_transient()) set(index, not_yet(why));
     return;
   }
   if (answer.kind != AnswerKind::not_permitted) return set(index, never(why));

@@ -69,7 +69,7 @@ ServerAnswer answer_of(const mongo::Client& client, const Reply& reply) {
   } else {
     answer.kind = AnswerKind::refused;
     answer.reason = reason_of(reply);
-    answer.passes = is(reply.code, CodeTrait::transient);
+    answer.is_transient = is(reply.code, CodeTrait::transient);
   }
   return answer;
 }
@@ -327,7 +327,7 @@ MadeIndex ask(mongo::Client& client, const MakeIndex& request) {
   bool is_new = false;
   const Reply made = make_index(client, request.ns, request.field, is_new);
   ServerAnswer answer = answer_of(client, made);
-  answer.passes = answer.passes && !made.refused(ErrorCode::duplicate_key);
+  answer.is_transient = answer.is_transient && !made.refused(ErrorCode::duplicate_key);
   return {std::move(answer), is_new};
 }
 

@@ -34,7 +34,7 @@ struct ServerAnswer {
   Kind kind = Kind::answered;
   std::string reason{};  ///< why it was refused or is unreachable; never holds a document's value
   std::string told = kNoAnswer;  ///< unreachable: `reason` for clients, naming no server
-  bool passes = false;           ///< refused: the server may do it a moment later
+  bool is_transient = false;     ///< refused: the server may do it a moment later
   bool has_user = true;          ///< false: the id store's connection string names no user
 };
 

@@ -139,7 +139,8 @@ std::vector<std::shared_ptr<Inspection>> Inspector::in_use() const {
   return found;
 }
 
-void Inspector::await_first_look(const Inspection& inspection, std::chrono::milliseconds limit) {
+void Inspector::await_first_inspection(const Inspection& inspection,
+                                       std::chrono::milliseconds limit) {
   Lock lock(mutex_);
   learned_.wait_for(lock, limit, [&] { return stopping_ || inspection.is_checked(); });
 }

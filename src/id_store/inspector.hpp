@@ -52,7 +52,7 @@ class Inspector {
   [[nodiscard]] std::shared_ptr<ids::IndexRoom> index_room(const ids::CatalogChange& in,
                                                            Bytes indexes);
   /// As Watch's.
-  void await_first_look(const Inspection& inspection, std::chrono::milliseconds limit);
+  void await_first_inspection(const Inspection& inspection, std::chrono::milliseconds limit);
 
   /// Sends no more requests.
   void stop();

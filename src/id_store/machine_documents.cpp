@@ -121,12 +121,12 @@ LeaseReply none_free(mongo::Client& client, const LeaseJob& job) {
       "$eq", Array{Document{"$indexOfBytes", Array{"$owner", Document{"$literal", this_process()}}},
                    std::int64_t{0}}};
   if (spec.id) {
-    error.passes = has_machine(client, job, is_own);
-    if (!error.passes) error.code = ids::Errc::exhausted;
-    error.reason =
-        "machine number " + std::to_string(*spec.id) + of_lease +
-        (error.passes ? " is still held by the rules that this proxy had before"
-                      : " is held by another proxy: give this one another machine.id, or none");
+    error.is_transient = has_machine(client, job, is_own);
+    if (!error.is_transient) error.code = ids::Errc::exhausted;
+    error.reason = "machine number " + std::to_string(*spec.id) + of_lease +
+                   (error.is_transient
+                        ? " is still held by the rules that this proxy had before"
+                        : " is held by another proxy: give this one another machine.id, or none");
   }
   if (has_machine(client, job, has_expired())) {
     error.code = ids::Errc::unavailable;

@@ -33,7 +33,7 @@ void report_lease(auto& lease, const LeaseJob& job, const LeaseReply& reply) {
   const auto failure = lease.machine->failure();
   const std::string reason = failure ? failure->reason : reply.error.reason;
   const std::string before = std::exchange(lease.reported, reason);
-  if (before == reason || reason.empty() || (failure && failure->passes)) return;
+  if (before == reason || reason.empty() || (failure && failure->is_transient)) return;
   if (failure) {
     log::event(log::Level::error, "machine_refused",
                "rules that need a machine number give no ids until there is one",
@@ -87,7 +87,7 @@ std::vector<NotReadyReport> MachineLeases::not_ready() const {
     if (auto failure = lease.machine->failure()) return failure;
     return ids::Error{.code = ids::Errc::unavailable,
                       .reason = "no machine number is claimed yet",
-                      .passes = true};
+                      .is_transient = true};
   });
 }
 

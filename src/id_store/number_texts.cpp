@@ -466,22 +466,22 @@ Reply FieldNumbers::read(const FieldPlace& place, const Document& command,
   return client_.read_all(place.ns.db, command, use);
 }
 
-ids::Result<FieldNumbers::Look> FieldNumbers::look(std::size_t count) {
+ids::Result<FieldNumbers::Reading> FieldNumbers::read_furthest(std::size_t count) {
   if (const auto found = find_readable_places(); !found) return found.error();
-  Look look{.asked = count};
+  Reading reading{.asked = count};
   const std::vector<FieldPlace>& places = places_->all;
-  look.is_guarded = are_guarded();
+  reading.is_guarded = are_guarded();
   for (const FieldPlace& place : places) {
     if (place.access == FieldPlace::Access::nothing) continue;
-    const auto done = is_hidden(*place.field)               ? look_at_hidden(place, look)
-                      : !is_text(*place.field)              ? look_at_numbers(place, count, look)
-                      : place.field->format.pattern.empty() ? look_at_texts(place, count, look)
-                                                            : look_at_pattern(place, count, look);
+    const auto done = is_hidden(*place.field)               ? read_hidden(place, reading)
+                      : !is_text(*place.field)              ? read_numbers(place, count, reading)
+                      : place.field->format.pattern.empty() ? read_texts(place, count, reading)
+                                                            : read_pattern(place, count, reading);
     if (!done) return done.error();
   }
-  std::sort(look.furthest.begin(), look.furthest.end(),
+  std::sort(reading.furthest.begin(), reading.furthest.end(),
             [this](std::int64_t a, std::int64_t b) { return numbers_.is_ahead(a, b); });
-  return look;
+  return reading;
 }
 
 /// The numbers within a bracket, up to the counter's max; `order` sorts the furthest to the front.
@@ -523,14 +523,14 @@ ids::Result<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& 
 }
 
 /// Hidden numbers are in no order. Only the latest ones are read, if documents have their time.
-ids::Result<void> FieldNumbers::look_at_hidden(const FieldPlace& place, Look& look) {
+ids::Result<void> FieldNumbers::read_hidden(const FieldPlace& place, Reading& reading) {
   const Document any{"$type", is_text(*place.field) ? "string" : "number"};
   const Document find = find_in(place, any, limit_of(place, scans_end_));
   const Reply first = client_.read_first(place.ns.db, Document(find).add("limit", 1));
   if (!first.ok()) return failure(place, first);
   if (first.document.empty()) return {};
   if (place.access == FieldPlace::Access::scan) return not_indexed(place, {});
-  look.is_known = false;
+  reading.is_known = false;
   if (spec_.heal.by.empty()) return {};
   FieldPlace of_time = place;
   of_time.hint.clear();
@@ -538,7 +538,7 @@ ids::Result<void> FieldNumbers::look_at_hidden(const FieldPlace& place, Look& lo
   const auto limit = static_cast<std::int32_t>(kPage);
   // If they cannot be read in time, the search for free numbers takes longer.
   (void)read(place, {latest, {"limit", limit}}, [&](Bytes document) {
-    for (const Stored& each : numbers_in(document, place)) look.furthest.push_back(each.number);
+    for (const Stored& each : numbers_in(document, place)) reading.furthest.push_back(each.number);
     return true;
   });
   return {};
@@ -546,20 +546,20 @@ ids::Result<void> FieldNumbers::look_at_hidden(const FieldPlace& place, Look& lo
 
 /// Without the bracket, strings and ObjectIds would sort behind all numbers. Numbers beyond the
 /// counter's max do not matter: it never reaches them.
-ids::Result<void> FieldNumbers::look_at_numbers(const FieldPlace& place, std::size_t count,
-                                                Look& look) {
+ids::Result<void> FieldNumbers::read_numbers(const FieldPlace& place, std::size_t count,
+                                             Reading& reading) {
   const bool up = numbers_.upwards();
   Document bracket{{"$gte", up ? INT64_MIN : spec_.max}, {"$lte", up ? spec_.max : INT64_MAX}};
   const auto found = furthest(place, bracket, up ? -1 : 1, count);
   if (!found) return found.error();
-  look.furthest.insert(look.furthest.end(), found->begin(), found->end());
+  reading.furthest.insert(reading.furthest.end(), found->begin(), found->end());
   return {};
 }
 
 /// Class by class, the furthest first. A class that cannot be read in order matters only if no
 /// number has been found further ahead.
-ids::Result<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size_t count,
-                                              Look& look) {
+ids::Result<void> FieldNumbers::read_texts(const FieldPlace& place, std::size_t count,
+                                           Reading& reading) {
   const int step = numbers_.upwards() ? -1 : 1;
   std::size_t found = 0;
   for (int at = static_cast<int>(class_of(spec_.max, place.field->format));
@@ -569,14 +569,14 @@ ids::Result<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size
       if (found > 0) return {};
       const auto holds = holds_texts(place, which);
       if (!holds) return holds.error();
-      look.is_known = look.is_known && !*holds;
+      reading.is_known = reading.is_known && !*holds;
       if (*holds) return {};
       continue;
     }
     const std::int32_t order = is_negative(which) == numbers_.upwards() ? 1 : -1;
     const auto numbers = furthest(place, texts_up_to_max(numbers_, which, place), order, count);
     if (!numbers) return numbers.error();
-    look.furthest.insert(look.furthest.end(), numbers->begin(), numbers->end());
+    reading.furthest.insert(reading.furthest.end(), numbers->begin(), numbers->end());
     found += numbers->size();
     if (found >= count) return {};
   }
@@ -584,13 +584,13 @@ ids::Result<void> FieldNumbers::look_at_texts(const FieldPlace& place, std::size
 }
 
 /// The server takes the numbers out of the texts, which sort by something else.
-ids::Result<void> FieldNumbers::look_at_pattern(const FieldPlace& place, std::size_t count,
-                                                Look& look) {
+ids::Result<void> FieldNumbers::read_pattern(const FieldPlace& place, std::size_t count,
+                                             Reading& reading) {
   const bool is_scan = place.access == FieldPlace::Access::scan;
   const auto limit = is_scan ? limit_of(place, scans_end_) : kPatternLimit;
   const Document command = numbers_in_varying_texts(place, numbers_, count, limit);
   const Reply reply = read(place, command, [&](Bytes document) {
-    if (const auto number = bson::find_integer(document, "n")) look.furthest.push_back(*number);
+    if (const auto number = bson::find_integer(document, "n")) reading.furthest.push_back(*number);
     return true;
   });
   if (reply.ok()) return {};

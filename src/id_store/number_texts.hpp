@@ -87,7 +87,7 @@ class FieldNumbers {
   void expect_no_negatives() { lowest_ = TextClass::positive; }
   /// Takes the places from an earlier job. They must be of the same fields.
   void use(FieldPlaces places) { places_ = std::move(places); }
-  /// The places, after look().
+  /// The places, after read_furthest().
   [[nodiscard]] const FieldPlaces& places() const { return *places_; }
   /// The places of which whole collections must be read.
   [[nodiscard]] ids::Result<std::vector<FieldPlace>> places_to_scan();
@@ -101,8 +101,8 @@ class FieldNumbers {
   [[nodiscard]] bool may_scan(const FieldPlace& place);
   [[nodiscard]] ids::Error not_indexed(const FieldPlace& place, std::string_view why);
 
-  struct Look {
-    std::size_t asked = 0;  ///< look()'s `count`
+  struct Reading {
+    std::size_t asked = 0;  ///< read_furthest()'s `count`
     /// The numbers furthest ahead, up to the counter's max, in all fields; the first is the one
     /// furthest ahead of all.
     std::vector<std::int64_t> furthest{};
@@ -120,9 +120,9 @@ class FieldNumbers {
     }
   };
   /// At least `count` of the furthest numbers, if there are as many.
-  [[nodiscard]] ids::Result<Look> look(std::size_t count);
-  /// True if an index went during the last look(), which has failed for that: look again, with
-  /// another object.
+  [[nodiscard]] ids::Result<Reading> read_furthest(std::size_t count);
+  /// True if an index went during the last read_furthest(), which has failed for that: read again,
+  /// with another object.
   [[nodiscard]] bool index_has_gone() const { return index_has_gone_; }
 
   /// The first `count` consecutive numbers from `from` on that no field holds; fewer if there is no
@@ -130,8 +130,8 @@ class FieldNumbers {
   /// where the next search must continue.
   [[nodiscard]] ids::Result<ids::Range> first_free(std::int64_t from, std::uint64_t count);
 
-  /// Those of `numbers` that a field holds, in their order, after look(). Of too many, only the
-  /// first ones are looked up.
+  /// Those of `numbers` that a field holds, in their order, after read_furthest(). Of too many,
+  /// only the first ones are looked up.
   [[nodiscard]] ids::Result<std::vector<ids::Range>> taken_among(
       std::span<const ids::Range> numbers);
 
@@ -142,14 +142,14 @@ class FieldNumbers {
   [[nodiscard]] ids::Error failure(const FieldPlace& place, const mongo::Reply& reply);
   [[nodiscard]] mongo::Reply read(const FieldPlace& place, const mongo::Document& command,
                                   const std::function<bool(Bytes)>& use);
-  [[nodiscard]] ids::Result<void> look_at_numbers(const FieldPlace& place, std::size_t count,
-                                                  Look& look);
-  [[nodiscard]] ids::Result<void> look_at_hidden(const FieldPlace& place, Look& look);
+  [[nodiscard]] ids::Result<void> read_numbers(const FieldPlace& place, std::size_t count,
+                                               Reading& reading);
+  [[nodiscard]] ids::Result<void> read_hidden(const FieldPlace& place, Reading& reading);
   [[nodiscard]] ids::Result<std::int64_t> gallop(std::int64_t from);
-  [[nodiscard]] ids::Result<void> look_at_texts(const FieldPlace& place, std::size_t count,
-                                                Look& look);
-  [[nodiscard]] ids::Result<void> look_at_pattern(const FieldPlace& place, std::size_t count,
-                                                  Look& look);
+  [[nodiscard]] ids::Result<void> read_texts(const FieldPlace& place, std::size_t count,
+                                             Reading& reading);
+  [[nodiscard]] ids::Result<void> read_pattern(const FieldPlace& place, std::size_t count,
+                                               Reading& reading);
   [[nodiscard]] ids::Result<bool> holds_texts(const FieldPlace& place, TextClass which);
   [[nodiscard]] ids::Result<std::vector<std::int64_t>> furthest(const FieldPlace& place,
                                                                 const mongo::Document& bracket,

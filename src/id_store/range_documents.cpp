@@ -133,19 +133,19 @@ ids::Result<std::set<std::int64_t>> RangeDocuments::read_marks() {
 ids::Result<void> RangeDocuments::find_first_numbers(std::vector<RangeState>& missing) {
   ids::CounterSpec all = spec_.counter;
   all.max = missing.front().last;
-  const auto look = FieldNumbers(client_, all, fields_).look(1);
-  if (!look) return look.error();
-  if (!look->is_known && !look->is_guarded) return advice::not_sorted(client_, all, fields_);
+  const auto reading = FieldNumbers(client_, all, fields_).read_furthest(1);
+  if (!reading) return reading.error();
+  if (!reading->is_known && !reading->is_guarded) return advice::not_sorted(client_, all, fields_);
   const auto marked = read_marks();
   if (!marked) return marked.error();
   for (RangeState& range : missing) {
-    if (marked->contains(range.number) && !look->is_guarded) {
+    if (marked->contains(range.number) && !reading->is_guarded) {
       range.next = range.last + 1;
       continue;
     }
-    if (!look->most() || *look->most() < range.first) continue;
+    if (!reading->most() || *reading->most() < range.first) continue;
     const ids::CounterSpec one = ids::counter_of(spec_, range);
-    const auto stored = FieldNumbers(client_, one, fields_).look(1);
+    const auto stored = FieldNumbers(client_, one, fields_).read_furthest(1);
     if (!stored) return stored.error();
     if (stored->most()) range.next = std::max(range.next, *stored->most() + 1);
   }

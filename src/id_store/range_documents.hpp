@@ -28,8 +28,8 @@ class RangeDocuments {
 
   /// Reads the documents and checks them, and that the store's user may write them. Creates missing
   /// ones, from the last to the first, behind the numbers that are stored in the fields. If that is
-  /// interrupted, the next look continues. `stops`: true once it should end early. The ranges are
-  /// in ascending order; the error is what a counter's job would reply.
+  /// interrupted, the next reading continues. `stops`: true once it should end early. The ranges
+  /// are in ascending order; the error is what a counter's job would reply.
   [[nodiscard]] ids::Result<std::vector<ids::RangeState>> read(const std::function<bool()>& stops);
   /// Why the last command reached no server, for the log; empty if it did.
   [[nodiscard]] const std::string& unreached() const { return unreached_; }

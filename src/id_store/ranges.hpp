@@ -58,7 +58,7 @@ class Ranges {
     // Under the lock.
     bool looked = false;
     Scheduler::Time looked_at{};
-    std::string unreached;  // why the last look reached no server; empty: it reached one
+    std::string unreached;  // why the last reading reached no server; empty: it reached one
     Scheduler::Task task;
   };
   using Shared = std::shared_ptr<Set>;

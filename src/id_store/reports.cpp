@@ -13,7 +13,7 @@ ids::Error no_thread() {
 ids::Error not_looked_at(std::string what) {
   return {.code = ids::Errc::unavailable,
           .reason = std::move(what) + " not been looked at yet",
-          .passes = true};
+          .is_transient = true};
 }
 
 void InUse::count(std::int64_t start, std::int64_t step, std::int64_t max) {

@@ -164,7 +164,7 @@ bool may_try_again(std::chrono::nanoseconds took, const Reply& reply, const Writ
   return reply.kind == Reply::Kind::unreachable && !reply.was_not_sent();
 }
 
-bool has_passing_error(const WriteOutcome& outcome) {
+bool has_transient_error(const WriteOutcome& outcome) {
   return std::ranges::any_of(outcome.errors, [](const ReservationError& error) {
     return is(error.code, CodeTrait::unavailable);
   });
@@ -172,7 +172,7 @@ bool has_passing_error(const WriteOutcome& outcome) {
 
 /// True if all that the server could do has been done, for certain.
 bool is_sure(const WriteOutcome& outcome) {
-  return outcome.majority && !has_passing_error(outcome);
+  return outcome.majority && !has_transient_error(outcome);
 }
 
 /// The key_of() the document that a reservation is for.
@@ -241,7 +241,7 @@ struct Reserving {
     return send(insert_command(spec, items, at), [&](const WriteOutcome& outcome) {
       // An error that ends the command early leaves the rest out.
       const auto known = static_cast<std::uint64_t>(outcome.n) + outcome.errors.size();
-      if (known != items.size() || has_passing_error(outcome)) return false;
+      if (known != items.size() || has_transient_error(outcome)) return false;
       taken.resize(others);
       for (Reservation* item : items) {
         item->state = State::made;

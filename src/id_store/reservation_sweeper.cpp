@@ -98,8 +98,8 @@ std::chrono::seconds ReservationSweeper::interval() const {
   return std::clamp(spec_.orphan_after / 4, std::chrono::seconds(60), std::chrono::seconds(3600));
 }
 
-ReservationSweeper::Swept ReservationSweeper::pass(Client& client, Client& writer,
-                                                   const Pause& pause) {
+ReservationSweeper::Swept ReservationSweeper::sweep(Client& client, Client& writer,
+                                                    const Pause& pause) {
   using Milliseconds = std::chrono::milliseconds;
   const auto now = clock_.monotonic();
   const std::int64_t until = milliseconds_of(clock_) -

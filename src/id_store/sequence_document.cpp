@@ -41,7 +41,7 @@ SequenceDocument::SequenceDocument(ids::GaplessSpec spec)
 GaplessReply SequenceDocument::run(mongo::Client& client, const ids::GaplessJob& job) {
   if (job.kind == ids::GaplessJob::Kind::keep) return keep(client, job.floor);
   is_refused_ = false;
-  return look(client, job.look);
+  return read(client, job.how);
 }
 
 GaplessReply SequenceDocument::refuse(const ids::Error& failure) {
@@ -49,10 +49,10 @@ GaplessReply SequenceDocument::refuse(const ids::Error& failure) {
   return failure;
 }
 
-GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how) {
-  constexpr int kMostLooks = 3;  // each finds the index that is there then
+GaplessReply SequenceDocument::read(mongo::Client& client, ids::GaplessRead how) {
+  constexpr int kMostReads = 3;  // each finds the index that is there then
   auto most = most_stored(client, how);
-  for (int i = 1; i < kMostLooks && index_has_gone_; ++i) {
+  for (int i = 1; i < kMostReads && index_has_gone_; ++i) {
     places_.reset();
     most = most_stored(client, how);
   }
@@ -60,8 +60,8 @@ GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how)
     places_.reset();
     return refuse(most.error());
   }
-  // A quick look follows a sure one, which has read the floor.
-  if (spec_.floor && how == ids::GaplessLook::sure) {
+  // A quick reading follows a sure one, which has read the floor.
+  if (spec_.floor && how == ids::GaplessRead::sure) {
     const auto kept = floor(client);
     if (!kept) return refuse(kept.error());
     if (*kept) *most = std::max(most->value_or(**kept), **kept);
@@ -69,11 +69,11 @@ GaplessReply SequenceDocument::look(mongo::Client& client, ids::GaplessLook how)
   return most;
 }
 
-ids::Result<Number> SequenceDocument::most_stored(mongo::Client& client, ids::GaplessLook how) {
+ids::Result<Number> SequenceDocument::most_stored(mongo::Client& client, ids::GaplessRead how) {
   index_has_gone_ = false;
   FieldNumbers stored(client, counter_, fields_);
   if (spec_.start >= 0) stored.expect_no_negatives();
-  if (how == ids::GaplessLook::sure) {
+  if (how == ids::GaplessRead::sure) {
     stored.read_linearizable();
   } else if (places_) {
     stored.use(*places_);
@@ -83,22 +83,22 @@ ids::Result<Number> SequenceDocument::most_stored(mongo::Client& client, ids::Ga
   ids::Error unguarded{ids::Errc::unguarded,
                        "no unique index guards " + spec_.field.field + " in " + spec_.field.ns};
   if (!without_index->empty()) return unguarded;
-  auto look = stored.look(1);
+  auto reading = stored.read_furthest(1);
   index_has_gone_ = stored.index_has_gone();
-  if (!look) return look.error();
-  if (!look->is_guarded) return unguarded;
+  if (!reading) return reading.error();
+  if (!reading->is_guarded) return unguarded;
   places_ = stored.places();
-  if (!look->is_known) look = look_at_all_texts(client, how);
-  if (!look) return look.error();
-  return look->most();
+  if (!reading->is_known) reading = read_all_texts(client, how);
+  if (!reading) return reading.error();
+  return reading->most();
 }
 
 /// Some texts have more digits than the format has, and sort before shorter ones.
-ids::Result<FieldNumbers::Look> SequenceDocument::look_at_all_texts(mongo::Client& client,
-                                                                    ids::GaplessLook how) const {
+ids::Result<FieldNumbers::Reading> SequenceDocument::read_all_texts(mongo::Client& client,
+                                                                    ids::GaplessRead how) const {
   FieldNumbers stored(client, counter_, wide_);
-  if (how == ids::GaplessLook::sure) stored.read_linearizable();
-  return stored.look(1);
+  if (how == ids::GaplessRead::sure) stored.read_linearizable();
+  return stored.read_furthest(1);
 }
 
 /// Of the document that has the floor.

@@ -19,16 +19,16 @@ class SequenceDocument {
   explicit SequenceDocument(ids::GaplessSpec spec);
 
   [[nodiscard]] ids::GaplessReply run(mongo::Client& client, const ids::GaplessJob& job);
-  /// Error::by_server of the last look.
+  /// Error::by_server of the last reading.
   [[nodiscard]] bool is_refused() const { return is_refused_; }
 
  private:
   [[nodiscard]] ids::GaplessReply refuse(const ids::Error& failure);
-  [[nodiscard]] ids::GaplessReply look(mongo::Client& client, ids::GaplessLook how);
+  [[nodiscard]] ids::GaplessReply read(mongo::Client& client, ids::GaplessRead how);
   [[nodiscard]] ids::Result<std::optional<std::int64_t>> most_stored(mongo::Client& client,
-                                                                     ids::GaplessLook how);
-  [[nodiscard]] ids::Result<FieldNumbers::Look> look_at_all_texts(mongo::Client& client,
-                                                                  ids::GaplessLook how) const;
+                                                                     ids::GaplessRead how);
+  [[nodiscard]] ids::Result<FieldNumbers::Reading> read_all_texts(mongo::Client& client,
+                                                                  ids::GaplessRead how) const;
   [[nodiscard]] mongo::Document id() const;
   [[nodiscard]] ids::Result<std::optional<std::int64_t>> floor(mongo::Client& client) const;
   [[nodiscard]] ids::GaplessReply keep(mongo::Client& client, std::int64_t floor);
@@ -38,8 +38,8 @@ class SequenceDocument {
   const std::vector<ids::CounterField> fields_;  // the only one; places_ points to it
   /// The same, to read texts beyond the width of the format.
   const std::vector<ids::CounterField> wide_;
-  std::optional<FieldPlaces> places_;  // of the last look that succeeded
-  bool index_has_gone_ = false;        // during the last look
+  std::optional<FieldPlaces> places_;  // of the last reading that succeeded
+  bool index_has_gone_ = false;        // during the last reading
   bool is_refused_ = false;
 };
 

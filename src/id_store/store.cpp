@@ -197,9 +197,9 @@ Watch::Watch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Watch::~Watch() = default;
 
-void Watch::await_first_look(std::chrono::milliseconds limit) {
+void Watch::await_first_inspection(std::chrono::milliseconds limit) {
   const TimeLeft left(limit);
-  impl_->store.inspector.await_first_look(*impl_->inspection, limit);
+  impl_->store.inspector.await_first_inspection(*impl_->inspection, limit);
   impl_->store.scheduler.await_woken(
       {Lane::counters, Lane::ranges, Lane::sequences, Lane::reservations}, left.get());
 }

@@ -178,16 +178,16 @@ bson::Element id_of(const std::string& document) {
   return bson::find(as_bytes(document), "_id").value_or(bson::Element{});
 }
 
-ids::Result<StoredNumbers> numbers_of(const ids::Result<FieldNumbers::Look>& look,
+ids::Result<StoredNumbers> numbers_of(const ids::Result<FieldNumbers::Reading>& reading,
                                       std::span<const ids::CounterField> fields) {
-  if (!look) {
-    if (look.error().code != ids::Errc::exhausted) return look.error();
-    return StoredNumbers{.unknown = look.error().reason};
+  if (!reading) {
+    if (reading.error().code != ids::Errc::exhausted) return reading.error();
+    return StoredNumbers{.unknown = reading.error().reason};
   }
-  StoredNumbers numbers{look->most(), look->is_guarded, {}};
-  if (!look->is_known) numbers.unknown = "the stored texts do not sort like their numbers";
-  if (!look->is_known && has_hidden(fields)) {
-    numbers = {{}, look->is_guarded, "the stored values hide the order of their numbers"};
+  StoredNumbers numbers{reading->most(), reading->is_guarded, {}};
+  if (!reading->is_known) numbers.unknown = "the stored texts do not sort like their numbers";
+  if (!reading->is_known && has_hidden(fields)) {
+    numbers = {{}, reading->is_guarded, "the stored values hide the order of their numbers"};
   }
   return numbers;
 }
@@ -224,8 +224,8 @@ void StoredCounters::Found::add(StoredCounter counter, const About& rule) {
 struct StoredCounters::AllRanges {
   ids::CounterSpec spec;                  // with the last range's max
   std::vector<ids::CounterField> fields;  // empty: nothing has been read yet
-  ids::Result<FieldNumbers::Look> look{};
-  FieldPlaces places{};  // if `look` is no error
+  ids::Result<FieldNumbers::Reading> reading{};
+  FieldPlaces places{};  // if `reading` is no error
 };
 
 StoredCounters::StoredCounters(const Options& options, const Clock& clock)
@@ -321,27 +321,28 @@ ids::Result<StoredNumbers> StoredCounters::read(const StoredCounter& counter) {
   }
   const auto all = ranges_.find(counter.ns());
   if (all != ranges_.end()) return read_range(counter, all->second);
-  return numbers_of(FieldNumbers(client_, counter.spec, counter.fields).look(1), counter.fields);
+  return numbers_of(FieldNumbers(client_, counter.spec, counter.fields).read_furthest(1),
+                    counter.fields);
 }
 
-/// One look at all of them says which have no number yet, and where the others are.
+/// One reading of all of them says which have no number yet, and where the others are.
 ids::Result<StoredNumbers> StoredCounters::read_range(const StoredCounter& range, AllRanges& all) {
   if (all.fields.size() != range.fields.size()) {
     all.fields = range.fields;
     FieldNumbers stored(client_, all.spec, all.fields);
-    all.look = stored.look(1);
-    if (all.look) all.places = stored.places();
+    all.reading = stored.read_furthest(1);
+    if (all.reading) all.places = stored.places();
   }
-  if (!all.look) return numbers_of(all.look, all.fields);
+  if (!all.reading) return numbers_of(all.reading, all.fields);
   const auto is_of_another = [&](std::optional<std::int64_t> most) {
     return !most || Numbers(range.spec).is_ahead(range.spec.start, *most);
   };
-  if (all.look->is_known && is_of_another(all.look->most())) {
-    return StoredNumbers{{}, all.look->is_guarded, {}};
+  if (all.reading->is_known && is_of_another(all.reading->most())) {
+    return StoredNumbers{{}, all.reading->is_guarded, {}};
   }
   FieldNumbers stored(client_, range.spec, range.fields);
   stored.use(all.places);
-  auto numbers = numbers_of(stored.look(1), range.fields);
+  auto numbers = numbers_of(stored.read_furthest(1), range.fields);
   if (numbers && is_of_another(numbers->most)) numbers->most.reset();
   return numbers;
 }

@@ -175,12 +175,12 @@ std::optional<Scheduler::Time> StoredReservations::sweep(Collection& collection)
   if (scheduler_.is_stopping()) return std::nullopt;
   {
     const std::scoped_lock lock(collections_.mutex);
-    // prepare() asks for the next pass when values can be reserved again.
+    // prepare() asks for the next sweep when values can be reserved again.
     if (!is_in_force(collection) || collection.obstacle) return std::nullopt;
   }
   mongo::Client reader = pool_.client();
   mongo::Client writer = pool_.client();
-  const auto swept = collection.sweeper.pass(reader, writer, [&](Scheduler::Time took) {
+  const auto swept = collection.sweeper.sweep(reader, writer, [&](Scheduler::Time took) {
     return scheduler_.pause(std::min(took, kLongestSweepRest));
   });
   report_sweep(collection, swept);

@@ -29,10 +29,10 @@ class StoredReservations {
   static constexpr std::chrono::seconds kLookEvery{60};
   /// However often requests fail.
   static constexpr std::chrono::seconds kLookAfterFailure{1};
-  /// The first pass of the sweeper begins at random within this time, once a look has found that
+  /// The first sweep begins at random within this time, once an inspection has found that
   /// reservations are possible.
   static constexpr std::chrono::seconds kFirstSweepWithin{5};
-  /// The next pass after one that failed.
+  /// The next one after a sweep that failed.
   static constexpr std::chrono::seconds kSweepAgain{60};
 
   enum class Sweeper { on, off };

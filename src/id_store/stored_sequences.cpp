@@ -176,7 +176,7 @@ bool StoredSequences::do_job(Sequence& sequence) {
   const bool keeps = job->kind == ids::GaplessJob::Kind::keep;
   report_width(sequence, keeps ? std::optional(job->floor) : reply ? *reply : std::nullopt);
   sequence.queue->finish(reply);
-  if (job->kind == ids::GaplessJob::Kind::look) {
+  if (job->kind == ids::GaplessJob::Kind::read) {
     const std::scoped_lock lock(sequences_.mutex);
     sequence.looked = true;
     sequence.is_refused = sequence.document.is_refused();

@@ -419,7 +419,7 @@ void BlockCache::gave_back(CounterReply::Kind kind) {
   using Kind = CounterReply::Kind;
   if (kind == Kind::not_sent && !stopped_) return held_.keep(job_.unused);
   resting_ = true;
-  if (kind != Kind::not_sent && kind != Kind::passed) return held_.cut(job_.unused.first);
+  if (kind != Kind::not_sent && kind != Kind::overtaken) return held_.cut(job_.unused.first);
   held_.lose(job_.unused);
 }
 

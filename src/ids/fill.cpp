@@ -11,7 +11,7 @@ constexpr std::uint64_t kEnough = 1000;  // fewer draws say nothing about the ra
 constexpr double kFewestAttempts = 8;
 constexpr double kMostAttempts = 100;
 constexpr double kUnlucky = 1e-9;
-// With fewer duplicates, sending them again costs less than a look, whatever the fill.
+// With fewer duplicates, sending them again costs less than a look-up, whatever the fill.
 constexpr double kFewDuplicates = 4;
 constexpr double kLooksFrom = 0.1;
 // In a larger space, a handful of duplicates does not show that it fills up, and it is not assumed
@@ -145,7 +145,7 @@ void Fill::counted(std::uint64_t documents) {
   drawn_ = 0;
 }
 
-void Fill::looked(std::uint64_t numbers, std::uint64_t taken) {
+void Fill::looked_up(std::uint64_t numbers, std::uint64_t taken) {
   const std::scoped_lock lock(mutex_);
   suspected_ = 0;
   const double now = share(taken, numbers);

@@ -120,7 +120,7 @@ void FreeValues::compact(std::size_t keep) {
 }
 
 /// Under the lock: adds the free ones of the candidates, and returns how many are new. Of the
-/// values from earlier looks, keeps those that somebody waits for.
+/// values from earlier look-ups, keeps those that somebody waits for.
 std::size_t FreeValues::add(const Values& candidates, const std::vector<bool>& taken) {
   compact(waiting_.empty() ? granted_ : held());
   std::unordered_set<std::string> known;
@@ -135,8 +135,8 @@ std::size_t FreeValues::add(const Values& candidates, const std::vector<bool>& t
 }
 
 void FreeValues::found(const Values& candidates, const std::vector<bool>& taken) {
-  fill_->looked(candidates.size(),
-                static_cast<std::uint64_t>(std::count(taken.begin(), taken.end(), true)));
+  fill_->looked_up(candidates.size(),
+                   static_cast<std::uint64_t>(std::count(taken.begin(), taken.end(), true)));
   handle([&](After& after) {
     works_ = true;
     const std::size_t added = add(candidates, taken);

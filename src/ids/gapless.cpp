@@ -22,7 +22,7 @@ class Gapless final : public RuleSource {
   Gapless(About about, const Clock& clock)
       : RuleSource(std::move(about)), clock_(clock), recent_(this->about().sequences.most) {}
 
-  /// Unless documents decide, the store looks at today's sequence before the first write comes.
+  /// Unless documents decide, the store reads today's sequence before the first write comes.
   [[nodiscard]] Bound bind(std::string_view ns, Store* store) override {
     GaplessSpec spec = *about().gapless;
     spec.field.ns = ns;

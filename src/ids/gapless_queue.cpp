@@ -41,7 +41,7 @@ bool GaplessQueue::may_wait_in_server(Time now) const {
 
 std::optional<Error> GaplessQueue::refusal(Time now) const {
   if (stopped_) return Error{Errc::unavailable, "the proxy ends"};
-  // Writes come when there is an index. The look may be older.
+  // Writes come when there is an index. The reading may be older.
   const bool lasts =
       failure_ && failure_->code != Errc::unguarded && now - failed_at_ < kFailureLasts;
   return lasts && !next_ ? failure_ : std::nullopt;
@@ -84,7 +84,7 @@ std::optional<Result<Range>> GaplessQueue::take_turn(std::uint64_t ticket, std::
   return grant(ticket, n);
 }
 
-Ticket GaplessQueue::ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look,
+Ticket GaplessQueue::ask(std::uint64_t ticket, std::uint64_t n, GaplessRead how,
                          const std::string& transaction, std::unique_ptr<Waiter> waiter) {
   const bool is_awaited = has_numbers_of_others(transaction);
   handle([&](Time now, After& after) {
@@ -95,7 +95,7 @@ Ticket GaplessQueue::ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look
     } else if (holder_ == ticket) {
       next_.reset();
       wants_ = n;
-      look_ = look;
+      how_ = how;
       request(after);
     } else if (auto taken = take_turn(ticket, n, now)) {
       answer(ticket, *taken, after);
@@ -246,14 +246,14 @@ void GaplessQueue::transaction_ended(const std::string& transaction) {
 
 // ---- for the store -----------------------------------------------------------------------------
 
-bool GaplessQueue::wants_look() const {
+bool GaplessQueue::wants_read() const {
   if (stopped_) return false;
   if (goes_ahead() && !(next_ && is_sure_)) return true;
   return !next_ && (wants_ || (holder_ == 0 && !queue_.empty()));
 }
 
 void GaplessQueue::request(After& after) {
-  if (state_ != State::idle || !wants_look()) return;
+  if (state_ != State::idle || !wants_read()) return;
   state_ = State::woken;
   after.wake = true;
 }
@@ -263,12 +263,12 @@ std::optional<GaplessJob> GaplessQueue::begin() {
   const Time now = clock_.monotonic();
   if (state_ == State::asking) return std::nullopt;
   state_ = State::idle;
-  const bool again = !failure_ || now - failed_at_ >= kLookAgain;
-  const bool looks_ahead = announced_ && !stopped_ && !next_ && holder_ == 0 && again;
-  if (wants_look() || looks_ahead) {
-    job_ = {GaplessJob::Kind::look, wants_ ? look_ : GaplessLook::sure};
+  const bool again = !failure_ || now - failed_at_ >= kReadAgain;
+  const bool reads_ahead = announced_ && !stopped_ && !next_ && holder_ == 0 && again;
+  if (wants_read() || reads_ahead) {
+    job_ = {GaplessJob::Kind::read, wants_ ? how_ : GaplessRead::sure};
   } else if (keep_at_ && (stopped_ || now >= *keep_at_)) {
-    job_ = {GaplessJob::Kind::keep, GaplessLook::sure, *highest_};
+    job_ = {GaplessJob::Kind::keep, GaplessRead::sure, *highest_};
   } else {
     return std::nullopt;
   }
@@ -289,19 +289,19 @@ void GaplessQueue::finish(const GaplessReply& reply) {
     } else {
       failure_ = reply.error();
       failed_at_ = now;
-      // Writes come once there is an index, which may have been made since the look began.
+      // Writes come once there is an index, which may have been made since the reading began.
       if (failure_->code != Errc::unguarded || !asked_meanwhile_) refuse_all(*failure_, after);
     }
     serve(after);
   });
 }
 
-/// A quick look is good only for the write that wanted it: another one may go to another server. If
-/// a turn ended during the look, the numbers that it has stored are newer than the look's.
+/// A quick reading is good only for the write that wanted it: another one may go to another server.
+/// If a turn ended during the reading, the numbers that it has stored are newer than those read.
 void GaplessQueue::found(std::optional<std::int64_t> most, Time now, After& after) {
   failure_.reset();
   announced_ = false;
-  const bool is_sure = job_.look == GaplessLook::sure;
+  const bool is_sure = job_.how == GaplessRead::sure;
   if (is_sure && most) note_highest(*most, now, after);
   if (is_stale_ && (!is_sure || next_)) return;
   if (spec_.floor && highest_) most = std::max(most.value_or(*highest_), *highest_);
@@ -322,8 +322,8 @@ std::optional<GaplessQueue::Time> GaplessQueue::due() const {
   const std::scoped_lock lock(mutex_);
   if (state_ == State::asking || stopped_) return std::nullopt;
   if (!announced_ || next_ || !failure_) return keep_at_;
-  const Time look = failed_at_ + kLookAgain;
-  return std::min(keep_at_.value_or(look), look);
+  const Time next = failed_at_ + kReadAgain;
+  return std::min(keep_at_.value_or(next), next);
 }
 
 void GaplessQueue::announce() {

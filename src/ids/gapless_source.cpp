@@ -21,7 +21,7 @@ class GaplessTurn final : public Turn {
 
   Draw next(std::size_t n, Values& out) override;
   Ticket ask(std::size_t n, std::unique_ptr<Waiter> waiter) override {
-    return queue_->ask(ticket_, n, look_, transaction_, std::move(waiter));
+    return queue_->ask(ticket_, n, how_, transaction_, std::move(waiter));
   }
   [[nodiscard]] std::string why_waiting() const override;
   [[nodiscard]] std::shared_ptr<const NumberHolder> held_by() const override {
@@ -32,15 +32,15 @@ class GaplessTurn final : public Turn {
 
   void sent() override { is_open_ = true; }
   void stored(std::size_t n, Durability durability) override;
-  void taken() override { give_up(GaplessLook::quick); }
-  void lost() override { give_up(GaplessLook::sure); }
+  void taken() override { give_up(GaplessRead::quick); }
+  void lost() override { give_up(GaplessRead::sure); }
 
  private:
   void use(const Range& numbers, Values& out);
-  void give_up(GaplessLook look) {
+  void give_up(GaplessRead how) {
     is_open_ = false;
     is_void_ = true;
-    look_ = look;
+    how_ = how;
   }
   [[nodiscard]] std::int64_t last() const { return static_cast<std::int64_t>(next_ - 1); }
 
@@ -49,10 +49,10 @@ class GaplessTurn final : public Turn {
   const TurnTaker taker_;
   const std::string& transaction_ = taker_.transaction;  // empty: none
   const std::uint64_t ticket_;
-  GaplessLook look_ = GaplessLook::sure;  // how to find other numbers
-  Int128 next_ = 0;                       // the lowest of the numbers that is not stored
-  bool is_open_ = false;                  // the server has not answered
-  bool is_void_ = false;                  // the numbers are taken or lost, and there are no others
+  GaplessRead how_ = GaplessRead::sure;  // how to find other numbers
+  Int128 next_ = 0;                      // the lowest of the numbers that is not stored
+  bool is_open_ = false;                 // the server has not answered
+  bool is_void_ = false;                 // the numbers are taken or lost, and there are no others
   bool has_stored_ = false;
   bool is_durable_ = false;  // what is stored stays stored
 };

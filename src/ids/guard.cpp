@@ -22,14 +22,14 @@ void Guard::doubt(std::string why) {
 GuardState Guard::state(std::chrono::nanoseconds now) {
   bool renews = false;
   GuardState found = locked(mutex_, [&] {
-    const auto age = now - looked_at_;
+    const auto age = now - inspected_at_;
     if (state_.kind == GuardState::Kind::guarded && age >= kRenewed) {
       renews = !std::exchange(is_renewed_, true);
       if (age >= kBelieved) doubt("the collection has not been looked at for 10 s");
     }
     return state_;
   });
-  if (renews) tell(Need::look);
+  if (renews) tell(Need::inspect);
   return found;
 }
 
@@ -49,7 +49,7 @@ void Guard::takes_no_uuid() {
 
 Ticket Guard::ask(std::size_t /*n*/, std::unique_ptr<Waiter> waiter) {
   std::uint64_t ticket = 0;
-  const auto wake_store = [this] { tell(Need::look); };
+  const auto wake_store = [this] { tell(Need::inspect); };
   locked(mutex_, wake_store, [&](After& after) {
     after.wake = state_.kind == GuardState::Kind::unknown;
     if (!after.wake) return after.answer(std::move(waiter), verdict());
@@ -60,10 +60,10 @@ Ticket Guard::ask(std::size_t /*n*/, std::unique_ptr<Waiter> waiter) {
 
 // ---- the store ---------------------------------------------------------------------------------
 
-void Guard::set(GuardState state, std::chrono::nanoseconds looked_at) {
+void Guard::set(GuardState state, std::chrono::nanoseconds inspected_at) {
   const std::scoped_lock lock(mutex_);
   state_ = std::move(state);
-  looked_at_ = looked_at;
+  inspected_at_ = inspected_at;
   is_renewed_ = false;
 }
 

@@ -260,7 +260,7 @@ class UniformDigits {
 template <class Number>
 class RandomDigits final : public Source {
  public:
-  /// `fill`: null if nobody counts the documents. `free`: null if nobody looks.
+  /// `fill`: null if nobody counts the documents. `free`: null if nobody looks them up.
   RandomDigits(UniformDigits<Number> digits, double max_fill, std::shared_ptr<Fill> fill,
                std::shared_ptr<FreeValues> free)
       : digits_(digits), max_fill_(max_fill), fill_(std::move(fill)), free_(std::move(free)) {
@@ -312,7 +312,7 @@ class RandomDigits final : public Source {
   }
 
  private:
-  /// A look takes a few milliseconds. After this, blind draws are better than to go on waiting.
+  /// A look-up takes a few milliseconds. After this, blind draws are better than to go on waiting.
   static constexpr std::chrono::seconds kLookPatience{1};
 
   FreeValues::Draw candidates() const {

@@ -175,7 +175,7 @@ class ConnectionPair final {
   bool take_request(Bytes front);
   bool take_reply(Bytes front);
   inline void note_reply();
-  bool reply_passed(ReplyGate::Ended ended);
+  bool reply_relayed(ReplyGate::Ended ended);
   inline void relay_begins(const RequestGate::Step& step);
   void note_transaction(const RequestGate::Message& message, Bytes front);
   void turn_away(Bytes front);

@@ -22,7 +22,7 @@ namespace idproxy::net {
 /// Side has these, and befriends this:
 ///
 ///   bool take(Bytes front)        takes a message, or a part of one, from `front`, which starts
-///                                 where the last call stopped consuming: calls pass(), consume()
+///                                 where the last call stopped consuming: calls relay(), consume()
 ///                                 or need(). False if it can take no more now
 ///   bool holds_up() const         true while nothing may be taken, for reasons other than a full
 ///                                 sink
@@ -104,15 +104,15 @@ class Direction : private StreamReader {
   }
 
   /// For take(): consumes `bytes`, the first ones that it was given, and passes them on.
-  void pass(Bytes bytes) {
-    passed_ = {passed_.empty() ? bytes.data() : passed_.data(), passed_.size() + bytes.size()};
+  void relay(Bytes bytes) {
+    relayed_ = {relayed_.empty() ? bytes.data() : relayed_.data(), relayed_.size() + bytes.size()};
     consumed_ += bytes.size();
   }
   /// For take(): writes what it has passed on so far, which would otherwise go out together with
   /// what follows. True if what follows may be taken.
-  bool write_passed() {
-    if (passed_.empty()) return true;
-    write(std::exchange(passed_, {}));
+  bool write_relayed() {
+    if (relayed_.empty()) return true;
+    write(std::exchange(relayed_, {}));
     return !blocked();
   }
   /// For take(): consumes so many bytes without passing them on.
@@ -254,11 +254,11 @@ class Direction : private StreamReader {
   void offer(Bytes input) {
     wanted_ = whole_ = 0;
     consumed_ = 0;
-    passed_ = {};
+    relayed_ = {};
     while (consumed_ < input.size() && !blocked()) {
       if (!side().take(input.subspan(consumed_))) break;
     }
-    if (!closed_) write_passed();
+    if (!closed_) write_relayed();
     settle(input, consumed_);
   }
 
@@ -305,7 +305,7 @@ class Direction : private StreamReader {
   std::size_t wanted_ = 0;    // the size that held_ needs before take() can go on
   std::size_t whole_ = 0;     // the size that it grows to
   std::size_t expected_ = 0;  // the size of messages that were collected
-  Bytes passed_;              // by take(), but not written yet
+  Bytes relayed_;             // by take(), but not written yet
   std::size_t consumed_ = 0;  // by take()
   OutQueue out_;              // written, but not taken by the sink
   const bool notices_leaving_;

@@ -25,7 +25,7 @@ drain::Next drain::next(const Progress& progress) {
   }
   if (progress.ended) return Next::close;
   if (progress.inside_message) return Next::wait;
-  return progress.seen_empty ? Next::close : Next::look;
+  return progress.seen_empty ? Next::close : Next::read;
 }
 
 Refusal refuse_late(Bytes front, std::size_t length, std::int32_t id) {

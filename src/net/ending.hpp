@@ -27,7 +27,7 @@ struct Progress {
 
 enum class Next {
   wait,   ///< until what is under way has ended
-  look,   ///< read what the client may have sent already
+  read,   ///< read what the client may have sent already
   close,  ///< nothing is left to do
 };
 [[nodiscard]] Next next(const Progress& progress);

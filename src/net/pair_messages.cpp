@@ -103,14 +103,14 @@ bool ConnectionPair::take_request(Bytes front) {
                                    memory_.compressors, requests_.expected()};
   auto step = request_gate_.decide(front, client, thread_.namespaces);
   switch (step.kind) {
-    case Kind::pass:
+    case Kind::relay:
       if (step.begins) relay_begins(step);
-      if (request_gate_.passed(step)) deadline_.stop();
-      requests_.pass(front.first(step.bytes));
+      if (request_gate_.relayed(step)) deadline_.stop();
+      requests_.relay(front.first(step.bytes));
       return true;
     case Kind::collect:
       deadline_.stop();
-      if (!requests_.write_passed()) return false;
+      if (!requests_.write_relayed()) return false;
       requests_.consume(step.bytes);
       if (may_be_in_transaction(step.decision)) note_transaction(step.about, step.message);
       begin_exchange(std::move(step), front.first(step.bytes));
@@ -122,7 +122,7 @@ bool ConnectionPair::take_request(Bytes front) {
       queue_for_room();
       return false;
     case Kind::late:
-      if (!requests_.write_passed()) return false;
+      if (!requests_.write_relayed()) return false;
       if (!refuse(step)) return false;
       requests_.consume(step.bytes);
       return true;
@@ -231,11 +231,11 @@ bool ConnectionPair::take_reply(Bytes front) {
       .sent_whole = !requests_.unsent()};
   const auto step = reply_gate_.decide(front, exchange, requests_ended_);
   switch (step.kind) {
-    case Kind::pass:
-      replies_.pass(front.first(step.bytes));
-      return reply_passed(reply_gate_.passed(step));
+    case Kind::relay:
+      replies_.relay(front.first(step.bytes));
+      return reply_relayed(reply_gate_.relayed(step));
     case Kind::exchange: {
-      if (!replies_.write_passed()) return false;
+      if (!replies_.write_relayed()) return false;
       replies_.consume(step.bytes);
       const Bytes received = front.first(step.bytes);
       const auto reply = inflated(received);
@@ -288,18 +288,18 @@ void ConnectionPair::note_reply() {
   thread_.context.members = thread_.shared.directory.members();
 }
 
-bool ConnectionPair::reply_passed(ReplyGate::Ended ended) {
+bool ConnectionPair::reply_relayed(ReplyGate::Ended ended) {
   if (ended == ReplyGate::Ended::nothing) return true;
   if (ended == ReplyGate::Ended::reply) {
     if (!thread_.draining) return true;
     // The server could stream replies without end.
-    replies_.write_passed();
+    replies_.write_relayed();
     if (!closed_) end_after_replies();
     return false;
   }
   // If an exchange, a local reply or a request that has arrived waits for the end of a reply, that
   // goes out at once; otherwise all replies of one read go out together.
-  if (is_busy() || !requests_.held().empty()) replies_.write_passed();
+  if (is_busy() || !requests_.held().empty()) replies_.write_relayed();
   if (closed_) return false;
   answered();
   if (reply_gate_.ledger().outstanding() > 0) return true;

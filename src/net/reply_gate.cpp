@@ -26,7 +26,7 @@ ReplyGate::Step ReplyGate::decide(Bytes front, Exchange exchange, bool abandoned
   using Kind = Step::Kind;
   using Frame = wire::FrameReader::Kind;
   const auto frame = frames_.front(front);
-  if (frame.kind == Frame::inside) return {.kind = Kind::pass, .bytes = frame.bytes};
+  if (frame.kind == Frame::inside) return {.kind = Kind::relay, .bytes = frame.bytes};
   if (frame.kind == Frame::need_more) return {.kind = Kind::need, .bytes = wire::kHeaderSize};
   if (frame.kind == Frame::malformed) {
     return reject("a server's message length is not between 16 and 48000000");
@@ -39,7 +39,7 @@ ReplyGate::Step ReplyGate::decide(Bytes front, Exchange exchange, bool abandoned
   if (for_exchange) return {.kind = Kind::exchange, .bytes = needed};
   const auto length = static_cast<std::size_t>(frame.header.message_length);
   const Bytes message = front.first(std::min(length, front.size()));
-  const Step step{.kind = Kind::pass,
+  const Step step{.kind = Kind::relay,
                   .bytes = message.size(),
                   .begins = true,
                   .more = wire::has_flag(frame.header, message, wire::flag::kMoreToCome),
@@ -86,10 +86,10 @@ std::string_view ReplyGate::fault_of(const wire::MsgHeader& header, Exchange exc
   return {};
 }
 
-ReplyGate::Ended ReplyGate::passed(const Step& step) {
+ReplyGate::Ended ReplyGate::relayed(const Step& step) {
   if (step.begins) {
     step.more ? ledger_.begin_with_more(step.header) : ledger_.begin_last();
-    frames_.pass(static_cast<std::size_t>(step.header.message_length));
+    frames_.enter(static_cast<std::size_t>(step.header.message_length));
   }
   if (!frames_.took(step.bytes)) return Ended::nothing;
   return ledger_.is_last() ? Ended::last_reply : Ended::reply;

@@ -16,14 +16,14 @@ class ReplyGate {
   struct Step {
     enum class Kind {
       need,      ///< look again once `bytes` of the message have been received
-      pass,      ///< pass `bytes` on to the client, then call passed()
+      relay,     ///< relay `bytes` to the client, then call relayed()
       exchange,  ///< the first `bytes` are the whole reply that the exchange awaits
       over,      ///< nobody awaits this reply: end the connection after the replies before it
       reject,    ///< end the connection because of `fault`
     };
     Kind kind;
     std::size_t bytes = 0;
-    bool begins = false;  ///< with `pass`: the bytes begin a reply
+    bool begins = false;  ///< with `relay`: the bytes begin a reply
     bool more = false;    ///< with `begins`: another reply to the same request follows
     wire::MsgHeader header{};
     std::string_view fault{};
@@ -43,7 +43,7 @@ class ReplyGate {
   /// `abandoned`: the proxy has answered the last request itself, and forwards no more.
   [[nodiscard]] Step decide(Bytes front, Exchange exchange, bool abandoned) const;
   /// Event: the caller has passed on what `step` says.
-  Ended passed(const Step& step);
+  Ended relayed(const Step& step);
 
   /// True if the next reply is the one that the exchange awaits.
   [[nodiscard]] bool is_for(Exchange exchange) const {

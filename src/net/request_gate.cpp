@@ -57,7 +57,7 @@ RequestGate::Step step_for(const RequestGate::Message& about, Bytes front,
                          .decision = rewrite::classify(about.header, front, namespaces, x509),
                          .message = front};
   if (const auto* relay = std::get_if<rewrite::decision::Relay>(&step.decision)) {
-    step.kind = Kind::pass;
+    step.kind = Kind::relay;
     step.length = step.bytes;
     step.bytes = front.size();
     step.begins = true;
@@ -92,7 +92,7 @@ RequestGate::Step RequestGate::decide(Bytes front, const Client& client,
   using Frame = wire::FrameReader::Kind;
   using Kind = Step::Kind;
   const auto frame = frames_.front(front);
-  if (frame.kind == Frame::inside) return {.kind = Kind::pass, .bytes = frame.bytes};
+  if (frame.kind == Frame::inside) return {.kind = Kind::relay, .bytes = frame.bytes};
   if (frame.kind == Frame::need_more) return {.kind = Kind::need, .bytes = wire::kHeaderSize};
   if (!has_forwarded_ && tls::begins_tls(front)) return reject(kTls);
   if (frame.kind == Frame::malformed) return reject(kLength);
@@ -185,7 +185,7 @@ RequestGate::Step RequestGate::decide_inside(const wire::MsgHeader& outer, Bytes
   }
   Step step = step_for(about, message, namespaces, client.x509);
   step.length = length;
-  step.bytes = step.kind == Kind::pass ? front.size() : length;
+  step.bytes = step.kind == Kind::relay ? front.size() : length;
   return step;
 }
 
@@ -220,10 +220,10 @@ void RequestGate::find_room(Step& step, const Extent& message, const Client& cli
   if (!budget_.grow(share_, wanted_)) step.kind = Kind::wait;
 }
 
-bool RequestGate::passed(const Step& step) {
+bool RequestGate::relayed(const Step& step) {
   if (step.begins) {
     share_.reset();
-    frames_.pass(step.length);
+    frames_.enter(step.length);
   }
   return frames_.took(step.bytes);
 }

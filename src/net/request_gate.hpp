@@ -35,14 +35,14 @@ class RequestGate {
     enum class Kind {
       need,     ///< look again once `bytes` of the message have been received
       wait,     ///< there is no room for more of the message yet: call queue()
-      pass,     ///< pass `bytes` on to the server, then call passed()
+      relay,    ///< relay `bytes` to the server, then call relayed()
       collect,  ///< the first `bytes` are the whole message of `request`: call take_share()
       late,     ///< draining: refuse this message of `bytes`, perhaps not all of them received
       reject,   ///< end the connection because of `fault`
     };
     Kind kind;
     std::size_t bytes = 0;
-    bool begins = false;     ///< with `pass`: the bytes begin a message
+    bool begins = false;     ///< with `relay`: the bytes begin a message
     std::size_t length = 0;  ///< with `begins` and `need`: of the whole message, as it is sent
     Message about{};         ///< with `begins`, `collect` and `late`
     ProtocolFault fault{};
@@ -70,7 +70,7 @@ class RequestGate {
   [[nodiscard]] Step decide(Bytes front, const Client& client, rewrite::Namespaces& namespaces);
 
   /// Event: the caller has passed on what `step` says. True if that completes a message.
-  bool passed(const Step& step);
+  bool relayed(const Step& step);
   /// Event: a message has been forwarded to the server, as it is or by an exchange.
   void forwarded() { has_forwarded_ = true; }
   /// After Kind::wait: waits for room for the message; `granted` as for Budget::wait().

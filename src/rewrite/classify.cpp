@@ -143,7 +143,7 @@ Decision classify_by_namespace(Bytes front, std::size_t length, const DocumentHe
   if (namespaces.plan(db->text(), collection) == nullptr) {
     // Of a time-series collection the server refuses upserts.
     const bool inserts = write_kind(head.first_key) == WriteKind::insert;
-    return inserts ? Relay{.past = namespaces.passed_by(db->text(), collection)} : Relay{};
+    return inserts ? Relay{.past = namespaces.bypassed(db->text(), collection)} : Relay{};
   }
   if (front.size() < length) return NeedMore{length, true};
   // A rule applies, but no statement concerns it, or mongod will refuse the message.
@@ -244,7 +244,7 @@ Decision classify_msg(Bytes front, std::size_t length, Namespaces& namespaces, X
   if (body.kind == BodySection::Kind::need_more) return NeedMore{body.at};
   if (body.kind == BodySection::Kind::none) {
     // mongod will refuse the message, unless it knows more kinds of sections than the proxy.
-    if (x509 == X509::passes) return Relay{.changes_user = true};
+    if (x509 == X509::allowed) return Relay{.changes_user = true};
     if (front.size() < length) return NeedMore{length};
     return understand_other(front, x509);
   }

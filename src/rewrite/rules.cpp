@@ -171,7 +171,7 @@ Plan RuleSet::outline(std::string_view db, std::string_view collection) const {
   return Plan(std::move(plan), Plan::Is::outline);
 }
 
-Plan RuleSet::passed_by(std::string_view db, std::string_view collection) const {
+Plan RuleSet::bypassed(std::string_view db, std::string_view collection) const {
   if (store_ == nullptr) return {};
   std::vector<Assignment> plan = matching(db, collection, ns_of(db, collection));
   const bool is_time_series =
@@ -279,13 +279,13 @@ Namespaces::Known Namespaces::look_up(std::string_view db, std::string_view coll
   }
   Known known{.plan = keeping(rules_, rules_->plan(db, collection))};
   if (known.plan != nullptr) return known;
-  known.time_series = keeping(rules_, rules_->passed_by(db, collection));
+  known.time_series = keeping(rules_, rules_->bypassed(db, collection));
   if (known.time_series == nullptr) return known;
   for (const Assignment& each : *known.time_series) {
-    known.passed_by.push_back({.assignment = &each,
-                               .reason = ForwardReason::time_series,
-                               .upserts = 1,
-                               .past_the_rules = true});
+    known.bypassed.push_back({.assignment = &each,
+                              .reason = ForwardReason::time_series,
+                              .upserts = 1,
+                              .past_the_rules = true});
   }
   return known;
 }

@@ -266,7 +266,7 @@ void drive(Bytes input, rewrite::Namespaces& namespaces, rewrite::Context contex
   std::uint8_t event = 0;
   auto content = piece(input, event);
   if (!content || content->size() < wire::kHeaderSize) return;
-  context.x509 = event % 2 == 1 ? rewrite::X509::refused : rewrite::X509::passes;
+  context.x509 = event % 2 == 1 ? rewrite::X509::refused : rewrite::X509::allowed;
   const Buffer request = framed(*content, 0);
   rewrite::Exchange exchange;
   std::size_t asked = 0;

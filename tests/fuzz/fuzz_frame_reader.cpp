@@ -43,7 +43,7 @@ std::string decisions(Bytes stream, std::size_t piece, rewrite::X509 x509) {
         log += std::to_string(decision.index()) +
                (request == nullptr ? "" : "." + std::to_string(request->index())) + "@" +
                std::to_string(at) + " ";
-        frames.pass(static_cast<std::size_t>(next.header.message_length));
+        frames.enter(static_cast<std::size_t>(next.header.message_length));
       }
     }
     if (!more) continue;
@@ -57,7 +57,7 @@ std::string decisions(Bytes stream, std::size_t piece, rewrite::X509 x509) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 1 || size > 1 << 16) return 0;
   const Bytes stream(data + 1, size - 1);
-  for (const auto x509 : {rewrite::X509::passes, rewrite::X509::refused}) {
+  for (const auto x509 : {rewrite::X509::allowed, rewrite::X509::refused}) {
     const std::string whole = decisions(stream, std::max<std::size_t>(stream.size(), 1), x509);
     if (decisions(stream, 1 + data[0] % 64U, x509) != whole) std::abort();
   }

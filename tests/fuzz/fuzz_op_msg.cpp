@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(view->body().data() >= message.data());
     require(view->body().data() + view->body().size() <= message.data() + message.size());
   }
-  for (const auto x509 : {rewrite::X509::passes, rewrite::X509::refused}) {
+  for (const auto x509 : {rewrite::X509::allowed, rewrite::X509::refused}) {
     for (const auto allowed : {wire::Compressors(), wire::Compressors::all()}) {
       wire::PatchedMessage patched;
       if (patch(message.view(), x509, allowed, patched)) {

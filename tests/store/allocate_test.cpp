@@ -377,7 +377,7 @@ TEST_F(CounterTest, KeepsWhatIsNotTheEndAnyMore) {
   counter("1");
   EXPECT_EQ(allocate(100), allocated(1, 100));
   EXPECT_EQ(allocate(10), allocated(101, 10));
-  EXPECT_EQ(give_back({31, 70}).kind, Kind::passed);
+  EXPECT_EQ(give_back({31, 70}).kind, Kind::overtaken);
   EXPECT_EQ(value(), 111);
 }
 

@@ -156,7 +156,7 @@ TEST_F(RangeTest, GivesBackAndConfirms) {
   EXPECT_EQ(allocate(100), allocated(0, 100));
   EXPECT_EQ(confirm().range.first, 100);
   EXPECT_EQ(give_back({40, 60}).kind, Kind::given_back);
-  EXPECT_EQ(give_back({30, 60}).kind, Kind::passed);
+  EXPECT_EQ(give_back({30, 60}).kind, Kind::overtaken);
   EXPECT_EQ(allocate(1), allocated(40, 1));
 }
 
@@ -398,7 +398,7 @@ class RangeStoreTest : public RangeTest {
 TEST_F(RangeStoreTest, MakesItsRangesGivesNumbersAndTakesThemBack) {
   ranges.layout = Layout{8, 1000, 0};
   const auto set = begin();
-  watch->await_first_look(std::chrono::seconds(10));
+  watch->await_first_inspection(std::chrono::seconds(10));
   EXPECT_TRUE(watch->not_ready(9).empty());
   const auto numbers = watch->numbers(9);
   ASSERT_EQ(numbers.size(), 1U);
@@ -421,7 +421,7 @@ TEST_F(RangeStoreTest, SaysWhatIsWrongAndSeesThatItIsMended) {
   ranges.layout = Layout{1, 1000, 0};
   store("0", "999", 1);
   const auto set = begin();
-  watch->await_first_look(std::chrono::seconds(10));
+  watch->await_first_inspection(std::chrono::seconds(10));
   ASSERT_EQ(watch->not_ready(9).size(), 1U);
   EXPECT_THAT(watch->not_ready(9)[0].readiness.error.reason, HasSubstr("`ranges` has only 1"));
   std::vector<ids::Range> none;

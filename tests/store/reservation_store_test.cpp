@@ -116,7 +116,7 @@ TEST_P(ReservationStoreTest, AStopReleasesWhatIsToBeReleased) {
 TEST_P(ReservationStoreTest, SmallAsksThatWaitShareCommands) {
   Store store(options(), clock);
   const auto watch = store.watch({rule()});
-  watch->await_first_look(10s);
+  watch->await_first_inspection(10s);
   const auto reservations = watch->reservations(spec);
   const std::uint64_t before = store.statistics().round_trips;
   std::vector<Asked> all;
@@ -140,7 +140,7 @@ TEST_P(ReservationStoreTest, ARuleIsReadyWhenValuesCanBeReserved) {
       Document().add("create", "unfit").append(json(R"({"viewOn": "orders", "pipeline": []})")));
   Store store(options(), clock);
   const auto watch = store.watch({rule()});
-  watch->await_first_look(10s);
+  watch->await_first_inspection(10s);
   const auto readiness = [&] { return watch->readiness(0, database.name(), "orders"); };
   const std::uint64_t version = watch->version();
   EXPECT_EQ(readiness().kind, ids::Readiness::Kind::not_ready);
@@ -167,7 +167,7 @@ TEST_P(ReservationStoreTest, ServersThatDoNotAnswerAreNamedAsTheCause) {
   ASSERT_FALSE(grant);
   EXPECT_EQ(grant.error().code, ids::Errc::unavailable);
   EXPECT_THAT(grant.error().reason, HasSubstr("does not answer"));
-  watch->await_first_look(10s);
+  watch->await_first_inspection(10s);
   EXPECT_EQ(watch->readiness(0, database.name(), "orders").error.code, ids::Errc::unavailable);
   EXPECT_TRUE(store.stop(10s));
 }
@@ -176,7 +176,7 @@ TEST_P(ReservationStoreTest, OrphansAreSweptInTheBackground) {
   ClockAhead time;
   const auto reserve_two = [&](Store& store, const std::string& first, const std::string& second) {
     const auto watch = store.watch({rule()});
-    watch->await_first_look(10s);
+    watch->await_first_inspection(10s);
     Asked asked = ask(*watch->reservations(spec), {wanted(first, "1"), wanted(second, "2")});
     auto grant = asked.get();
     ASSERT_TRUE(grant) << grant.error().reason;

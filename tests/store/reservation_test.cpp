@@ -21,12 +21,12 @@ class ReservationTest : public ReservationsTest {
  protected:
   ReservationSweeper::Swept sweep() {
     ReservationSweeper sweeper(spec, clock, metrics);
-    return pass(sweeper);
+    return sweep(sweeper);
   }
-  static ReservationSweeper::Swept pass(ReservationSweeper& sweeper) {
+  static ReservationSweeper::Swept sweep(ReservationSweeper& sweeper) {
     mongo::Client reader = pool().client();
     mongo::Client writer = pool().client();
-    return sweeper.pass(reader, writer, [](std::chrono::nanoseconds) { return true; });
+    return sweeper.sweep(reader, writer, [](std::chrono::nanoseconds) { return true; });
   }
   void order(const std::string& document) { database.insert("orders", document); }
   /// Whether or not it is there.
@@ -346,11 +346,11 @@ TEST_P(ReservationTest, AfterTheFirstPassOnlyWhatHasBecomeOldIsRead) {
   clock.advance(25h);
   EXPECT_EQ(reserve("3", "3"), State::made);
   ReservationSweeper sweeper(spec, clock, metrics);
-  EXPECT_EQ(pass(sweeper).read, 3U);
+  EXPECT_EQ(sweep(sweeper).read, 3U);
   clock.advance(1h);
-  EXPECT_EQ(pass(sweeper).read, 0U);
+  EXPECT_EQ(sweep(sweeper).read, 0U);
   clock.advance(24h);
-  const auto swept = pass(sweeper);
+  const auto swept = sweep(sweeper);
   EXPECT_EQ(swept.read, 1U);
   EXPECT_EQ(swept.deleted, 1U);
 }
@@ -372,11 +372,11 @@ TEST_P(ReservationTest, ManyAreSweptInPages) {
   mongo::Client reader = pool().client();
   mongo::Client writer = pool().client();
   int pages = 0;
-  const auto swept = sweeper.pass(reader, writer, [&](std::chrono::nanoseconds) {
+  const auto swept = sweeper.sweep(reader, writer, [&](std::chrono::nanoseconds) {
     return ++pages < 2;  // as a process that ends
   });
   EXPECT_EQ(pages, 2);
-  EXPECT_EQ(pass(sweeper).failure, "");
+  EXPECT_EQ(sweep(sweeper).failure, "");
   EXPECT_EQ(count(), 10U);
   EXPECT_EQ(swept.deleted, 1990U);
 }

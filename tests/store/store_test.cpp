@@ -85,7 +85,7 @@ std::optional<std::int64_t> number(ids::GaplessQueue& sequence, std::uint64_t ti
   }
   Answer answer;
   const ids::Ticket waits =
-      sequence.ask(ticket, 1, ids::GaplessLook::sure, {}, std::make_unique<Promise>(answer));
+      sequence.ask(ticket, 1, ids::GaplessRead::sure, {}, std::make_unique<Promise>(answer));
   auto grant = get(answer, 10s);
   return grant ? std::optional(grant->take().front().first) : std::nullopt;
 }
@@ -423,7 +423,7 @@ class ReadinessTest : public StoreTest {
 TEST_F(ReadinessTest, IsKnownBeforeTheFirstInsert) {
   spec.scan = 0ms;
   const auto cache = watch->announce(spec, field);
-  watch->await_first_look(10s);
+  watch->await_first_inspection(10s);
   EXPECT_NE(reason(*watch), "");
   EXPECT_TRUE(comes_true([&] { return reason(*watch).find("createIndex") != std::string::npos; }));
   EXPECT_EQ(watch->not_ready(1).front().readiness.error.code, ids::Errc::exhausted);
@@ -437,7 +437,7 @@ TEST_F(ReadinessTest, IsKnownBeforeTheFirstInsert) {
 
 TEST_F(ReadinessTest, OfACollectionThatCanBeReadIsGivenAndNothingIsCreated) {
   const auto cache = watch->announce(spec, field);
-  watch->await_first_look(10s);
+  watch->await_first_inspection(10s);
   EXPECT_TRUE(comes_true([&] { return reason(*watch).empty(); }));
   EXPECT_EQ(database.all("counters"), "");
   EXPECT_EQ(database.all("idproxyCounterMarks"), "");
@@ -463,10 +463,10 @@ TEST_F(ReadinessTest, AfterARefusalReturnsSoonAfterTheIndex) {
 TEST_F(ReadinessTest, OfACounterThatIsNoIntegerReturnsOnceItIsOne) {
   database.insert("counters", R"({"_id": "c", "V": "seven"})");
   const auto cache = watch->announce(spec, field);
-  watch->await_first_look(10s);
+  watch->await_first_inspection(10s);
   EXPECT_THAT(reason(*watch), testing::HasSubstr("is not an integer"));
   ASSERT_EQ(watch->counters_not_ready().size(), 1U);
-  EXPECT_FALSE(watch->counters_not_ready().front().readiness.error.passes);
+  EXPECT_FALSE(watch->counters_not_ready().front().readiness.error.is_transient);
   EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::exhausted);
   database.set("counters", json(R"({"V": 7})"));
   EXPECT_TRUE(comes_true([&] { return reason(*watch).empty(); }));
@@ -481,7 +481,7 @@ TEST_F(StoreTest, WhatAnAnnouncedCounterHasLeftIsKnownAndNothingIsAllocated) {
   Store store(options(), clock);
   const auto watch = store.watch({{field.ns, field.field}});
   const auto cache = watch->announce(spec, field);
-  watch->await_first_look(10s);
+  watch->await_first_inspection(10s);
   EXPECT_TRUE(watch->not_ready(9).empty());
   const auto numbers = watch->numbers(9);
   ASSERT_EQ(numbers.size(), 1U);
@@ -499,7 +499,7 @@ TEST_F(StoreTest, WhatAnotherCounterHasLeftIsNotKnownBeforeItIsUsed) {
   Store store(options(), clock);
   const auto watch = store.watch({{database.name() + ".*", field.field}});
   const auto cache = watch->counter(spec, field);
-  watch->await_first_look(10s);
+  watch->await_first_inspection(10s);
   EXPECT_FALSE(std::get<ids::CounterNumbers>(watch->numbers(9).front().numbers).next);
   EXPECT_TRUE(store.stop(2s));
 }
@@ -523,11 +523,11 @@ class WatchTest : public StoreTest {
 
 TEST_F(WatchTest, ARuleThatIsNewIsReadyAfterTheFirstLook) {
   const auto first = store.watch({require("orders")});
-  first->await_first_look(10s);
+  first->await_first_inspection(10s);
   EXPECT_TRUE(is_ready(*first, "orders"));
   const auto second = store.watch({require("bills"), require("none"), require("orders")});
   EXPECT_TRUE(is_ready(*second, "orders", 2));
-  second->await_first_look(10s);
+  second->await_first_inspection(10s);
   EXPECT_TRUE(is_ready(*second, "bills"));
   EXPECT_EQ(second->not_ready_counts(), (std::vector<std::size_t>{0, 1, 0}));
   EXPECT_TRUE(store.stop(2s));
@@ -563,7 +563,7 @@ TEST_F(WatchTest, OfTheSameRulesKnowsTheSame) {
 TEST_F(WatchTest, RulesMayComeLater) {
   EXPECT_TRUE(store.watch({})->not_ready(1).empty());
   const auto watch = store.watch({require("bills")});
-  watch->await_first_look(10s);
+  watch->await_first_inspection(10s);
   EXPECT_TRUE(is_ready(*watch, "bills"));
   EXPECT_TRUE(store.stop(2s));
 }
@@ -574,7 +574,7 @@ TEST_F(WatchTest, LetGoWhileItIsLookedFor) {
     const auto watch = store.watch({require("bills"), require(std::to_string(i))});
     EXPECT_FALSE(is_ready(*watch, "x", 1));
   }
-  kept->await_first_look(10s);
+  kept->await_first_inspection(10s);
   EXPECT_TRUE(is_ready(*kept, "orders"));
   EXPECT_TRUE(store.stop(2s));
 }
@@ -582,10 +582,10 @@ TEST_F(WatchTest, LetGoWhileItIsLookedFor) {
 TEST_F(WatchTest, WithoutAServerNothingIsWaitedFor) {
   Store lost(options("mongodb://127.0.0.1:1"), clock);
   const auto first = lost.watch({require("orders")});
-  first->await_first_look(10s);
+  first->await_first_inspection(10s);
   const auto begun = std::chrono::steady_clock::now();
   const auto second = lost.watch({require("orders"), require("bills")});
-  second->await_first_look(10s);
+  second->await_first_inspection(10s);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 1s);
   EXPECT_EQ(state(*second, "bills", 1).error.code, ids::Errc::unavailable);
   EXPECT_TRUE(lost.stop(5s));

@@ -90,7 +90,7 @@ class BlockCaches {
       const auto count = static_cast<std::int64_t>(job.unused.count);
       const bool ours = job.unused.first + step_ * count == value;
       if (ours) value = job.unused.first;
-      return cache->finish({ours ? Reply::Kind::given_back : Reply::Kind::passed});
+      return cache->finish({ours ? Reply::Kind::given_back : Reply::Kind::overtaken});
     }
     if (job.kind == ids::CounterJob::Kind::confirm) {
       return cache->finish({Reply::Kind::stands, {value, 0}});

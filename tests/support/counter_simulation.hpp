@@ -208,7 +208,7 @@ class CounterSimulation {
     const auto count = static_cast<std::int64_t>(job.count);
     if (job.kind == Job::confirm) return {Reply::stands, {value_, 0}, {}};
     if (job.kind == Job::give_back) {
-      if (job.unused.first + count != value_) return {Reply::passed, {}, {}};
+      if (job.unused.first + count != value_) return {Reply::overtaken, {}, {}};
       value_ = job.unused.first;
       return {Reply::given_back, {}, {}};
     }
@@ -278,7 +278,7 @@ class CounterSimulation {
       const bool is_fetching = proxy.reply && proxy.reply->kind == Reply::allocated;
       const bool is_returning = proxy.job && proxy.job->kind == Job::give_back && !proxy.reply;
       if (is_fetching || is_returning) somewhere += proxy.job->count;
-      if (proxy.reply && proxy.reply->kind == Reply::passed) result_.passed += proxy.job->count;
+      if (proxy.reply && proxy.reply->kind == Reply::overtaken) result_.passed += proxy.job->count;
     }
     result_.missing = static_cast<std::uint64_t>(value_ - 1) - somewhere;
     std::uint64_t later = 0;

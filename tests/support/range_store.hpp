@@ -150,7 +150,7 @@ class RangeStore {
     ids::RangeState& range = found->second;
     if (job.kind == Job::Kind::give_back) {
       const auto end = job.unused.first + static_cast<std::int64_t>(job.unused.count);
-      if (end != range.next) return {Reply::Kind::passed};
+      if (end != range.next) return {Reply::Kind::overtaken};
       range.next = job.unused.first;
       return {Reply::Kind::given_back};
     }

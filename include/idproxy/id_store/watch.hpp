@@ -63,7 +63,7 @@ class Watch final : public ids::Store {
 
   /// Waits until the collections and the announced counters of the rules have been checked once or
   /// cannot be checked now, at most for `limit`.
-  void await_first_look(std::chrono::milliseconds limit);
+  void await_first_inspection(std::chrono::milliseconds limit);
 
   std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& spec,
                                            const ids::CounterField& field) override;

@@ -36,7 +36,7 @@ struct CounterReply {
   enum class Kind {
     allocated,   ///< allocate, heal: got `range`
     given_back,  ///< give_back: the counter has been set back
-    passed,      ///< give_back: others have allocated since; the numbers are lost
+    overtaken,   ///< give_back: others have allocated since; the numbers are lost
     not_sent,    ///< give_back: no server was reached; the process keeps the numbers
     stands,      ///< confirm: the next allocation will begin with `range.first`
     unknown,     ///< confirm: the counter's value is not an integer, or the server does not say
@@ -57,12 +57,12 @@ struct CounterReply {
     const bool lasts = kind != Kind::pending && kind != Kind::failed;
     why = {.code = lasts ? Errc::exhausted : Errc::unavailable,
            .reason = std::move(reason),
-           .passes = kind == Kind::pending};
+           .is_transient = kind == Kind::pending};
   }
   /// exhausted, pending or failed.
   CounterReply(Error error)
       : kind(error.code == Errc::exhausted ? Kind::exhausted
-             : error.passes                ? Kind::pending
+             : error.is_transient          ? Kind::pending
                                            : Kind::failed),
         why(std::move(error)) {}
 };

@@ -32,7 +32,7 @@ struct Error {
   /// Null: no transaction is the reason.
   std::shared_ptr<const NumberHolder> holder{};
   /// By itself, soon: nobody has looked yet, or it is being prepared. Only of unavailable.
-  bool passes = false;
+  bool is_transient = false;
   /// exhausted: the store's server does not support, or does not permit, a command that all rules
   /// of the same kind need.
   bool by_server = false;

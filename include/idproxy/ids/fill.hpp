@@ -43,7 +43,7 @@ class Fill {
   }
   /// Notes a blind draw of `numbers` numbers. False if it must not happen: is_full().
   [[nodiscard]] bool draw(std::uint64_t numbers);
-  /// The same for numbers that a look has found to be free. They say nothing about the fill.
+  /// The same for numbers that a look-up has found to be free. They say nothing about the fill.
   [[nodiscard]] bool choose(std::uint64_t numbers);
   /// True if the documents have been counted, or there were enough draws to tell.
   [[nodiscard]] bool is_known() const;
@@ -53,12 +53,12 @@ class Fill {
     const std::scoped_lock lock(mutex_);
     return expected_now();
   }
-  /// True if so many of `numbers` numbers drawn blindly would be taken that a look costs less, or
-  /// if only a look can tell.
+  /// True if so many of `numbers` numbers drawn blindly would be taken that a look-up costs less,
+  /// or if only a look-up can tell.
   [[nodiscard]] bool expects_duplicates(std::uint64_t numbers) const;
   /// This share of a batch's draws was taken, and `others` have not been tried. True if by that so
-  /// many of these are taken that a look costs less: then the share is expected() until the next
-  /// look.
+  /// many of these are taken that a look-up costs less: then the share is expected() until the next
+  /// look-up.
   bool suspect(double share, std::uint64_t others);
   /// `numbers` of the drawn numbers turned out to be taken.
   void collided(std::uint64_t numbers);
@@ -71,7 +71,7 @@ class Fill {
   /// Sets the estimated number of documents with a number of the space.
   void counted(std::uint64_t documents);
   /// Of `numbers` numbers drawn at random, `taken` are in use.
-  void looked(std::uint64_t numbers, std::uint64_t taken);
+  void looked_up(std::uint64_t numbers, std::uint64_t taken);
   /// To be called about once a minute, whether or not documents could be counted. If there was no
   /// draw since the last call, forgets all draws, so that inserts that were refused because of them
   /// are tried again.

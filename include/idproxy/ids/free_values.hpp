@@ -16,11 +16,11 @@
 
 namespace idproxy::ids {
 
-/// Values of a space that fills up which no document had when the store looked. In such a space
-/// most values drawn at random are taken; one query tells which of thousands are not, where sending
-/// each of them would cost a duplicate. Each is handed out once. It may be stored by somebody else
-/// meanwhile, so the server has the last word. Thread-safe: one lock, held for a handful of
-/// instructions, and to copy values.
+/// Values of a space that fills up which no document had when the store looked them up. In such a
+/// space most values drawn at random are taken; one query tells which of thousands are not, where
+/// sending each of them would cost a duplicate. Each is handed out once. It may be stored by
+/// somebody else meanwhile, so the server has the last word. Thread-safe: one lock, held for a
+/// handful of instructions, and to copy values.
 class FreeValues final : public Lender,
                          public Waiters,
                          public std::enable_shared_from_this<FreeValues> {
@@ -30,10 +30,11 @@ class FreeValues final : public Lender,
 
   /// Draws at most `n` values of the space, all different. Called on the store's threads.
   using Draw = std::function<Values(std::size_t n)>;
-  /// Tells the store to look. Called on any thread, without a lock of this object; must not block.
+  /// Tells the store to look them up. Called on any thread, without a lock of this object; must not
+  /// block.
   using Tell = std::function<void(std::shared_ptr<FreeValues>)>;
 
-  /// Empty `tell`: nobody looks. It may be set later, before the first call of ask().
+  /// Empty `tell`: nobody looks them up. It may be set later, before the first call of ask().
   FreeValues(std::string db, std::string collection, std::string field, std::shared_ptr<Fill> fill,
              std::shared_ptr<const Tell> tell);
 

@@ -29,7 +29,7 @@ struct GaplessSpec {
 };
 
 /// The way in which the store finds out which numbers are stored.
-enum class GaplessLook {
+enum class GaplessRead {
   /// Waits until no failover can undo what it has seen.
   sure,
   /// Reads what the primary has now. For a write whose number was taken: it goes to that same
@@ -40,15 +40,15 @@ enum class GaplessLook {
 /// A task for the store, for one sequence.
 struct GaplessJob {
   enum class Kind {
-    look,  ///< read the largest number that is stored or was given out before
+    read,  ///< read the largest number that is stored or was given out before
     keep,  ///< remember `floor` as the highest number that was given out
   };
   Kind kind;
-  GaplessLook look = GaplessLook::sure;
+  GaplessRead how = GaplessRead::sure;
   std::int64_t floor = 0;
 };
 
-/// The result of a job. look: the largest number; nothing: there is none. Of an unguarded field,
+/// The result of a job. read: the largest number; nothing: there is none. Of an unguarded field,
 /// the inspector of collections has told the operator, and creates an index if the rule says so.
 using GaplessReply = Result<std::optional<std::int64_t>>;
 

@@ -38,13 +38,13 @@ struct GaplessStatistics {
 ///
 /// Writes wait in a queue, and the first of them has the turn. It gets the numbers behind the last
 /// one that is stored. At the end of its turn it says how many of them it has stored; if it does
-/// not know, the store looks before the next turn:
+/// not know, the store reads before the next turn:
 ///
 ///              known, next write: numbers
 ///     ┌─ free ────────────────────────────▶ turn ── stored, or nothing sent ──▶ free, known
 ///     │   ▲ found                            │  └─── fate unknown ────────────▶ free, unknown
-///     │   └───────── look ◀── unknown ───────┤
-///     │                                      └─── a number was taken: look, and other numbers
+///     │   └───────── read ◀── unknown ───────┤
+///     │                                      └─── a number was taken: read, and other numbers
 ///     └─ unknown, nobody waits: nothing happens
 ///
 /// `ticket`s identify writes. They are not 0, and no two writes have the same.
@@ -55,8 +55,8 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   static constexpr std::size_t kMostWaiting = 65'536;
   /// For this long after a failure of the store, writes that need it are refused at once.
   static constexpr std::chrono::seconds kFailureLasts{1};
-  /// How soon to look again after a failure for a sequence that was announced.
-  static constexpr std::chrono::seconds kLookAgain{2};
+  /// How soon to read again after a failure for a sequence that was announced.
+  static constexpr std::chrono::seconds kReadAgain{2};
   /// The shortest time between two jobs that keep the floor.
   static constexpr std::chrono::seconds kKeepEvery{1};
 
@@ -81,8 +81,8 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   [[nodiscard]] std::optional<Result<Range>> take(std::uint64_t ticket, std::uint64_t n,
                                                   const std::string& transaction);
   /// The same, but queues the write. If it has the turn, its numbers are void and it wants others;
-  /// `look` says how to find them. `waiter` gets the answer, perhaps before this returns.
-  [[nodiscard]] Ticket ask(std::uint64_t ticket, std::uint64_t n, GaplessLook look,
+  /// `how` says how to find them. `waiter` gets the answer, perhaps before this returns.
+  [[nodiscard]] Ticket ask(std::uint64_t ticket, std::uint64_t n, GaplessRead how,
                            const std::string& transaction, std::unique_ptr<Waiter> waiter);
   /// The write waits no longer. It keeps the turn if it has it.
   void cancel(std::uint64_t ticket) override;
@@ -105,7 +105,7 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   /// Then the write that has the turn waits in the server for its end, and all others wait for
   /// that.
   [[nodiscard]] std::shared_ptr<const NumberHolder> held_by(const std::string& transaction) const;
-  /// True if there is one. For each write: unlike held_by(), it does not look at all transactions.
+  /// True if there is one. For each write: unlike held_by(), it does not search all transactions.
   [[nodiscard]] bool is_held(const std::string& transaction) const {
     return locked(mutex_, [&] { return is_held(transaction, clock_.monotonic()); });
   }
@@ -120,7 +120,7 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   void finish(const GaplessReply& reply);
   /// When to call begin() without being woken; nothing: never.
   [[nodiscard]] std::optional<Time> due() const;
-  /// Looks before the first write comes, and again until that succeeds.
+  /// Reads before the first write comes, and again until that succeeds.
   void announce();
   /// Refuses all writes. From now on begin() returns at most a job that keeps the floor.
   void stop();
@@ -165,7 +165,7 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   [[nodiscard]] bool goes_ahead() const {
     return !queue_.empty() && queue_.front().haste == Haste::ahead;
   }
-  [[nodiscard]] bool wants_look() const;
+  [[nodiscard]] bool wants_read() const;
   void request(After& after);
   void found(std::optional<std::int64_t> most, Time now, After& after);
   void note_highest(std::int64_t number, Time now, After& after);
@@ -176,12 +176,12 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   const std::function<void()> wake_;
   const std::shared_ptr<TransactionSequences> sequences_in_transactions_;
 
-  mutable std::mutex mutex_;              // guards all that follows
-  std::optional<Int128> next_;            // the number to give out next, if it is known
-  bool is_sure_ = false;                  // no failover can make a number before next_ free again
-  std::uint64_t holder_ = 0;              // of the turn; 0: nobody
-  std::optional<std::uint64_t> wants_;    // how many other numbers the holder waits for
-  GaplessLook look_ = GaplessLook::sure;  // for the holder
+  mutable std::mutex mutex_;             // guards all that follows
+  std::optional<Int128> next_;           // the number to give out next, if it is known
+  bool is_sure_ = false;                 // no failover can make a number before next_ free again
+  std::uint64_t holder_ = 0;             // of the turn; 0: nobody
+  std::optional<std::uint64_t> wants_;   // how many other numbers the holder waits for
+  GaplessRead how_ = GaplessRead::sure;  // for the holder
   std::deque<Waiting> queue_;
   WaitList waiters_;                     // of the writes in queue_, and of the holder
   std::set<std::uint64_t> have_others_;  // tickets of writes that take several turns
@@ -196,9 +196,9 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   bool is_stale_ = false;         // the turn that wanted job_ is over
   bool asked_meanwhile_ = false;  // a write has come since job_ began
   bool is_used_ = false;          // some write has had the turn
-  bool announced_ = false;        // until the first look succeeds
+  bool announced_ = false;        // until the first reading succeeds
   bool stopped_ = false;
-  std::optional<Error> failure_;  // of the last look
+  std::optional<Error> failure_;  // of the last reading
   Time failed_at_{};
 
   std::optional<std::int64_t> highest_;  // ever stored, as far as is known

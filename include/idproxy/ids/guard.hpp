@@ -22,14 +22,14 @@ using CollectionUuid = std::array<std::uint8_t, 16>;
 /// The answer to the question whether a unique index guards a rule's field in one collection.
 struct GuardState {
   enum class Kind {
-    unknown,     ///< it has not been looked at, or something may have changed since
+    unknown,     ///< it has not been inspected, or something may have changed since
     guarded,     ///< a unique index is there
     unguarded,   ///< none is, and the proxy does not make it
     left_alone,  ///< it is a view or a time-series collection, to which no rule applies
   };
   Kind kind = Kind::unknown;
   Error error{};  ///< unknown, unguarded: why
-  /// guarded: the collection that was looked at, if the server accepts `collectionUUID` in writes
+  /// guarded: the collection that was inspected, if the server accepts `collectionUUID` in writes
   /// (6.0 and later).
   std::optional<CollectionUuid> uuid{};
 };
@@ -40,14 +40,14 @@ struct GuardState {
 /// handful of instructions.
 class Guard final : public StoreSource, public Waiters, public std::enable_shared_from_this<Guard> {
  public:
-  /// How long the result of a look is valid, and the age at which a write has it renewed.
+  /// How long the result of an inspection is valid, and the age at which a write has it renewed.
   static constexpr std::chrono::seconds kBelieved{10};
   static constexpr std::chrono::seconds kRenewed{8};
 
   /// A guard's request to the store.
   enum class Need {
-    look,  ///< look at the indexes
-    anew,  ///< the same, and which collection it is: the one that was looked at has gone
+    inspect,  ///< the indexes
+    anew,     ///< the same, and which collection it is: the one that was inspected has gone
   };
   /// Tells the store. Called on any thread, without the guard's lock; must not block.
   using Tell = std::function<void(const Guard&, Need)>;
@@ -66,13 +66,13 @@ class Guard final : public StoreSource, public Waiters, public std::enable_share
   /// True if state() is `guarded`; the store is not told to renew that.
   [[nodiscard]] bool is_guarded(std::chrono::nanoseconds now) const {
     return locked(mutex_, [&] {
-      return state_.kind == GuardState::Kind::guarded && now - looked_at_ < kBelieved;
+      return state_.kind == GuardState::Kind::guarded && now - inspected_at_ < kBelieved;
     });
   }
   /// The server says that the collection with this UUID is not, or no longer, there.
   void gone(const CollectionUuid& uuid);
   /// Event: the server does not accept `collectionUUID`, so that state() has no UUID until the next
-  /// look at the collection itself.
+  /// inspect the collection itself.
   void takes_no_uuid();
 
   /// `waiter` gets an empty grant once the state is guarded or left_alone; otherwise the error.
@@ -84,8 +84,8 @@ class Guard final : public StoreSource, public Waiters, public std::enable_share
 
   // ---- for the store
 
-  /// `looked_at`: when the look began, monotonic. Answers nobody yet.
-  void set(GuardState state, std::chrono::nanoseconds looked_at);
+  /// `inspected_at`: when the inspection began, monotonic. Answers nobody yet.
+  void set(GuardState state, std::chrono::nanoseconds inspected_at);
   /// Answers those that wait, unless the state is unknown.
   void answer();
 
@@ -102,7 +102,7 @@ class Guard final : public StoreSource, public Waiters, public std::enable_share
   // Under the lock.
   GuardState state_{GuardState::Kind::unknown,
                     {Errc::unavailable, "the collection has not been looked at yet"}};
-  std::chrono::nanoseconds looked_at_{};
+  std::chrono::nanoseconds inspected_at_{};
   bool is_renewed_ = false;  // the store has been told to
 };
 

@@ -215,8 +215,8 @@ class Store {
                                                               Bytes /*indexes*/) {
     return nullptr;
   }
-  /// The unique indexes of a collection, without that on `_id`, as the last look has found them;
-  /// nothing: there was none, and the store looks soon. `ns`: "db.collection".
+  /// The unique indexes of a collection, without that on `_id`, as the last inspection has found
+  /// them; nothing: there was none, and the store looks soon. `ns`: "db.collection".
   [[nodiscard]] virtual std::optional<UniqueIndexes> unique_indexes(std::string_view /*ns*/) {
     return std::nullopt;
   }

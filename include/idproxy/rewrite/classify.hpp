@@ -15,7 +15,7 @@ namespace idproxy::rewrite {
 /// Whether clients may log in with a certificate (MONGODB-X509). If the proxy ends TLS, the server
 /// sees the proxy's certificate instead of the client's, and would log the client in as the proxy
 /// (observed, 6.0.5).
-enum class X509 { passes, refused };
+enum class X509 { allowed, refused };
 
 namespace decision {
 

@@ -20,7 +20,7 @@ using StatusDocument = std::function<std::shared_ptr<const Buffer>()>;
 struct Context {
   const Clock& clock;
   RandomSource& random;  ///< for jitter
-  X509 x509 = X509::passes;
+  X509 x509 = X509::allowed;
   bool maps_hello = true;  ///< replies to hello name the proxy's listeners
   /// Those that a client and its server may agree on.
   wire::Compressors compressors = wire::Compressors::all();

@@ -164,7 +164,7 @@ class RuleSet {
   [[nodiscard]] Plan outline(std::string_view db, std::string_view collection) const;
   /// The rules that would apply to a time-series collection, for each field the first one; empty
   /// for everything else, as far as the store knows. Valid as plan() is.
-  [[nodiscard]] Plan passed_by(std::string_view db, std::string_view collection) const;
+  [[nodiscard]] Plan bypassed(std::string_view db, std::string_view collection) const;
   /// Where plan() may be asked for. Empty after a reload.
   [[nodiscard]] AdmittedNamespaces& admitted() const { return *admitted_; }
   [[nodiscard]] std::uint64_t version() const { return version_->load(); }
@@ -244,9 +244,9 @@ class Namespaces {
   }
   /// The rules that do not apply to inserts into this namespace because it is a time-series
   /// collection; empty for others. Valid until the next call.
-  [[nodiscard]] std::span<const Forwarded> passed_by(std::string_view db,
-                                                     std::string_view collection) {
-    return known(db, collection).passed_by;
+  [[nodiscard]] std::span<const Forwarded> bypassed(std::string_view db,
+                                                    std::string_view collection) {
+    return known(db, collection).bypassed;
   }
   /// The plan of these rules; null if there are none.
   [[nodiscard]] const std::shared_ptr<const Plan>& time_series(std::string_view db,
@@ -264,8 +264,8 @@ class Namespaces {
  private:
   struct Known {
     std::shared_ptr<const Plan> plan{};
-    std::shared_ptr<const Plan> time_series{};  // for passed_by
-    std::vector<Forwarded> passed_by{};
+    std::shared_ptr<const Plan> time_series{};  // for bypassed
+    std::vector<Forwarded> bypassed{};
   };
   [[nodiscard]] const Known& known(std::string_view db, std::string_view collection);
   [[nodiscard]] const Known& other(std::string_view db, std::string_view collection);

@@ -51,8 +51,8 @@ inline void write_header(std::uint8_t* at, const MsgHeader& header) {
 /// front of the stream, decides what to do with a message, and removes bytes in pieces of any size:
 ///
 ///   Front front = frames.front(bytes);
-///   begin:     a message starts. Make it the current one with pass(), or collect it whole and
-///              remove it without pass()
+///   begin:     a message starts. Make it the current one with enter(), or collect it whole and
+///              remove it without enter()
 ///   inside:    the first front.bytes bytes belong to the current message: remove n, call took(n)
 ///   need_more: fewer bytes than a header
 ///   malformed: the length is below 16 or above the limit; the stream cannot be read any further
@@ -68,7 +68,7 @@ class FrameReader {
   [[nodiscard]] Front front(Bytes bytes) const;
 
   /// Makes the message that begins, of `length` bytes, the current one, to be removed in pieces.
-  void pass(std::size_t length) { left_ = static_cast<std::int64_t>(length); }
+  void enter(std::size_t length) { left_ = static_cast<std::int64_t>(length); }
   /// Notes that `n` bytes of the current message were removed; true if they were its last.
   bool took(std::size_t n) {
     left_ -= static_cast<std::int64_t>(n);

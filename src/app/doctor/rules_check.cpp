@@ -29,7 +29,7 @@ using id_store::mongo::Array;
 using id_store::mongo::Document;
 using ids::UniqueIndex;
 
-// The first look at the collections.
+// The first inspection of the collections.
 constexpr std::chrono::milliseconds kLookAtLeast = 1s;
 constexpr std::chrono::milliseconds kLookAtMost = 8s;
 // Reading documents for duplicates: for one rule, and for all.
@@ -71,7 +71,7 @@ class RulesCheck {
         rules_(session_->set().rules()) {}
 
   RulesSaid run() {
-    session_->await_first_look(std::clamp(left(), kLookAtLeast, kLookAtMost));
+    session_->await_first_inspection(std::clamp(left(), kLookAtLeast, kLookAtMost));
     RulesSaid said{{"rules"}, {}, session_->why_down()};
     const auto lacks = session_->watch().lack_index();
     const auto numbers = session_->watch().numbers(1);

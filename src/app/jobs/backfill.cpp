@@ -27,7 +27,7 @@ constexpr std::chrono::hours kReadTimeout{1};
 constexpr std::uint32_t kLargestBatch = 1000;
 constexpr std::size_t kMostBytes = 1 << 20;  // of the documents in a batch, as far as they are read
 // Documents can be stored without a value while the collection is read.
-constexpr int kMostPasses = 3;
+constexpr int kMostRounds = 3;
 
 /// The documents of the collection before the run.
 struct Documents {
@@ -154,7 +154,7 @@ class BackfillRun {
  private:
   /// Returns when no document is left that could get a value, or when it cannot go on.
   void give_all() {
-    for (int pass = 0; pass < kMostPasses && goes_on(); ++pass) {
+    for (int round = 0; round < kMostRounds && goes_on(); ++round) {
       const std::uint64_t given = batch_.tally().given;
       left_.reset();
       read_through();

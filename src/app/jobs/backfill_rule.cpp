@@ -109,7 +109,7 @@ BackfillRule::BackfillRule(config::Config config, std::size_t index, const Backf
 
 std::string BackfillRule::await_ready(const StopSignals& stop) {
   const auto end = std::chrono::steady_clock::now() + kReadyWithin;
-  session_.await_first_look(kReadyWithin);
+  session_.await_first_inspection(kReadyWithin);
   const id_store::Namespace ns = id_store::split_namespace(ns_);
   while (true) {
     std::vector<rewrite::Assignment> its;
@@ -123,9 +123,9 @@ std::string BackfillRule::await_ready(const StopSignals& stop) {
     }
     const auto not_ready = why_not_ready();
     if (!not_ready) return why_no_values();
-    const bool may_pass = not_ready->code == ids::Errc::unavailable;
+    const bool may_be_transient = not_ready->code == ids::Errc::unavailable;
     const bool is_over = std::chrono::steady_clock::now() > end || stop.wait_for(kReadyAgain);
-    if (!may_pass || is_over) return reason_of(*not_ready);
+    if (!may_be_transient || is_over) return reason_of(*not_ready);
   }
 }
 

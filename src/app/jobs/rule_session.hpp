@@ -55,17 +55,19 @@ class RuleSession {
   explicit RuleSession(config::Config config);
 
   /// Waits until each rule has been looked at once or cannot be now, at most for `limit`.
-  void await_first_look(std::chrono::milliseconds limit) { rules_.watch->await_first_look(limit); }
+  void await_first_inspection(std::chrono::milliseconds limit) {
+    rules_.watch->await_first_inspection(limit);
+  }
   [[nodiscard]] const rewrite::RuleSet& set() const { return *rules_.set; }
   [[nodiscard]] const rewrite::Rule& rule(std::size_t index) const { return set().rules()[index]; }
   [[nodiscard]] id_store::Watch& watch() const { return *rules_.watch; }
   /// As Watch::lack_index() has it of this rule.
   [[nodiscard]] std::optional<id_store::MissingIndex> lacks_index(std::size_t index) const;
-  /// "the id store (id_store.uri) does not answer: …"; empty: the last look reached a server.
+  /// "the id store (id_store.uri) does not answer: …"; empty: the last reading reached a server.
   [[nodiscard]] std::string why_down() const;
 
-  /// Ends the looks, and gives back unused numbers. False: a thread still waits for a server, which
-  /// keeps what it uses, and the process must end by _Exit.
+  /// Ends the inspections, and gives back unused numbers. False: a thread still waits for a server,
+  /// which keeps what it uses, and the process must end by _Exit.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit = kStopWithin);
   /// The same for a command: returns its exit code, or ends the process with it.
   [[nodiscard]] ExitCode end(ExitCode code, std::chrono::milliseconds limit = kStopWithin);

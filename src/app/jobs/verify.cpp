@@ -333,7 +333,7 @@ ExitCode verify(const VerifyRequest& request) {
   const id_store::Options store = opened->config().id_store;
   add_rule_of(request.ns, opened->config().rules, opened->index);
   RuleSession session(state::only_looking(std::move(opened->config())));
-  session.await_first_look(kLookWithin);
+  session.await_first_inspection(kLookWithin);
   return session.end(verify_rule(request, session, opened->index, *std::move(among), store, stop,
                                  request.allow.empty() ? nullptr : &*allowed));
 }

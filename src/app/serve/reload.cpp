@@ -289,7 +289,7 @@ void Reload::bring_into_force(config::Config& next) {
   changed_ = changes_of(next);
   state::RulesInForce rules =
       state::make_rules(std::move(next.rules), running_.id_store.db, store_, rules_.set.get());
-  rules.watch->await_first_look(kFirstLook);
+  rules.watch->await_first_inspection(kFirstInspection);
   net::Options& net = running_.net;
   net.pins = next.net.pins;
   running_.watch = next.watch;

@@ -28,11 +28,11 @@ namespace idproxy::app::serve {
 
 /// Brings a changed configuration into force while the proxy serves: all of it or nothing, except
 /// that keys which need a restart are named in the log and the rest is applied. One thread, which
-/// may wait for the id store for kFirstLook, and for files as long as they take.
+/// may wait for the id store for kFirstInspection, and for files as long as they take.
 class Reload {
  public:
   /// How long to wait for new rules to become ready before all rules come into force.
-  static constexpr std::chrono::seconds kFirstLook{2};
+  static constexpr std::chrono::seconds kFirstInspection{2};
 
   /// The configuration at the start of the process.
   struct Start {

@@ -27,7 +27,7 @@ namespace idproxy::app::serve {
 namespace {
 
 // How long to wait for the id store: before serving the first client, and at the end.
-constexpr std::chrono::seconds kFirstLook{1};
+constexpr std::chrono::seconds kFirstInspection{1};
 constexpr std::chrono::seconds kStoreStopTimeout{2};
 
 /// Says so, and returns the exit code.
@@ -128,7 +128,7 @@ ExitCode run(Reload::Start start, Control& control) {
   const AtEnd stop_control([&control] { control.stop(); });
   control.serve(server, store, reload);
   // Clients can connect already, but wait: no rule must apply to an insert into a view.
-  reload.in_force().rules.watch->await_first_look(kFirstLook);
+  reload.in_force().rules.watch->await_first_inspection(kFirstInspection);
   server.run([&control] { control.announce(); });
   control.finished();
   const bool ended = store.stop(kStoreStopTimeout);

@@ -92,7 +92,7 @@ void ReadinessLog::update(const std::vector<rewrite::Rule>& rules,
     const rewrite::Rule& rule = rules[not_ready.rule_index];
     const Key key{not_ready.ns, rule.field};
     const auto before = reported_.find(key);
-    if (not_ready.readiness.error.passes) {
+    if (not_ready.readiness.error.is_transient) {
       if (before != reported_.end()) reasons.insert(*before);
       continue;
     }

@@ -83,11 +83,11 @@ Tone tone_of_server(const Entry& entry) {
   if (entry.of["slow"].is_true()) return Tone::bad;
   return entry.of["fault"].text().empty() ? Tone::good : Tone::warning;
 }
-constexpr Look kRequestLook{tone_of_request};
-constexpr Look kServerLook{tone_of_server,
-                           {{{Tone::good, "up"},
-                             {Tone::warning, "not the one that is meant"},
-                             {Tone::bad, "down, or slow"}}}};
+constexpr Style kRequestStyle{tone_of_request};
+constexpr Style kServerStyle{tone_of_server,
+                             {{{Tone::good, "up"},
+                               {Tone::warning, "not the one that is meant"},
+                               {Tone::bad, "down, or slow"}}}};
 
 constexpr Unit kServerState{name,
                             [](const Entry& server, const char* key) {
@@ -122,7 +122,7 @@ constexpr Figure kServerFigures[] = {
     {"server", at("server", "server"), line("SERVER"), kName,
      "its name in upstream.uri, or in its replica set"},
     {"state", at("server", "state"), line("STATE"), kServerState,
-     "what it said last, or down if it cannot be reached, and since when", "", kServerLook},
+     "what it said last, or down if it cannot be reached, and since when", "", kServerStyle},
     {"since", at("server", "", " for "), line("FOR"), kSince, "how long it has been in this state"},
     {"release", at("server", "release"), line("RELEASE", full), kName,
      "its version, as buildInfo says"},
@@ -137,7 +137,7 @@ constexpr Figure kServerFigures[] = {
      "idproxy_server_requests_in_flight"},
     {"oldest", at("requests", "oldest"), line("OLDEST"), kWait,
      "how long the oldest of them has waited; red from 5 s on",
-     "idproxy_server_oldest_request_seconds", kRequestLook},
+     "idproxy_server_oldest_request_seconds", kRequestStyle},
     {"requests", at("requests", "sent"), line("REQUESTS"), kCount, "requests since the start",
      "idproxy_server_requests_total"},
     {"replies", at(), line("REPLIES", full), kCount, "replies since the start",
@@ -186,11 +186,11 @@ Tone tone_of_rule(const Entry& rule) {
 std::string link_to_reasons(const Entry& rule) {
   return tone_of_rule(rule) == Tone::good ? "" : "#wrong";
 }
-constexpr Look kRuleLook{tone_of_rule,
-                         {{{Tone::good, "gives values"},
-                           {Tone::warning, "its numbers run out, or it has no unique index"},
-                           {Tone::bad, "gives no values"}}},
-                         link_to_reasons};
+constexpr Style kRuleStyle{tone_of_rule,
+                           {{{Tone::good, "gives values"},
+                             {Tone::warning, "its numbers run out, or it has no unique index"},
+                             {Tone::bad, "gives no values"}}},
+                           link_to_reasons};
 
 constexpr Unit kRuleState{name, [](const Entry& rule, const char*) { return state_of(rule).page; },
                           [](const Entry& rule, const char*) { return state_of(rule).terminal; }};
@@ -221,7 +221,7 @@ constexpr Figure kRuleFigures[] = {
     {"field", at("rule", "field"), line("FIELD"), kName, "the field that it fills"},
     {"strategy", at("rule", "strategy"), line("STRATEGY"), kName, "how it makes values"},
     {"ready", at("rule", "state"), line("STATE"), kRuleState, "whether it gives values", "",
-     kRuleLook},
+     kRuleStyle},
     {"values_per_second", at("values", "a second"), line("/S"), kRate, "lately"},
     {"values", at("values", "in all"), line("VALUES", brief, "ready"), kCount, "since the start",
      "idproxy_rule_values_assigned_total"},
@@ -266,18 +266,18 @@ std::string link_to_application(const Entry& entry) {
   return "/?clients=app:" + percent_encoded(application) + "#clients";
 }
 
-constexpr Look kApplicationLook{nullptr, {}, link_to_application};
+constexpr Style kApplicationStyle{nullptr, {}, link_to_application};
 
 constexpr Figure kApplicationFigures[] = {
     {"application", at("application", "application"), line("APPLICATION"), kName,
-     "appName in the connection strings of its clients", "", kApplicationLook},
+     "appName in the connection strings of its clients", "", kApplicationStyle},
     {"connections", at("application", "clients"), line("CLIENTS"), kCount, "its connections"},
     {"requests_per_second", at("requests", "a second"), line("REQUESTS/S"), kRate,
      "of the last ten seconds, with those of connections that are closed"},
     {"documents_per_second", at("requests", "documents a second"), line("DOCUMENTS/S"), kRate,
      "of its inserts into collections with rules, the same"},
     {"oldest", at("requests", "waits"), line("OLDEST"), kWait,
-     "how long its oldest request has waited for the server", "", kRequestLook},
+     "how long its oldest request has waited for the server", "", kRequestStyle},
     {"transactions", at("requests", "in txn"), line("IN TXN"), kCount,
      "open transactions, and how long the first is open"},
     {"oldest_transaction", at("requests", "", ", "), line("OLDEST TXN"), kDuration,
@@ -298,7 +298,7 @@ constexpr Figure kClientFigures[] = {
     {"address", at("client", "address"), line("ADDRESS"), kName,
      "of the client's host; - for a Unix socket"},
     {"application", at("client", "application"), line("APPLICATION"), kName,
-     "appName in its connection string", "", kApplicationLook},
+     "appName in its connection string", "", kApplicationStyle},
     {"driver", at("client", "driver"), line("DRIVER", brief, "user"), kName,
      "and its version, as the driver says"},
     {"user", at("client", "user"), line("USER"), kName,
@@ -308,7 +308,7 @@ constexpr Figure kClientFigures[] = {
     {"port", at("server", "port"), line("PORT", brief, "tls"), kPort,
      "the proxy's own port, by which mongod's log and db.currentOp() know this client"},
     {"oldest", at("requests", "waits"), line("OLDEST"), kWait,
-     "how long its oldest request has waited for the server", "", kRequestLook},
+     "how long its oldest request has waited for the server", "", kRequestStyle},
     {"requests", at("requests", "sent"), line("REQUESTS"), kCount, "since it connected"},
     {"requests_per_second", at("requests", "a second"), line("/S"), kRate,
      "of the last ten seconds"},
@@ -339,15 +339,15 @@ Tone tone_of_limit(const Entry& limit) {
   if (!most || current < *most * kMuch) return Tone::plain;
   return current < *most ? Tone::warning : Tone::bad;
 }
-constexpr Look kLimitLook{tone_of_limit};
+constexpr Style kLimitStyle{tone_of_limit};
 
 constexpr Figure kLimitFigures[] = {
-    {"clients", at("", "clients"), line("clients"), kCount, "", "", kLimitLook},
-    {"in_flight", at("", "requests in flight"), line("in flight"), kCount, "", "", kLimitLook},
+    {"clients", at("", "clients"), line("clients"), kCount, "", "", kLimitStyle},
+    {"in_flight", at("", "requests in flight"), line("in flight"), kCount, "", "", kLimitStyle},
     {"waiting", at("", "requests that wait for numbers, reservations or memory"), line("waiting"),
-     kCount, "", "", kLimitLook},
+     kCount, "", "", kLimitStyle},
     {"held_bytes", at("", "memory of messages that are held whole"), line("held memory"), kBytes,
-     "", "", kLimitLook},
+     "", "", kLimitStyle},
 };
 
 // ---- other proxies, events -------------------------------------------------------------------
@@ -396,11 +396,11 @@ std::string message(const Entry& event, const char* key) {
 
 constexpr Unit kClock{name, number_as<clock_text>, number_as<clock_text>};
 constexpr Unit kMessage{text, message, message};
-constexpr Look kEventLook{tone_of_event};
+constexpr Style kEventStyle{tone_of_event};
 
 constexpr Figure kEventFigures[] = {
     {"at", at("event", "time"), line(), kClock, "of this host"},
-    {"level", at("event", "level"), line(), kName, "as in the log", "", kEventLook},
+    {"level", at("event", "level"), line(), kName, "as in the log", "", kEventStyle},
     {"event", at("event", "event"), line(), kName, "docs/log-events.md says what each means"},
     {"message", at("event", "text"), line(), kMessage, "with its fields"},
 };
@@ -413,7 +413,7 @@ std::optional<double> Entry::since(std::string_view key) const {
 }
 
 Tone tone_of(const Figure& figure, const Entry& entry) {
-  return figure.look.tone == nullptr ? Tone::plain : figure.look.tone(entry);
+  return figure.style.tone == nullptr ? Tone::plain : figure.style.tone(entry);
 }
 
 const FigureTable kServers{"servers", kServerFigures};

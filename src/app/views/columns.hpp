@@ -36,7 +36,7 @@ struct Unit {
 };
 
 /// What a figure looks like.
-struct Look {
+struct Style {
   Tone (*tone)(const Entry& entry) = nullptr;
   std::array<std::pair<Tone, std::string_view>, 3> legend{};  ///< what its tones mean
   std::string (*link)(const Entry& entry) = nullptr;  ///< where the page leads to; "" nowhere
@@ -60,7 +60,7 @@ struct Figure {
   Unit unit;
   std::string_view means;
   std::string_view metric = "";  ///< with the same value; "" none
-  Look look{};
+  Style style{};
 };
 
 [[nodiscard]] Tone tone_of(const Figure& figure, const Entry& entry);

@@ -89,7 +89,7 @@ void append_heads(std::string& out, const std::vector<Column>& columns) {
 void append_cell(std::string& out, const Column& column, const Entry& entry) {
   const Figure& figure = column[0];
   const std::string text = text_of(column, entry);
-  const std::string target = figure.look.link == nullptr ? "" : figure.look.link(entry);
+  const std::string target = figure.style.link == nullptr ? "" : figure.style.link(entry);
   out += "<td" + classes_of(figure.unit.kind, text, tone_of(figure, entry)) + ">" +
          (target.empty() ? escaped(text) : link(target, text)) + "</td>";
 }
@@ -267,7 +267,7 @@ class Page {
   void legend(const FigureTable& table) {
     out_ += "<p class=\"legend\">";
     for (const Figure& each : table.figures) {
-      for (const auto& [tone, word] : each.look.legend) {
+      for (const auto& [tone, word] : each.style.legend) {
         if (!word.empty()) out_ += badge(tone, word) + " ";
       }
     }

@@ -265,7 +265,7 @@ TEST(BlockCacheLife, LivesThroughEachStepFailing) {
   live(life().size(), Reply::failed);
   for (std::size_t i = 0; i < life().size(); ++i) {
     const bool gives_back = life()[i].kind == Job::give_back;
-    const std::vector<Reply> replies = gives_back ? std::vector{Reply::failed, Reply::passed}
+    const std::vector<Reply> replies = gives_back ? std::vector{Reply::failed, Reply::overtaken}
                                                   : std::vector{Reply::failed, Reply::exhausted};
     for (const Reply reply : replies) {
       SCOPED_TRACE(std::string(life()[i].name) + " gets " +

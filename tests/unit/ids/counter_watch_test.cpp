@@ -250,7 +250,7 @@ class Script {
     const auto count = static_cast<std::int64_t>(job_->count);
     switch (job_->kind) {
       case Job::give_back:
-        if (job_->unused.first + count != value_) return {Reply::passed, {}, {}};
+        if (job_->unused.first + count != value_) return {Reply::overtaken, {}, {}};
         value_ = job_->unused.first;
         return {Reply::given_back, {}, {}};
       case Job::confirm:

@@ -170,7 +170,7 @@ TEST(Fill, SuspectsUntilTheNextLook) {
   EXPECT_TRUE(fill.suspect(0.5, 1000));
   EXPECT_FALSE(fill.is_known());
   EXPECT_TRUE(fill.expects_duplicates(1));
-  fill.looked(16'000, 0);
+  fill.looked_up(16'000, 0);
   EXPECT_FALSE(fill.expects_duplicates(1));
 }
 
@@ -180,14 +180,14 @@ TEST(Fill, BelievesALookThatSaysOtherwise) {
     fill.limit({100'000, 0.1, 0.9});
     fill.counted(documents);
     EXPECT_EQ(fill.draw(3000), documents < 90'000);
-    fill.looked(16'000, 13'600);
+    fill.looked_up(16'000, 13'600);
     EXPECT_NEAR(fill.seen().fraction, 0.85, 0.001) << documents;
   }
 }
 
 TEST(Fill, CountsASpaceThatWasLookedAtAsAWhole) {
   Counted fill(920);
-  fill.looked(1000, 890);
+  fill.looked_up(1000, 890);
   EXPECT_EQ(fill.seen().documents, 890U);
   EXPECT_DOUBLE_EQ(fill.seen().fraction, 0.89);
 }
@@ -196,16 +196,16 @@ TEST(Fill, CountsASpaceThatWasLookedAtAsAWhole) {
 TEST(Fill, RefusesNobodyByChance) {
   Fill fill;
   fill.limit({100'000, 0.1, 0.9});
-  fill.looked(2000, 1810);
+  fill.looked_up(2000, 1810);
   EXPECT_FALSE(fill.is_full());
-  fill.looked(2000, 1980);
+  fill.looked_up(2000, 1980);
   EXPECT_TRUE(fill.is_full());
 }
 
 /// They say nothing about the others.
 TEST(Fill, DoesNotJudgeByValuesThatWereLookedUp) {
   Counted fill(0);
-  fill.looked(16'000, 8000);
+  fill.looked_up(16'000, 8000);
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(fill.choose(1000));
   EXPECT_DOUBLE_EQ(fill.seen().fraction, 0.5);
   EXPECT_EQ(fill.seen().drawn, 20'000U);

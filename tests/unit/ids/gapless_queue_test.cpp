@@ -37,17 +37,17 @@ class SequenceScript {
     transactions_->note("of another", {}, clock.monotonic());
   }
 
-  std::string ask(std::uint64_t write, std::uint64_t n, GaplessLook look = GaplessLook::sure,
+  std::string ask(std::uint64_t write, std::uint64_t n, GaplessRead how = GaplessRead::sure,
                   const std::string& transaction = {}) {
     waiting_.erase(write);
     const std::uint64_t ticket = ticket_of(write);
     auto waiter = std::make_unique<Written>(*this, write);
-    waiting_.emplace(write, queue->ask(ticket, n, look, transaction, std::move(waiter)));
+    waiting_.emplace(write, queue->ask(ticket, n, how, transaction, std::move(waiter)));
     return events();
   }
   /// Of a transaction that has used numbers of another sequence, which each write needs, too.
   std::string hurry(std::uint64_t write, std::uint64_t n) {
-    return ask(write, n, GaplessLook::sure, "of another");
+    return ask(write, n, GaplessRead::sure, "of another");
   }
   [[nodiscard]] std::optional<Result<Range>> take_ahead(std::uint64_t n) {
     return queue->take(ticket_of(99), n, "of another");
@@ -75,7 +75,7 @@ class SequenceScript {
     const auto job = queue->begin();
     if (!job) return "nothing";
     if (job->kind == GaplessJob::Kind::keep) return "keep " + std::to_string(job->floor);
-    return job->look == GaplessLook::sure ? "look" : "quick look";
+    return job->how == GaplessRead::sure ? "read" : "quick read";
   }
   std::string found(std::optional<std::int64_t> most) {
     queue->finish(most);
@@ -95,7 +95,7 @@ class SequenceScript {
   }
   /// A look that finds `most`.
   void look(std::optional<std::int64_t> most) {
-    EXPECT_EQ(begin(), "look");
+    EXPECT_EQ(begin(), "read");
     EXPECT_EQ(found(most), "");
   }
   /// From the start.
@@ -124,8 +124,8 @@ class SequenceScript {
         text += std::to_string(numbers.first) + " to " +
                 std::to_string(numbers.first + (static_cast<std::int64_t>(numbers.count) - 1));
       } else {
-        const bool passes = grant.error().code == Errc::unavailable;
-        text += (passes ? "unavailable (" : "exhausted (") + grant.error().reason + ")";
+        const bool is_transient = grant.error().code == Errc::unavailable;
+        text += (is_transient ? "unavailable (" : "exhausted (") + grant.error().reason + ")";
       }
     }
 
@@ -156,7 +156,7 @@ TEST(GaplessQueue, LooksBeforeTheFirstNumber) {
   SequenceScript script(sequence_spec(10));
   EXPECT_EQ(script.ask(1, 2), "wake");
   EXPECT_EQ(script.ask(2, 1), "");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.ask(3, 1), "");
   EXPECT_EQ(script.found(std::nullopt), "1: 10 to 11");
   EXPECT_EQ(script.stored(1, 11), "2: 12 to 12");
@@ -190,7 +190,7 @@ TEST(GaplessQueue, BeginsBehindWhatIsStored) {
        {std::tuple(1, 41, 42), std::tuple(100, 41, 100), std::tuple(-5, -7, -5)}) {
     SequenceScript script(sequence_spec(start));
     EXPECT_EQ(script.ask(1, 1), "wake");
-    EXPECT_EQ(script.begin(), "look");
+    EXPECT_EQ(script.begin(), "read");
     EXPECT_EQ(script.found(most), "1: " + std::to_string(next) + " to " + std::to_string(next));
   }
 }
@@ -214,7 +214,7 @@ TEST(GaplessQueue, LooksAgainWhenTheFateOfNumbersIsUnknown) {
   EXPECT_EQ(script.unknown(1), "");
   EXPECT_EQ(script.begin(), "nothing") << "nobody waits";
   EXPECT_EQ(script.ask(2, 1), "wake");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.found(6), "2: 7 to 7");
 }
 
@@ -224,8 +224,8 @@ TEST(GaplessQueue, GivesTheHolderOtherNumbersFirst) {
   script.look(4);
   EXPECT_EQ(script.ask(1, 3), "1: 5 to 7");
   EXPECT_EQ(script.ask(2, 1), "");
-  EXPECT_EQ(script.ask(1, 2, GaplessLook::quick), "wake");
-  EXPECT_EQ(script.begin(), "quick look");
+  EXPECT_EQ(script.ask(1, 2, GaplessRead::quick), "wake");
+  EXPECT_EQ(script.begin(), "quick read");
   EXPECT_EQ(script.found(8), "1: 9 to 10");
   EXPECT_EQ(script.stored(1, 10), "2: 11 to 11");
 }
@@ -237,12 +237,12 @@ TEST(GaplessQueue, UsesAQuickLookForItsOwnTurnOnly) {
     script.announce();
     script.look(4);
     EXPECT_EQ(script.ask(1, 1), "1: 5 to 5");
-    EXPECT_EQ(script.ask(1, 1, GaplessLook::quick), "wake");
-    EXPECT_EQ(script.begin(), "quick look");
+    EXPECT_EQ(script.ask(1, 1, GaplessRead::quick), "wake");
+    EXPECT_EQ(script.begin(), "quick read");
     EXPECT_EQ(script.found(8), "1: 9 to 9");
     EXPECT_EQ(script.ask(2, 1), "");
     EXPECT_EQ(script.leave(1), "wake") << "nothing was stored";
-    EXPECT_EQ(script.begin(), "look");
+    EXPECT_EQ(script.begin(), "read");
   }
   {
     SequenceScript script(sequence_spec());
@@ -250,11 +250,11 @@ TEST(GaplessQueue, UsesAQuickLookForItsOwnTurnOnly) {
     script.look(4);
     EXPECT_EQ(script.ask(1, 1), "1: 5 to 5");
     EXPECT_EQ(script.ask(2, 1), "");
-    EXPECT_EQ(script.ask(1, 1, GaplessLook::quick), "wake");
-    EXPECT_EQ(script.begin(), "quick look");
+    EXPECT_EQ(script.ask(1, 1, GaplessRead::quick), "wake");
+    EXPECT_EQ(script.begin(), "quick read");
     EXPECT_EQ(script.unknown(1), "") << "the client has gone meanwhile";
     EXPECT_EQ(script.found(8), "wake");
-    EXPECT_EQ(script.begin(), "look");
+    EXPECT_EQ(script.begin(), "read");
     EXPECT_EQ(script.found(7), "2: 8 to 8");
   }
 }
@@ -267,7 +267,7 @@ TEST(GaplessQueue, PassesOverThoseWhoHaveLeft) {
   EXPECT_EQ(script.queue->statistics().waiting, 3U);
   script.cancel(1);
   EXPECT_EQ(script.leave(2), "");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.found(0), "3: 1 to 1");
   EXPECT_EQ(script.stored(1, 77), "") << "it has no turn";
   EXPECT_EQ(script.stored(3, 1), "");
@@ -278,17 +278,17 @@ TEST(GaplessQueue, RefusesWhenTheStoreFails) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 1), "wake");
   EXPECT_EQ(script.ask(2, 1), "");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.finish(Error{Errc::unavailable, "down"}),
             "1: unavailable (down); 2: unavailable (down)");
   EXPECT_EQ(script.ask(3, 1), "3: unavailable (down)") << "without asking again";
   script.clock.advance(GaplessQueue::kFailureLasts);
   EXPECT_EQ(script.ask(4, 1), "wake");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.finish(Error{Errc::exhausted, "no index"}), "4: exhausted (no index)");
   script.clock.advance(GaplessQueue::kFailureLasts);
   EXPECT_EQ(script.ask(5, 1), "wake");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.found(0), "5: 1 to 1");
   EXPECT_FALSE(script.queue->statistics().failure);
 }
@@ -299,13 +299,13 @@ TEST(GaplessQueue, GoesOnAfterAHolderWasRefused) {
   script.announce();
   script.look(4);
   EXPECT_EQ(script.ask(1, 1), "1: 5 to 5");
-  EXPECT_EQ(script.ask(1, 1, GaplessLook::quick), "wake");
-  EXPECT_EQ(script.begin(), "quick look");
+  EXPECT_EQ(script.ask(1, 1, GaplessRead::quick), "wake");
+  EXPECT_EQ(script.begin(), "quick read");
   EXPECT_EQ(script.finish(Error{Errc::unavailable, "down"}), "1: unavailable (down)");
   EXPECT_EQ(script.unknown(1), "");
   script.clock.advance(GaplessQueue::kFailureLasts);
   EXPECT_EQ(script.ask(2, 1), "wake");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.found(5), "2: 6 to 6");
 }
 
@@ -322,7 +322,7 @@ TEST(GaplessQueue, EndsAtTheLargestNumber) {
   constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
   SequenceScript last(sequence_spec(kMax));
   EXPECT_EQ(last.ask(1, 1), "wake");
-  EXPECT_EQ(last.begin(), "look");
+  EXPECT_EQ(last.begin(), "read");
   EXPECT_EQ(last.found(std::nullopt).substr(0, 22), "1: 9223372036854775807");
   EXPECT_EQ(last.stored(1, kMax), "");
   EXPECT_EQ(last.ask(2, 1).substr(0, 12), "2: exhausted");
@@ -367,7 +367,7 @@ TEST(GaplessQueue, NeverGoesBackBehindItsFloor) {
     EXPECT_EQ(script.ask(2, 1), "2: 8 to 8");
     (void)script.unknown(2);
     (void)script.ask(3, 1);
-    EXPECT_EQ(script.begin(), "look");
+    EXPECT_EQ(script.begin(), "read");
     EXPECT_EQ(script.found(5), floor ? "3: 8 to 8" : "3: 6 to 6") << "6 and 7 were deleted";
   }
 }
@@ -378,7 +378,7 @@ TEST(GaplessQueue, LooksAgainAfterATransaction) {
   script.look(4);
   script.forget();
   EXPECT_EQ(script.ask(1, 1), "wake");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.found(9), "1: 10 to 10");
   script.forget();
   EXPECT_EQ(script.stored(1, 10), "") << "who has the turn knows better";
@@ -388,11 +388,11 @@ TEST(GaplessQueue, LooksAgainAfterATransaction) {
 TEST(GaplessQueue, LooksAheadUntilItSucceeds) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.announce(), "wake");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.finish(Error{Errc::exhausted, "no index"}), "");
-  EXPECT_EQ(script.due(), GaplessQueue::kLookAgain);
+  EXPECT_EQ(script.due(), GaplessQueue::kReadAgain);
   EXPECT_EQ(script.begin(), "nothing");
-  script.clock.advance(GaplessQueue::kLookAgain);
+  script.clock.advance(GaplessQueue::kReadAgain);
   script.look(3);
   EXPECT_EQ(script.due(), std::nullopt);
   EXPECT_EQ(script.next(), 4);
@@ -417,7 +417,7 @@ TEST(GaplessQueue, HasRoomForSoMany) {
 TEST(GaplessQueue, PutsWritesInAHurryInFront) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 1), "wake");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.ask(2, 1), "");
   EXPECT_EQ(script.hurry(3, 1), "");
   EXPECT_EQ(script.hurry(4, 1), "");
@@ -430,7 +430,7 @@ TEST(GaplessQueue, PutsWritesInAHurryInFront) {
 TEST(GaplessQueue, LetsAWriteGoAheadOfTheTurn) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 3), "wake");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.found(4), "1: 5 to 7");
   const auto ahead = script.take_ahead(2);
   ASSERT_TRUE(ahead && *ahead);
@@ -441,18 +441,18 @@ TEST(GaplessQueue, LetsAWriteGoAheadOfTheTurn) {
   EXPECT_EQ(script.next(), 7);
 }
 
-/// What a quick look has seen counts only for the write that goes to the same server.
+/// What a quick reading has seen counts only for the write that goes to the same server.
 TEST(GaplessQueue, LooksForAWriteThatGoesAhead) {
   SequenceScript script(sequence_spec());
   EXPECT_EQ(script.ask(1, 1), "wake");
   script.begin();
   EXPECT_EQ(script.found(4), "1: 5 to 5");
-  EXPECT_EQ(script.ask(1, 1, GaplessLook::quick), "wake");
+  EXPECT_EQ(script.ask(1, 1, GaplessRead::quick), "wake");
   EXPECT_EQ(script.hurry(2, 1), "");
-  EXPECT_EQ(script.begin(), "quick look");
+  EXPECT_EQ(script.begin(), "quick read");
   EXPECT_EQ(script.found(7), "1: 8 to 8; wake");
   EXPECT_FALSE(script.take_ahead(1));
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.found(8), "2: 9 to 9");
   EXPECT_EQ(script.leave(1), "");
   EXPECT_EQ(script.next(), 9);
@@ -463,11 +463,11 @@ TEST(GaplessQueue, PrefersWhatATurnHasStoredToAnOlderLook) {
   EXPECT_EQ(script.ask(1, 1), "wake");
   script.begin();
   EXPECT_EQ(script.found(4), "1: 5 to 5");
-  EXPECT_EQ(script.ask(1, 1, GaplessLook::quick), "wake");
-  EXPECT_EQ(script.begin(), "quick look");
+  EXPECT_EQ(script.ask(1, 1, GaplessRead::quick), "wake");
+  EXPECT_EQ(script.begin(), "quick read");
   EXPECT_EQ(script.hurry(2, 1), "");
   EXPECT_EQ(script.found(5), "1: 6 to 6; wake");
-  EXPECT_EQ(script.begin(), "look");
+  EXPECT_EQ(script.begin(), "read");
   EXPECT_EQ(script.stored(1, 6), "2: 7 to 7");
   EXPECT_EQ(script.found(5), "");
   EXPECT_EQ(script.leave(2), "");

@@ -51,10 +51,10 @@ class TurnTest : public ::testing::Test {
     return waiting;
   }
   /// The store's next job, which must be a look of this kind.
-  void look(std::optional<std::int64_t> most, GaplessLook how = GaplessLook::sure) {
+  void look(std::optional<std::int64_t> most, GaplessRead how = GaplessRead::sure) {
     const auto job = queue->begin();
     ASSERT_TRUE(job);
-    EXPECT_EQ(job->look, how);
+    EXPECT_EQ(job->how, how);
     queue->finish(most);
   }
   [[nodiscard]] std::optional<std::int64_t> known() const { return queue->statistics().next; }
@@ -128,7 +128,7 @@ TEST_F(TurnTest, LooksQuicklyForOtherNumbers) {
   write->taken();
   EXPECT_EQ(next(*write, 1), Numbers());
   auto waiting = ask(*write, 1);
-  look(8, GaplessLook::quick);
+  look(8, GaplessRead::quick);
   EXPECT_EQ(accepted(*write, waiting), Numbers{9});
   write->sent();
   write->stored(1, Durability::by_majority);
@@ -136,7 +136,7 @@ TEST_F(TurnTest, LooksQuicklyForOtherNumbers) {
   EXPECT_EQ(known(), 10);
 }
 
-/// What a quick look saw is not certain, and what was stored before it says nothing about it.
+/// What a quick reading saw is not certain, and what was stored before it says nothing about it.
 TEST_F(TurnTest, ForgetsAQuickLookOfWhichNothingIsStored) {
   auto write = turn();
   EXPECT_EQ(next(*write, 2), (Numbers{5, 6}));
@@ -144,7 +144,7 @@ TEST_F(TurnTest, ForgetsAQuickLookOfWhichNothingIsStored) {
   write->stored(1, Durability::by_majority);
   write->taken();
   auto waiting = ask(*write, 1);
-  look(8, GaplessLook::quick);
+  look(8, GaplessRead::quick);
   EXPECT_EQ(accepted(*write, waiting), Numbers{9});
   write->sent();
   write->stored(0, Durability::by_majority);

@@ -57,7 +57,7 @@ TEST_F(GuardTest, IsUnknownUntilTheStoreHasLooked) {
 TEST_F(GuardTest, AnswersThoseThatWaitOnceItKnows) {
   const auto first = ask();
   const auto second = ask();
-  EXPECT_THAT(needs, ElementsAre(Guard::Need::look, Guard::Need::look));
+  EXPECT_THAT(needs, ElementsAre(Guard::Need::inspect, Guard::Need::inspect));
   EXPECT_TRUE(guard->is_awaited());
   guard->set({Kind::unknown, {Errc::unavailable, "the index is being made"}, {}}, now);
   guard->answer();
@@ -94,7 +94,7 @@ TEST_F(GuardTest, ALookIsBelievedForTenSecondsAndRenewedWhileWritesCome) {
   EXPECT_THAT(needs, IsEmpty());
   EXPECT_EQ(guard->state(now + 8s).kind, Kind::guarded);
   EXPECT_EQ(guard->state(now + 9999ms).kind, Kind::guarded);
-  EXPECT_THAT(needs, ElementsAre(Guard::Need::look)) << "once";
+  EXPECT_THAT(needs, ElementsAre(Guard::Need::inspect)) << "once";
   EXPECT_EQ(guard->state(now + 10s).kind, Kind::unknown);
   guard->set({Kind::guarded, {}, kOne}, now + 11s);
   EXPECT_EQ(guard->state(now + 12s).kind, Kind::guarded);

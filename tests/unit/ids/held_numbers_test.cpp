@@ -266,7 +266,7 @@ TEST(HeldNumbers, BeyondMaxAllIsHandedOutThatIsNotGivenBack) {
 
 TEST(HeldNumbers, BeyondMaxWhatIsLostIsHandedOutNoMore) {
   OnTheirWay counter;
-  counter.cache->finish({Reply::passed});
+  counter.cache->finish({Reply::overtaken});
   EXPECT_EQ(counter.cache->take_lost(), (Ranges{{4, 7}}));
   counter.change_max(kMax);
   EXPECT_EQ(counter.take_all(), Ranges());

@@ -502,7 +502,7 @@ TEST_F(RandomDigitsFree, IsFullWhateverIsFree) {
 /// Of a batch of which one value was taken, the rest is drawn anew if many of them must be, too.
 TEST_F(RandomDigitsFree, DoubtsValuesThatWereDrawnBlindly) {
   store.seen().counted(0);
-  EXPECT_FALSE(strategy->doubts(1, 4)) << "to send four in vain costs less than a look";
+  EXPECT_FALSE(strategy->doubts(1, 4)) << "to send four in vain costs less than a look-up";
   EXPECT_FALSE(strategy->doubts(100, 400));
   EXPECT_TRUE(strategy->doubts(1, 5));
   EXPECT_TRUE(strategy->next(1, values).needs_store());

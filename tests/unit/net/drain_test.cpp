@@ -16,7 +16,7 @@ using Kind = Refusal::Kind;
 // ---- when a connection closes ------------------------------------------------------------------
 
 TEST(DrainNext, LooksForARequestBeforeItCloses) {
-  EXPECT_EQ(next({}), Next::look);
+  EXPECT_EQ(next({}), Next::read);
   EXPECT_EQ(next({.seen_empty = true}), Next::close);
 }
 

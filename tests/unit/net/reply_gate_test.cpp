@@ -62,7 +62,7 @@ class Server {
         EXPECT_GT(step.bytes, held_.size()) << "or it would be asked for ever";
         needed_ = step.bytes;
         return false;
-      case Kind::pass:
+      case Kind::relay:
         pass(step);
         return true;
       case Kind::exchange:
@@ -86,7 +86,7 @@ class Server {
     if (step.begins) seen.emplace_back("relayed ");
     seen.back() += held_.substr(0, step.bytes);
     held_.erase(0, step.bytes);
-    const auto ended = gate.passed(step);
+    const auto ended = gate.relayed(step);
     if (ended == ReplyGate::Ended::reply) seen.back() += '.';
     if (ended != ReplyGate::Ended::last_reply) return;
     seen.back() += '!';

@@ -50,7 +50,7 @@ class Client {
   Inflation inflation_;
   Budget::Share granted;  // and not brought to the gate; before it: the gate leaves the queue first
   RequestGate gate;
-  rewrite::X509 x509 = rewrite::X509::passes;
+  rewrite::X509 x509 = rewrite::X509::allowed;
   bool draining = false;
   bool needs_login = false;
   std::size_t expected = 0;
@@ -79,7 +79,7 @@ class Client {
         seen.emplace_back("waits");
         gate.queue([this](Budget::Share share) { granted = std::move(share); });
         return false;
-      case Kind::pass:
+      case Kind::relay:
         pass(step);
         return true;
       case Kind::collect:
@@ -111,7 +111,7 @@ class Client {
       gate.forwarded();
     }
     seen.back() += consume(step.bytes);
-    if (gate.passed(step)) seen.back() += '!';
+    if (gate.relayed(step)) seen.back() += '!';
   }
   std::string consume(std::size_t bytes) {
     std::string front = held_.substr(0, bytes);
@@ -603,7 +603,7 @@ TEST_P(OfEachCompressor, CollectsLogins) {
                                    {"saslContinue", ""},
                                    {"saslContinue", behind},
                                    {"logout", ""}}) {
-    for (const auto x509 : {rewrite::X509::passes, rewrite::X509::refused}) {
+    for (const auto x509 : {rewrite::X509::allowed, rewrite::X509::refused}) {
       const std::string bytes = deflated(command(name, more));
       client.x509 = x509;
       client.seen.clear();

@@ -172,7 +172,7 @@ TEST(Classify, DecidesOnWhatMongodWouldRead) {
        Kind::relay},
       {"unknown opcode", message(4711, "anything"), Kind::relay},
   };
-  for (const Row& row : rows) check(row, X509::passes);
+  for (const Row& row : rows) check(row, X509::allowed);
 }
 
 TEST(Classify, RefusesWhatLogsInWhereX509IsRefused) {
@@ -195,7 +195,7 @@ TEST(Classify, RefusesWhatLogsInWhereX509IsRefused) {
   };
   for (const Row& row : logins) {
     check(row, X509::refused);
-    check({row.name, row.bytes, Kind::login}, X509::passes);
+    check({row.name, row.bytes, Kind::login}, X509::allowed);
   }
   const Row unclear[] = {
       // Where the command is cannot be told.
@@ -211,7 +211,7 @@ TEST(Classify, RefusesWhatLogsInWhereX509IsRefused) {
   };
   for (const Row& row : unclear) {
     check(row, X509::refused);
-    check({row.name, row.bytes, Kind::relay}, X509::passes);
+    check({row.name, row.bytes, Kind::relay}, X509::allowed);
   }
   const Row others[] = {
       {"Authenticate", op_msg(body(command("Authenticate"))), Kind::relay},
@@ -241,7 +241,7 @@ TEST(Classify, RefusesWhatLogsInWhereX509IsRefused) {
 bool changes_user(const std::string& bytes) {
   Namespaces namespaces(rule_set());
   const auto decision =
-      classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes), namespaces, X509::passes);
+      classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes), namespaces, X509::allowed);
   if (const auto* request = std::get_if<Request>(&decision)) {
     return std::holds_alternative<LoginRequest>(*request);
   }
@@ -273,7 +273,7 @@ TEST(Classify, TellsWhatMayChangeTheUser) {
 bool may_wait(const std::string& bytes, std::size_t size) {
   Namespaces namespaces(rule_set());
   const auto decision = classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes).first(size),
-                                 namespaces, X509::passes);
+                                 namespaces, X509::allowed);
   const auto* relay = std::get_if<decision::Relay>(&decision);
   EXPECT_NE(relay, nullptr);
   return relay != nullptr && relay->may_wait;
@@ -347,7 +347,7 @@ TEST(Classify, TellsAnInsertBeforeItsDocumentsAreThere) {
   const std::string whole = op_msg(fields + sequence("documents", {doc(int_field("a", 1))}));
   const auto header = wire::read_header(as_bytes(whole));
   const auto front = as_bytes(whole).first(wire::kSectionsOffset + fields.size());
-  const auto decision = classify(header, front, namespaces, X509::passes);
+  const auto decision = classify(header, front, namespaces, X509::allowed);
   const auto* more = std::get_if<decision::NeedMore>(&decision);
   ASSERT_NE(more, nullptr);
   EXPECT_TRUE(more->is_write);
@@ -358,7 +358,7 @@ TEST(Classify, CollectsUpdatesWithUpserts) {
   Namespaces namespaces(rule_set());
   const auto classified = [&](const std::string& bytes, std::size_t size) {
     return classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes).first(size), namespaces,
-                    X509::passes);
+                    X509::allowed);
   };
   const std::string requests[] = {update_sequence("", {upsert(1)}), update_array("", {upsert(1)}),
                                   find_and_modify("")};
@@ -383,7 +383,7 @@ TEST(Classify, CarriesWhatItFound) {
   Namespaces namespaces(rule_set());
   const std::string bytes = insert_sequence({doc(int_field("a", 1)), doc()});
   auto decision =
-      classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes), namespaces, X509::passes);
+      classify(wire::read_header(as_bytes(bytes)), as_bytes(bytes), namespaces, X509::allowed);
   const auto& insert = std::get<WriteRequest>(std::get<Request>(decision));
   const auto check = [&](const WriteRequest& found, const std::string& message) {
     EXPECT_EQ(found.message.message().data(), as_bytes(message).data());

@@ -297,7 +297,7 @@ class Simulation {
     const auto job = queue.begin();
     if (!job) return;
     if (job->kind == ids::GaplessJob::Kind::keep) return queue.finish(job->floor);
-    if (job->look == ids::GaplessLook::sure) server_.replicate();
+    if (job->how == ids::GaplessRead::sure) server_.replicate();
     sequence.seen = server_.most(sequence.scope);
   }
 

@@ -12,7 +12,7 @@ namespace hello_test {
 using namespace test;
 
 /// The patched message, or "other", "as it is".
-std::string patched(std::string_view bytes, X509 x509 = X509::passes,
+std::string patched(std::string_view bytes, X509 x509 = X509::allowed,
                     wire::Compressors allowed = {}) {
   const Exact exact(bytes);
   wire::PatchedMessage out;
@@ -48,7 +48,7 @@ std::string offer(const std::vector<std::string>& names) {
 
 TEST(PatchHelloRequest, CutsCompressionToWhatIsAllowed) {
   const auto cut = [](const std::vector<std::string>& names, wire::Compressors allowed) {
-    return patched(op_msg(body(doc(kHello + offer(names) + kRest))), X509::passes, allowed);
+    return patched(op_msg(body(doc(kHello + offer(names) + kRest))), X509::allowed, allowed);
   };
   const auto left = [](const std::vector<std::string>& names) {
     return op_msg(body(doc(kHello + offer(names) + kRest)));

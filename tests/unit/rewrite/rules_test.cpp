@@ -202,12 +202,12 @@ TEST(Namespaces, KnowWhatAnInsertIntoATimeSeriesCollectionGoesPast) {
   all.push_back(rule("shop.o*", "number"));
   Namespaces namespaces(std::make_shared<const RuleSet>(std::move(all), "idproxy", store));
   namespaces.admit("shop", "orders");
-  EXPECT_TRUE(namespaces.passed_by("shop", "orders").empty());
+  EXPECT_TRUE(namespaces.bypassed("shop", "orders").empty());
   store->set({ids::Readiness::Kind::left_alone, {}});
-  EXPECT_TRUE(namespaces.passed_by("shop", "orders").empty()) << "a view";
+  EXPECT_TRUE(namespaces.bypassed("shop", "orders").empty()) << "a view";
   store->set({ids::Readiness::Kind::left_alone, {}, true});
   EXPECT_EQ(namespaces.plan("shop", "orders"), nullptr);
-  const auto past = namespaces.passed_by("shop", "orders");
+  const auto past = namespaces.bypassed("shop", "orders");
   ASSERT_EQ(past.size(), 2U) << "the second rule is never used where the first one is";
   EXPECT_EQ(past[0].assignment->rule->field, "a");
   EXPECT_EQ(past[1].assignment->rule->field, "number");
@@ -215,7 +215,7 @@ TEST(Namespaces, KnowWhatAnInsertIntoATimeSeriesCollectionGoesPast) {
   EXPECT_EQ(past[1].assignment->ns, "shop.orders");
   for (const auto& [db, collection] : {std::pair("shop", "system.buckets.orders"),
                                        std::pair("bank", "orders"), std::pair("idproxy", "o")}) {
-    EXPECT_TRUE(namespaces.passed_by(db, collection).empty()) << db << collection;
+    EXPECT_TRUE(namespaces.bypassed(db, collection).empty()) << db << collection;
   }
 }
 

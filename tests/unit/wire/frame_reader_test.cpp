@@ -36,7 +36,7 @@ TEST(FrameReader, FailsIfTheLengthIsOutsideItsBounds) {
 TEST(FrameReader, CountsTheCurrentMessageDownInPieces) {
   const std::string bytes = message(1, std::string(84, 'x')) + message(1, "");
   FrameReader frames;
-  frames.pass(static_cast<std::size_t>(frames.front(as_bytes(bytes)).header.message_length));
+  frames.enter(static_cast<std::size_t>(frames.front(as_bytes(bytes)).header.message_length));
   const auto front = frames.front(as_bytes(bytes));
   EXPECT_EQ(front.kind, Kind::inside);
   EXPECT_EQ(front.bytes, 100U);  // not into the next message

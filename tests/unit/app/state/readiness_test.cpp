@@ -80,9 +80,9 @@ class ReadinessLogTest : public ::testing::Test {
     log_.update(rules_, obstacles);
     return ::testing::internal::GetCapturedStderr();
   }
-  static Obstacles obstacle(const char* reason, bool passes = false) {
+  static Obstacles obstacle(const char* reason, bool is_transient = false) {
     Obstacles all{not_ready(0, "shop.orders", reason)};
-    all.front().readiness.error.passes = passes;
+    all.front().readiness.error.is_transient = is_transient;
     return all;
   }
 

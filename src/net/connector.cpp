@@ -91,7 +91,7 @@ class Connector::Attempt final : EventLoop::Watcher {
     connector_.thread_.loop.watch(socket_.get(), EPOLLOUT, *this);
   }
   void close() {
-    connector_.thread_.loop.forget(*this);
+    if (socket_.is_open()) connector_.thread_.loop.unwatch(socket_.get(), *this);
     socket_.close();
   }
   [[nodiscard]] FileDescriptor take() {

@@ -71,8 +71,8 @@ class Timer : public boost::intrusive::set_base_hook<
 /// (app/control.hpp). Here it has only the addresses of sockets, and name lookups need no loop
 /// (net/lookups.hpp).
 ///
-/// A Stream needs no more of it than watch(), rewatch(), forget() and call_later(). An engine that
-/// tells of completed reads in place of readable sockets would replace these four.
+/// A Stream needs no more of it than watch(), rewatch(), unwatch(), forget() and call_later(). An
+/// engine that tells of completed reads in place of readable sockets would replace these five.
 class EventLoop {
  public:
   /// Something that watches one descriptor.
@@ -118,14 +118,14 @@ class EventLoop {
   }
 
   /// Watches `fd` for `events` (EPOLLIN, EPOLLOUT, …), edge-triggered. A ready descriptor is told
-  /// of at once. Closing it ends that.
+  /// of at once. unwatch() ends that.
   void watch(int fd, std::uint32_t events, Watcher& watcher);
   /// Replaces what a watched descriptor is watched for, and by whom.
   void rewatch(int fd, std::uint32_t events, Watcher& watcher);
-  /// Stops watching a descriptor that stays open.
+  /// The watcher hears nothing more of the descriptor, if it has watched it. Call before closing
+  /// it: the kernel goes on telling of a socket that is open elsewhere, in another process.
   void unwatch(int fd, const Watcher& watcher);
-  /// The watcher hears nothing more, not even of events that have been fetched. Call before its
-  /// descriptor is closed.
+  /// The watcher hears nothing of events that have been fetched.
   void forget(const Watcher& watcher);
 
   /// Calls `then`, which may come back for more, once this turn has handled its events: in the

@@ -82,7 +82,7 @@ void Listener::start() {
 
 void Listener::stop() {
   if (!socket_.is_open()) return;
-  threads_[0]->loop.forget(*this);
+  threads_[0]->loop.unwatch(socket_.get(), *this);
   socket_.close();
   pause_.cancel();
   const std::string& path = upstream_->route.listen.unix_path;

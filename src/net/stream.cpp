@@ -80,8 +80,7 @@ void Stream::open(FileDescriptor socket, std::unique_ptr<tls::Engine> engine) {
 void Stream::close() {
   if (!socket_.is_open()) return;
   say_goodbye();
-  loop_.forget(*this);
-  watched_ = 0;
+  if (std::exchange(watched_, 0) != 0) loop_.unwatch(socket_.get(), *this);
   socket_.close();
   if (reader_ != nullptr) {
     loop_.call_later([reader = std::exchange(reader_, nullptr)] { reader->readable(); });

@@ -318,6 +318,26 @@ TEST_P(StreamPlain, EndsItsWaitsWhenItIsClosed) {
   EXPECT_EQ(writable, 1);
 }
 
+/// Who looks into the process can have a copy of its socket, as a debugger. The kernel goes on
+/// telling of one that is open anywhere.
+TEST_P(StreamPlain, HearsNothingMoreOnceItIsClosedAlthoughTheSocketIsOpenElsewhere) {
+  wait();
+  const FileDescriptor copy(::dup(stream_.socket()));
+  const FileDescriptor peer_of_copy = std::move(peer_);
+  stream_.close();
+  loop_.poll();
+  std::array<int, 2> fds{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
+  stream_.open(FileDescriptor(fds[0]), nullptr);
+  peer_ = FileDescriptor(fds[1]);
+  EXPECT_EQ(read(1), "");
+  wait();
+  woken_ = 0;
+  EXPECT_EQ(::write(peer_of_copy.get(), "x", 1), 1);
+  loop_.poll();
+  EXPECT_EQ(woken_, 0);
+}
+
 TEST_P(StreamPlain, MovesWithWhatItHasNotRead) {
   wait();
   send("hello");

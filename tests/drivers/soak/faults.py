@@ -209,6 +209,8 @@ class Faults:
     def _kill_proxy(self) -> str | None:
         if not (each := self._proxy(restarted=True)):
             return None
+        status = each.proxy.process.poll()
+        assert status is None, f"proxy {each.number} has ended by itself with status {status}"
         each.kill()
         return f"proxy {each.number} for {self._later(each.start, each, 3.0):.1f} s"
 

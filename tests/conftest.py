@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support.full import FULL
+from support.long_runs import LongRun
 from support.guarded import Guarded
 from support.mongod import Mongod
 from support.pairs import beyond_pairs, params_of
@@ -201,6 +202,11 @@ def record(
         # Properties of the whole suite would get lost where several processes run it.
         record_property(what, round(figure, 4))
     return write
+
+
+@pytest.fixture
+def long_run(request: pytest.FixtureRequest) -> LongRun:
+    return LongRun(f"{request.path.stem}-{request.node.name}")
 
 
 _collections = itertools.count()

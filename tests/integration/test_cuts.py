@@ -111,7 +111,7 @@ def run_of_insert(message: bytes) -> int:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("direction", [pytest.param("to_server", marks=pytest.mark.tsan), "to_client"])
 @pytest.mark.parametrize("side", ["downstream", "upstream"])
-def test_every_byte(chain: Chain, side: Literal["downstream", "upstream"], direction: Direction):
+def test_every_byte(chain: Chain, side: Literal["downstream", "upstream"], direction: Direction, long_run):
     relay = getattr(chain, side)
     first_connection = len(chain.upstream.connections)
     assert chain.exchange() == 3
@@ -149,13 +149,14 @@ def test_every_byte(chain: Chain, side: Literal["downstream", "upstream"], direc
             inserted.append(run_of_insert(reached[ends[0]:ends[1]]))
     stored = chain.server.client["cuts"]["c"].find({"run": {"$gte": first_run}}).sort("run")
     assert [d["run"] for d in stored] == sorted(inserted), "stored if, and only if, it arrived whole"
+    long_run("cuts", server=chain.server.client.server_info()["version"], faults={"cut": 2 * (len(whole) + 1)})
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("direction", ["to_server", "to_client"])
 @pytest.mark.parametrize("side", ["downstream", "upstream"])
 def test_every_byte_of_a_retried_insert(chain: Chain, side: Literal["downstream", "upstream"],
-                                        direction: Direction):
+                                        direction: Direction, long_run):
     """Whatever part of the retries is cut, the document is stored once if it was acknowledged, and
     at most once if not; nobody goes on for a client that has gone."""
     relay = getattr(chain, side)
@@ -197,3 +198,4 @@ def test_every_byte_of_a_retried_insert(chain: Chain, side: Literal["downstream"
         cleared()
         assert chain.proxy.alive()
     assert cuts > 40
+    long_run("cuts", server=chain.server.client.server_info()["version"], faults={"cut of a retried insert": cuts})

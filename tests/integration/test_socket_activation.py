@@ -96,7 +96,7 @@ def restarting(start: Callable[[], Proxy], port: int, times: int) -> Iterator[Lo
 
 
 @pytest.mark.timeout(3600 if FULL else 300)
-def test_restarts_refuse_nobody(standalone, config, port, record):
+def test_restarts_refuse_nobody(standalone, config, port, record, long_run):
     with listening(("127.0.0.1", port)) as passed:
         with restarting(lambda: activated(config, [passed]), port, RESTARTS) as load:
             pass
@@ -108,6 +108,8 @@ def test_restarts_refuse_nobody(standalone, config, port, record):
     ks = [d["k"] for d in found]
     assert len({*ks}) == len(ks) and load.stored <= {*ks}
     assert len({d["number"] for d in found}) == len(found)
+    long_run("restarts", server=standalone.client.server_info()["version"], faults={"restart": RESTARTS},
+             documents=len(found))
 
 
 def test_without_it_they_do(config, port):

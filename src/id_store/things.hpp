@@ -57,8 +57,10 @@ class Things {
     Got got = Got::known;
     if (thing && watch > thing->watch) {
       got = Got::renewed;
-      thing->fields.clear();
-      if (!renew(thing)) {
+      if (renew(thing)) {
+        thing->fields.clear();
+      } else {
+        // With its fields: those that have it may need numbers behind the stored ones.
         retired_.push_back(std::exchange(thing, nullptr));
         things_.erase(found);
       }

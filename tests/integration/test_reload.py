@@ -549,10 +549,13 @@ def variants(db: str) -> Iterator[list[dict[str, Any]]]:
         digits = {"ns": [f"{db}.load", f"{db}.*", "*"][i % 3], "field": "r",
                   "strategy": "random-digits", "unique_index": ["require", "warn"][i % 2],
                   "digits": 12 + i % 4}
+        ranged = {"ns": f"{db}.load", "field": "g", "strategy": "counter-ranges", "pick": "random", "active": 1,
+                  "unique_index": "require", "block": {"size": [5, 6][i % 2]}, "ranges": {"count": 200, "width": 1000},
+                  "store": {"collection": f"{db}_ranges"}}
         yield [
             numbered([f"{db}.l*", f"{db}.load", "*.load"][i % 3], unique_index="require",
                      block={"size": [10, 50, 1][i % 3]}, start=1 + i % 2),
-            ids, digits, numbered(f"{db}.other{i}", unique_index="require")]
+            ids, digits, ranged, numbered(f"{db}.other{i}", unique_index="require")]
 
 
 def broken_texts(reloading: Reloading, db: str) -> Iterator[str]:
@@ -575,7 +578,7 @@ def test_reloads_under_load(
         start: Callable[..., Reloading], replica_set: Mongod, coll: str,
         record: Callable[[str, float], None]) -> None:
     ns = f"{coll}.load"
-    for field in ("n", "u", "r"):
+    for field in ("n", "u", "r", "g"):
         replica_set.client[coll].load.create_index(field, unique=True)
     rules = variants(coll)
     reloading = start(next(rules))
@@ -611,7 +614,7 @@ def test_reloads_under_load(
         replica_set.client[coll].load.find({"w": {"$exists": True}}).sort([("w", 1), ("i", 1)]))
     assert len(found) == sum(each.sent for each in writers)
     record("documents", len(found))
-    for field in ("n", "u", "r"):
+    for field in ("n", "u", "r", "g"):
         assert len({str(each[field]) for each in found}) == len(found), f"{field} twice"
     for _, own in itertools.groupby(found, key=lambda each: each["w"]):
         made = [bytes(each["u"]) for each in own]

@@ -417,6 +417,26 @@ TEST_F(RangeStoreTest, MakesItsRangesGivesNumbersAndTakesThemBack) {
   EXPECT_EQ(used, 30);
 }
 
+/// Inserts that began before a reload may need a range that is not open yet.
+TEST_F(RangeStoreTest, AnotherSetGoesOnWithItsRangesUntilNobodyHasIt) {
+  ranges.layout = Layout{8, 1000, 0};
+  ranges.counter.block.size = 5;
+  ranges.active = 1;
+  const auto old = begin();
+  std::set<std::int64_t> all;
+  for (const std::int64_t number : next(*old, 3)) all.insert(number);
+  ranges.counter.block.size = 6;
+  const auto newer = id_store->watch({{database.name() + ".orders", "number"}});
+  const auto set = newer->ranges(ranges, fields[0], {clock, system_random()});
+  EXPECT_NE(set, old);
+  for (int i = 0; i < 1500; i += 100) {  // more than one range has
+    for (const std::int64_t number : next(*old, 100)) all.insert(number);
+    for (const std::int64_t number : next(*set, 100)) all.insert(number);
+  }
+  EXPECT_EQ(all.size(), 3003U) << "none twice";
+  EXPECT_TRUE(id_store->stop(std::chrono::seconds(10)));
+}
+
 TEST_F(RangeStoreTest, SaysWhatIsWrongAndSeesThatItIsMended) {
   ranges.layout = Layout{1, 1000, 0};
   store("0", "999", 1);

@@ -372,6 +372,19 @@ TEST_F(StoreTest, WithAnotherStepACounterBeginsAnew) {
   EXPECT_EQ(store.statistics().blocks_dropped, 0U);
 }
 
+/// An insert that began before the reload needs the first number of all.
+TEST_F(StoreTest, ACounterThatGivesWayStillKnowsTheStoredNumbers) {
+  database.insert("orders", R"({"number": 1000})");
+  spec.scan = 0ms;
+  Store store(options(), clock);
+  const auto old = counter(store);
+  spec.step = 10;
+  const auto cache = counter(store);
+  EXPECT_NE(cache, old);
+  EXPECT_EQ(take(*old, 1)->front(), 1001);
+  EXPECT_TRUE(store.stop(2s));
+}
+
 TEST_F(StoreTest, AFieldThatNoRuleFillsAnyMoreHoldsNothingUp) {
   const ids::CounterField unguarded{database.name() + ".other", "number", {}};
   database.insert("other", R"({"number": 1})");

@@ -58,6 +58,18 @@ TEST_F(ThingsTest, TheNewestWatchDecidesWhatItIs) {
   EXPECT_EQ(things.all().size(), 1U);
 }
 
+TEST_F(ThingsTest, ItsFieldsAreThoseOfTheNewestRulesThatItServes) {
+  const ids::CounterField one{"db.one", "n", {}};
+  const ids::CounterField two{"db.two", "n", {}};
+  const auto first = get("x", 1).first;
+  first->add_field(one, 1);
+  EXPECT_EQ(get("x", 2).first, first);
+  EXPECT_TRUE(first->fields.empty());
+  first->add_field(two, 2);
+  (void)get("y", 3);
+  EXPECT_EQ(first->fields, std::vector{two}) << "it goes on serving who has it";
+}
+
 TEST_F(ThingsTest, NothingIsLeftOfAThingThatCannotBeMade) {
   const auto fail = [](const auto&) { return false; };
   const auto make = []() -> std::shared_ptr<Named> { throw std::bad_alloc(); };

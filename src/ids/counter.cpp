@@ -214,6 +214,7 @@ class Counter final : public RuleSource {
     if (!is_one) return;
     if (about().sequences.by_document()) {
       counter.spec.place.key_is = CounterPlace::KeyIs::family;
+      recent_.renew();
     } else {
       const Sequences sequences(about().sequences, counter.spec.place.key, counter.field.format,
                                 clock_, {});
@@ -244,13 +245,16 @@ class Counter final : public RuleSource {
                                                  const NumberFormat& format, Store& store,
                                                  Opening opening) {
     const std::string key = counter.spec.place.filter + counter.spec.place.key;
-    return recent_.get(key, format, opening, [&]() -> RecentSequences::Write {
+    const auto open = [&]() -> RecentSequences::Write {
       const auto cache = store.counter(counter.spec, counter.field);
       std::shared_ptr<NumberStock> lent(cache.get(), [cache](auto*) { cache->let_go(); });
       return [lent, on_store_down = counter.spec.on_store_down](const NumberFormat& written) {
         return number_source(lent, written, on_store_down);
       };
-    });
+    };
+    // Another rule may share it: its heal has to know this rule's field, too.
+    const auto again = [&] { (void)store.counter(counter.spec, counter.field); };
+    return recent_.get(key, format, opening, open, again);
   }
 
   const Clock& clock_;

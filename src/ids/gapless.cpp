@@ -45,11 +45,12 @@ class Gapless final : public RuleSource {
     spec.place = std::move(chosen.key);
     spec.field.scope = std::move(chosen.scope);
     spec.field.format = std::move(chosen.stored);
-    return recent_.get(spec.name(), chosen.format, opening, [&]() -> RecentSequences::Write {
+    const auto open = [&]() -> RecentSequences::Write {
       return [queue = store.sequence(spec)](const NumberFormat& format) {
         return gapless_source(queue, format);
       };
-    });
+    };
+    return recent_.get(spec.name(), chosen.format, opening, open, [] {});
   }
 
   const Clock& clock_;

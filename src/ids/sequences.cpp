@@ -149,6 +149,11 @@ void Sequences::write(Chosen& chosen, std::span<const FieldValue> values,
   chosen.stored = options_.text->format_of_all({day, options_.reset, fixed}, options_.check);
 }
 
+void RecentSequences::renew() {
+  const std::scoped_lock lock(mutex_);
+  for (Sequence& each : sequences_) each.is_told = false;
+}
+
 RecentSequences::Sequence RecentSequences::take_last() {
   by_key_.erase(sequences_.back().key);
   Sequence last = std::move(sequences_.back());

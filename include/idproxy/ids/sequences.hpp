@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "idproxy/base/clock.hpp"
@@ -62,10 +63,10 @@ class RecentSequences {
   explicit RecentSequences(std::size_t most) : most_(most) {}
 
   /// The source of the sequence with this key, which `open` begins to use if it is not in use yet;
-  /// null if that is not wanted.
-  template <class Open>
+  /// null if that is not wanted. The first time after renew(), `again` tells the store that it is.
+  template <class Open, class Again>
   [[nodiscard]] std::shared_ptr<Source> get(const std::string& key, const NumberFormat& format,
-                                            Opening opening, const Open& open) {
+                                            Opening opening, const Open& open, const Again& again) {
     std::optional<Sequence> gone;  // destroyed without the lock
     const std::scoped_lock lock(mutex_);
     auto found = by_key_.find(key);
@@ -73,16 +74,21 @@ class RecentSequences {
       if (opening == Opening::only_used) return nullptr;
       sequences_.push_front({key, open()});
       found = by_key_.emplace(sequences_.front().key, sequences_.begin()).first;
+    } else if (!std::exchange(found->second->is_told, true)) {
+      again();
     }
     sequences_.splice(sequences_.begin(), sequences_, found->second);
     if (sequences_.size() > most_) gone = take_last();
     return source_of(sequences_.front(), format);
   }
+  /// After a reload the store knows what the newest rules ask for, and nothing of the rules before.
+  void renew();
 
  private:
   struct Sequence {
     std::string key;
     Write write;
+    bool is_told = true;
     NumberFormat format{};
     std::shared_ptr<Source> source{};  // in this format
   };

@@ -196,6 +196,22 @@ TEST_F(CounterSequencesTest, AreAnnouncedOrTheirFamilyIfDocumentsDecide) {
   EXPECT_EQ(store.specs.back().place.key_is, CounterPlace::KeyIs::family);
 }
 
+/// A reload makes the store forget who fills from a counter; rules that share it may be new.
+TEST_F(CounterSequencesTest, AreToldToTheStoreAgainAfterAReload) {
+  bind({{"scope", "tenant"}});
+  const auto before = sequence({"a"});
+  EXPECT_EQ(next(before, 1), (Texts{"1"}));
+  (void)sequence({"a"});
+  EXPECT_EQ(store.specs.size(), 1U);
+  rule->announce(store);
+  bound = rule->bind("shop.orders", &store);
+  EXPECT_EQ(store.specs.size(), 2U) << "their family";
+  EXPECT_EQ(sequence({"a"}), before);
+  EXPECT_EQ(sequence({"a"}), before);
+  EXPECT_EQ(store.specs.size(), 3U) << "once";
+  EXPECT_EQ(next(before, 1), (Texts{"2"})) << "with the numbers that it had";
+}
+
 TEST_F(CounterSequencesTest, AreNotNeededForANumberAlone) {
   rule = make({{"output", "string"},
                {"template", "{counter:04}-{check}"},

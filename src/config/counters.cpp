@@ -99,6 +99,19 @@ bool check_counter_in_ranges(const ids::RangesSpec& ranges, const ids::CounterPl
   return true;
 }
 
+/// The unique index of the layout mongoose-sequence has fields that other documents lack: only one
+/// of them could be in its collection.
+bool check_scope_index(const ids::CounterPlace& earlier, const std::string& path,
+                       const ids::CounterPlace& later, Parameters& reader) {
+  const bool is_mixed = earlier.scope_field.empty() != later.scope_field.empty();
+  if (!is_mixed || earlier.ns() != later.ns()) return false;
+  reader.error("strategy", "keeps its counter in " + shown(later.ns()) + ", and so does " + path +
+                               " in another layout: the unique index of mongoose-sequence lets one "
+                               "document of other layouts be there. Set store.collection for one "
+                               "of them");
+  return true;
+}
+
 }  // namespace
 
 bool has_counters_in(const rewrite::Rule& rule, const std::string& ns) {
@@ -138,6 +151,7 @@ bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
   const About* a = counter_of(earlier);
   const About* b = counter_of(later);
   if (a == nullptr || b == nullptr) return false;
+  if (check_scope_index(a->counter->place, path, b->counter->place, reader)) return true;
   if (a->ranges && b->ranges) return check_shared_ranges(*a, path, *b, reader);
   if (a->ranges) return check_counter_in_ranges(*a->ranges, b->counter->place, path, reader);
   if (b->ranges) return check_counter_in_ranges(*b->ranges, a->counter->place, path, reader);

@@ -571,6 +571,13 @@ Document parent_command(const ReserveSpec& spec, const OldReservation& item) {
           {"readConcern", majority()}};
 }
 
+Document any_parent_command(const ReserveSpec& spec) {
+  return {{"find", split_namespace(spec.parent_ns).collection},
+          {"projection", {"_id", 1}},
+          {"limit", 1},
+          {"readConcern", majority()}};
+}
+
 Document sweep_command(const ReserveSpec& spec, std::span<const OldReservation> items) {
   return write_of("delete", spec, "deletes", array_of(items, [&](const OldReservation& item) {
                     Document its = equal("_id", item.id);

@@ -64,6 +64,8 @@ enum class Order { by_date, any };
 /// find: the parent, if it has the value. Compares as the server does.
 [[nodiscard]] mongo::Document parent_command(const ids::ReserveSpec& spec,
                                              const OldReservation& item);
+/// find: any parent.
+[[nodiscard]] mongo::Document any_parent_command(const ids::ReserveSpec& spec);
 /// delete, if they are as they were read.
 [[nodiscard]] mongo::Document sweep_command(const ids::ReserveSpec& spec,
                                             std::span<const OldReservation> items);

@@ -152,6 +152,9 @@ Reply ReservationSweeper::judge(Client& client, const std::vector<OldReservation
   std::vector<OldReservation> orphans;
   Reply reply = find_orphans(client, spec_, page, orphans);
   if (!reply.ok() || orphans.empty()) return reply;
+  // Of a collection that is dropped to be restored, or exchanged for another one, they come back.
+  reply = client.read_first(split_namespace(spec_.parent_ns).db, any_parent_command(spec_));
+  if (!reply.ok() || reply.document.empty()) return reply;
   reply = client.write(spec_.db, sweep_command(spec_, orphans));
   const auto deleted = static_cast<std::uint64_t>(outcome_of(reply).n);
   swept.deleted += deleted;

@@ -181,6 +181,7 @@ bool changes_field(const bson::Element& stage, std::string_view field) {
   if (!what) return false;
   if (what->key != "$unset") return true;  // it makes the document anew
   if (what->type == bson::Type::string) return overlap(what->text(), field);
+  if (what->type != bson::Type::array) return false;  // which mongod refuses
   for (const bson::Element& name : bson::Elements(what->value)) {
     if (name.type == bson::Type::string && overlap(name.text(), field)) return true;
   }

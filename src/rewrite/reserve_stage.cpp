@@ -86,8 +86,20 @@ ReserveStage::ReserveStage(const WriteRequest& insert, const GivenValues& given,
 
 ReserveStage::~ReserveStage() = default;
 
+namespace {
+
+/// False for what the server will refuse: one command reserves values of several clients, and fails
+/// as a whole.
+bool can_be_reserved(const bson::Element& value) {
+  constexpr std::size_t kLevels = 170;  // mongod accepts 180
+  const bool is_nested = value.type == bson::Type::document || value.type == bson::Type::array;
+  return !is_nested || bson::well_formed(value.value, kLevels);
+}
+
+}  // namespace
+
 /// The server refuses a document that is too large, or has no `_id` that can be read: there is
-/// nothing to reserve.
+/// nothing to reserve. Nor is there in an array, where the rule gives no values.
 void ReserveStage::add_places(std::int32_t statement, Bytes document) {
   if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return;
   std::optional<std::size_t> given_id;
@@ -95,7 +107,7 @@ void ReserveStage::add_places(std::int32_t statement, Bytes document) {
     if ((*plan_)[i].is_id()) given_id = find_given(given_, statement, i);
   }
   const auto id = field_at(document, "_id");
-  if (!id || (!given_id && id->is == Is::missing)) return;
+  if (!id || (!given_id && (id->is == Is::missing || !can_be_reserved(id->element)))) return;
   for (std::size_t i = 0; i < plan_->size(); ++i) {
     const Assignment& assignment = (*plan_)[i];
     if (assignment.reservations == nullptr) continue;
@@ -103,7 +115,8 @@ void ReserveStage::add_places(std::int32_t statement, Bytes document) {
                 given_id};
     if (!place.given_value) {
       const auto own = field_at(document, assignment.rule->field);
-      if (!own || own->is == Is::missing) continue;
+      if (!own || own->is == Is::missing || own->is == Is::in_array) continue;
+      if (!can_be_reserved(own->element)) continue;
       // Of two fields with one name, this is the one that the server indexes.
       place.reservation.value = typed(own->element.type, own->element.value);
     }

@@ -143,7 +143,10 @@ bool take_fields(const WriteFields& fields, WriteCommand& out) {
   const auto* const strict = fields[Its::api_strict];
   const bool is_strict =
       strict != nullptr && (strict->as_integer() == 1 || fields.is_twice(Its::api_strict));
-  out.takes_uuid = out.in_batch() && !is_strict && fields[Its::collection_uuid] == nullptr;
+  // Nobody would hear that the collection is another one.
+  const bool is_answered = !out.options || out.options->acknowledged;
+  out.takes_uuid =
+      out.in_batch() && is_answered && !is_strict && fields[Its::collection_uuid] == nullptr;
   if (!out.in_batch()) return true;
   const auto list = form_of(out.kind).list;
   if (const auto* field = fields[list]) {

@@ -72,6 +72,7 @@ namespace {
 /// that gives a value, or passes the statement on, does something.
 bool does_more(const UpsertStatement& statement, const Plan& rules) {
   for (const bson::Element& each : bson::Elements(statement.update)) {
+    if (each.type != bson::Type::document) continue;
     for (const bson::Element& path : bson::Elements(each.value)) {
       const auto leaves_out = [&](const Assignment& its) {
         return is_left_out(each, path, *its.rule) &&
@@ -95,8 +96,10 @@ KeepVerdict keep_of(const UpsertStatement& statement, const Assignment& assignme
   using Kind = UpsertVerdict::Kind;
   const bool assigns = upsert.kind == Kind::assign;
   const bool is_plain = statement.kind == UpsertStatement::Kind::plain;
-  const bool needs_none = upsert.kind == Kind::unfulfilled && does_more(statement, rules);
-  if (is_kept && !statement.is_replacement && !is_plain && !assigns && !needs_none) {
+  const auto needs_none = [&] {
+    return upsert.kind == Kind::unfulfilled && does_more(statement, rules);
+  };
+  if (is_kept && !statement.is_replacement && !is_plain && !assigns && !needs_none()) {
     keep = {KeepVerdict::Kind::lost, LossReason::unset};
   }
   if (assigns && statement.is_replacement && !is_alone && !assignment.rule->when.empty()) {

@@ -348,8 +348,9 @@ std::optional<Action> WriteExchange::scan_again() {
   const auto end = scan();
   // Relay would be too late: the received bytes may be gone.
   is_unchanged_ = end && std::holds_alternative<action::Relay>(*end);
+  if (is_unchanged_) return std::nullopt;
   rights_.replanned();
-  return is_unchanged_ ? std::nullopt : end;
+  return end;
 }
 
 /// The guards come first: a counter that does not exist yet then finds its first number by their

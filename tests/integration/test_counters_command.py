@@ -62,11 +62,12 @@ def refused(done: subprocess.CompletedProcess[str], *words: object) -> None:
 class TestList:
     LAYOUTS = [("unique-count", "uniqueIdentifierCounter", "COUNT", "next"),
                ("counters-next", "counters", "next", "last"), ("counters-seq", "counters", "seq", "last"),
-               ("ids-index", "ids", "index", "next"), ("mongoose-sequence", "counters", "seq", "last")]
+               ("ids-index", "ids", "index", "next"), ("mongoose-sequence", "plugin", "seq", "last")]
 
     def test_all_layouts(self, replica_set, start_proxy, coll, commands):
-        rules = [counter_rule(f"{coll}.c{i}", block=1, max=100, store={"db": coll, "layout": layout})
-                 for i, (layout, *_) in enumerate(self.LAYOUTS)]
+        rules = [counter_rule(f"{coll}.c{i}", block=1, max=100, store={
+            "db": coll, "layout": layout, "collection": collection})
+                 for i, (layout, collection, *_) in enumerate(self.LAYOUTS)]
         rules.append(counter_rule(f"{coll}.c9", block=1, max=100, store={
             "db": coll, "layout": "custom", "collection": "own", "key_field": "model", "key": "Order",
             "value_field": "count", "value_is": "last", "filter": {"groupingField": ""}}))
@@ -401,7 +402,8 @@ class TestSet:
 
     def test_a_value_that_is_no_integer(self, replica_set, ns, commands):
         set_counter(replica_set.client, ns, "eleven")
-        assert commands([counter_rule(ns)]).json("set", key_of(ns), 11)["was"] is None
+        refused(commands([counter_rule(ns)]).counters("set", key_of(ns), 11), "may have 11", "--force")
+        assert commands([counter_rule(ns)]).json("set", key_of(ns), 11, "--force")["was"] is None
         assert self.count(replica_set, ns) == 11
 
     def test_while_others_count(self, replica_set, ns, commands):

@@ -337,6 +337,18 @@ TEST_P(ReservationTest, ThoseOfOtherProgramsWithoutADateStay) {
   EXPECT_EQ(reserve("1", "\"gone\""), State::own);
 }
 
+TEST_P(ReservationTest, NothingIsSweptWhileTheCollectionIsGone) {
+  EXPECT_EQ(reserve("1", "\"a\""), State::made);
+  EXPECT_EQ(reserve("2", "\"b\""), State::made);
+  clock.advance(25h);
+  const auto swept = sweep();
+  EXPECT_EQ(swept.failure, "");
+  EXPECT_EQ(swept.deleted, 0U);
+  EXPECT_EQ(count(), 2U);
+  order(R"({"_id": "a", "number": 1})");
+  EXPECT_EQ(sweep().deleted, 1U);
+}
+
 TEST_P(ReservationTest, AfterTheFirstPassOnlyWhatHasBecomeOldIsRead) {
   EXPECT_FALSE(prepare());
   for (int i = 0; i < 3; ++i) {
@@ -382,6 +394,7 @@ TEST_P(ReservationTest, ManyAreSweptInPages) {
 }
 
 TEST_P(ReservationTest, ASweepThatFailsSaysWhy) {
+  order(R"({"_id": "b", "number": 2})");
   EXPECT_EQ(reserve("1", "\"a\""), State::made);
   clock.advance(25h);
   database.fail("find", 1, R"({"errorCode": 13})");

@@ -230,6 +230,10 @@ std::string refusal_to_set(const CounterView& view, std::int64_t next, Force for
                 : ", and the largest number that is stored is not known: " + view.stored.unknown) +
            "; --force sets it all the same";
   }
+  if (!counter.next) {
+    return "the next number of " + view.name + " is not known: running proxies may have " + number +
+           " and those behind it in memory. Stop the proxies; --force sets it all the same";
+  }
   return "";
 }
 
@@ -259,7 +263,9 @@ SyncTarget sync_target(const CounterView& view) {
   const StoredCounter& counter = view.counter;
   if (std::string why = why_never(counter, view.name); !why.empty()) return {{}, std::move(why)};
   if (!counter.value.is_number()) {
-    return {{}, "the value of " + view.name + " is no integer: set the counter"};
+    return {
+        {},
+        "the value of " + view.name + " is no integer: stop the proxies, and set it with --force"};
   }
   if (!view.stored.unknown.empty()) {
     return {{}, "the largest number that is stored is not known: " + view.stored.unknown};

@@ -186,6 +186,28 @@ TEST(Counters, AFilterHoldsScalars) {
                           "counter's own"));
 }
 
+TEST(Counters, OfMongooseSequenceShareTheirCollectionWithNoOtherLayout) {
+  const auto faults = [](const std::string& first, const std::string& second) {
+    const auto rule = [](const std::string& ns, const std::string& store) {
+      return "  - {ns: " + ns +
+             ", field: x, strategy: counter, store: {db: shop, layout: " + store + "}}\n";
+    };
+    return findings_of("rules:\n" + rule("a.b", first) + rule("a.c", second));
+  };
+  EXPECT_THAT(faults("mongoose-sequence", "mongoose-sequence"), IsEmpty());
+  EXPECT_THAT(faults("mongoose-sequence", "unique-count"), IsEmpty());
+  EXPECT_THAT(faults("mongoose-sequence", "counters-seq, collection: more"), IsEmpty());
+  const std::string text =
+      "keeps its counter in shop.counters, and so does rules[0] in another layout: the unique "
+      "index "
+      "of mongoose-sequence lets one document of other layouts be there. Set store.collection for "
+      "one of them";
+  EXPECT_THAT(faults("mongoose-sequence", "counters-seq"),
+              ElementsAre(testing::EndsWith("rules[1].strategy: " + text)));
+  EXPECT_THAT(faults("counters-next", "mongoose-sequence"),
+              ElementsAre(testing::EndsWith("rules[1].strategy: " + text)));
+}
+
 TEST(Counters, OneDocumentIsUsedInOneWay) {
   const auto faults = [](const std::string& second) {
     return findings_of(

@@ -85,6 +85,14 @@ TEST_F(GuardedExchange, NorDoesTheStrictApiOrAClientWithItsOwn) {
   }
 }
 
+/// Nobody would hear of the server's refusal.
+TEST_F(GuardedExchange, NorDoesAnUnacknowledgedWrite) {
+  see(kOne);
+  const std::string w0 = doc_field("writeConcern", int_field("w", 0));
+  EXPECT_EQ(world.request(client(Form::sequence, w0, {nth(0)})), ActionKind::send);
+  expect_sent(client(Form::sequence, w0, {nth(0, 1)}));
+}
+
 TEST_F(GuardedExchange, WhatTheServerRefusesGoesToTheCollectionThatIsThereNow) {
   see(kOne);
   EXPECT_EQ(

@@ -112,6 +112,26 @@ TEST_F(Reserve, ReservesTheClientsOwnValues) {
   EXPECT_EQ(world.counts(), "");
 }
 
+/// One command reserves values of several clients, and the server would refuse all of it.
+TEST_F(Reserve, WhatTheServerRefusesIsNotReserved) {
+  numbers.when.push_back({"x", std::nullopt, {long_field("", 0)}});
+  numbers.field = numbers.reserve->parent_field = "invoice.number";
+  ExchangeWorld world(rules());
+  const std::string in_array =
+      doc(int_field("_id", 7) + array_field("invoice", {doc(int_field("number", 1))}));
+  const std::string malformed("\x08\0\0\0wa\0\0", 8);
+  const std::string own =
+      doc(int_field("_id", 7) + doc_field("invoice", std::string("\x03number\0", 8) + malformed));
+  const std::string id = doc(std::string("\x03_id\0", 5) + malformed +
+                             doc_field("invoice", string_field("number", "A-1")));
+  for (const std::string& each : {in_array, own, id}) {
+    EXPECT_EQ(world.request(client(Form::sequence, "", {each})), ActionKind::send);
+    EXPECT_EQ(world.bytes(), part("", {each}));
+    EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::relay);
+  }
+  EXPECT_EQ(collection->calls, "");
+}
+
 /// The rule for `_id` gives one to some documents; the others get that of the reservation.
 TEST_F(Reserve, ReservesForDocumentsThatARuleForIdsLeavesOut) {
   const auto others = std::make_shared<Lending>();

@@ -350,6 +350,25 @@ TEST_F(OutlinedExchange, EachCollectionOfABulkWriteThatGetsAValueIsAskedFor) {
   EXPECT_EQ(store->asked, (std::set<std::string>{"shop.orders", "shop.a"})) << "not shop.b";
 }
 
+/// The first scan knows no sequences, and does not look into the document.
+TEST_F(OutlinedExchange, ABulkWriteThatProvesMalformedIsSentAsItCame) {
+  Rule made = rule("shop.*", "n");
+  made.strategy = std::make_shared<SequencedRule>(std::vector<std::string>{"customer.id"},
+                                                  std::make_shared<Lendings>());
+  use({std::move(made)});
+  const std::string broken(
+      "\x03"
+      "customer\0"
+      "\x08\0\0\0wa\0\0",
+      18);
+  const std::string kBulk =
+      bulk(BulkForm::sequences, "", {insert_op(0, doc(broken))}, {ns_entry("shop.orders")});
+  EXPECT_EQ(world.request(kBulk), ActionKind::ask_server);
+  EXPECT_EQ(world.reply_with(kMay), ActionKind::send);
+  EXPECT_EQ(world.bytes(), kBulk);
+  EXPECT_EQ(world.reply_with(failure(22, "malformed")), ActionKind::relay);
+}
+
 /// The right to insert is enough where nothing else is done, and has been shown before.
 TEST_F(OutlinedExchange, ABulkWriteNeedsNoMoreThanItsOperationsDo) {
   use({lent("shop.*")});

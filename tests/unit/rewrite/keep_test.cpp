@@ -144,6 +144,7 @@ TEST(Keep, JudgesPipelines) {
   EXPECT_EQ(verdict(stages(doc_field("$set", int_field("number", 1)))), lost(Reason::pipeline));
   EXPECT_EQ(verdict(stages(string_field("$unset", "x"))), kUntouched);
   EXPECT_EQ(verdict(stages(string_field("$unset", "number"))), lost(Reason::pipeline));
+  EXPECT_EQ(verdict(stages(int_field("$unset", 1))), kUntouched);
   EXPECT_EQ(verdict(stages(array_of("$unset", {string_field("", "number")}))),
             lost(Reason::pipeline));
   EXPECT_EQ(verdict(stages(doc_field("$replaceWith", ""))), lost(Reason::pipeline));

@@ -96,6 +96,11 @@ TEST(CounterText, RefusesNumbersThatWouldComeTwice) {
     return refusal_to_set(view_of(counter, std::move(stored)), next, force);
   };
   const StoredNumbers unknown{{}, false, "no index"};
+  StoredCounter text = counter;
+  text.next.reset();
+  EXPECT_TRUE(refusal_to_set(view_of(text, {55}), 60, Force::no)
+                  .starts_with("the next number of orders is not known: running proxies may have"));
+  EXPECT_EQ(refusal_to_set(view_of(text, {55}), 60, Force::yes), "");
   EXPECT_EQ(why(60, {55}), "");
   EXPECT_EQ(why(56, {55}), "");
   EXPECT_TRUE(why(20, {10}).starts_with("20 is behind the next number, 50: running proxies may"));

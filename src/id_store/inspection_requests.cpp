@@ -122,7 +122,7 @@ Reply aggregate(mongo::Client& client, const CountDocuments& request, const Arra
 }
 
 /// Counts the documents with a number or a string in a field, whose index, if any, is enough for
-/// that. No other value can repeat one that the proxy makes.
+/// that if it has no collation. No other value can repeat one that the proxy makes.
 Reply count_all(mongo::Client& client, const CountDocuments& request, DocumentCount& answer) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Document ranges[] = {Document{{"$gte", -kInfinity}, {"$lte", kInfinity}},
@@ -132,6 +132,7 @@ Reply count_all(mongo::Client& client, const CountDocuments& request, DocumentCo
     for (const Document& range : ranges) {
       Reply reply = client.read(request.ns.db, {{"count", request.ns.collection},
                                                 {"query", {field, range}},
+                                                {"collation", mongo::simple_collation()},
                                                 {"maxTimeMS", kCountMaxTimeMs}});
       if (!reply.ok()) return reply;
       sum += bson::integer_in(reply.document.bytes(), "n");
@@ -240,7 +241,12 @@ Reply look_up(mongo::Client& client, const Namespace& ns, const std::string& fie
       {"find", ns.collection},        {"filter", filter_of(field, values, *index)},
       {"projection", projection},     {"hint", index->name},
       {"maxTimeMS", kCountMaxTimeMs}, {"batchSize", static_cast<std::int32_t>(values.size() + 1)}};
-  if (!index->collation.empty()) command.add("collation", Document(as_bytes(index->collation)));
+  if (!index->collation.empty()) {
+    command.add("collation", Document(as_bytes(index->collation)));
+  } else if (values.type() == bson::Type::string) {
+    // By the collection's own collation, the index would be of no use.
+    command.add("collation", mongo::simple_collation());
+  }
   return client.read_all(ns.db, command, [&](Bytes document) {
     const auto element = find_path(document, field);
     const auto key = element ? comparable_key(*element) : std::nullopt;

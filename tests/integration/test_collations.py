@@ -10,6 +10,7 @@ import datetime
 import itertools
 import json
 import pathlib
+import random
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,6 +22,7 @@ from support.backfill import Backfill
 from support.counters import insert, numbers
 from support.mongod import Mongod
 from support.process import eventually
+from support.profiler import Profiler
 from support.proxy import Proxy, binary, configuration
 from support.typed import create_index
 
@@ -293,6 +295,32 @@ class TestCommands:
         done = Commands(tmp_path, configuration(replica_set, [rule])).run(
             "verify", "--ns", f"{coll}.few", "--field", "n")
         assert done.returncode == 1 and "3" in done.stdout, done
+
+
+class TestLooksByIndex:
+    """The proxy's own index has no collation: no query for texts uses it by that of the collection."""
+
+    SPACE = 10_000
+    TAKEN = 8900
+    RULE = {"field": "n", "strategy": "random-digits", "digits": 4, "output": "string"}
+
+    def test_free_values_and_fill(self, replica_set, coll, start_proxy):
+        few = replica_set.client[coll].create_collection("few", collation=ANY_CASE)
+        few.create_index([("n", -1)], unique=True, collation=SIMPLE,
+                         partialFilterExpression={"n": {"$exists": True}})
+        few.insert_many([{"n": f"{n:04}"} for n in random.sample(range(self.SPACE), self.TAKEN)])
+        with Profiler(replica_set, coll) as profiler:
+            proxy = start_proxy(configuration(replica_set, [{"ns": f"{coll}.few", **self.RULE}]))
+            assert insert(proxy, f"{coll}.few", 20)["n"] == 20
+            seen = [each for each in profiler.commands() if each["ns"] == f"{coll}.few"]
+        looks = [each for each in seen if "hint" in each["command"]]
+        counts = [each for each in seen if "count" in each["command"]]
+        assert looks and counts, seen
+        for each in looks:
+            values = len(each["command"]["filter"]["n"]["$in"])
+            assert each["keysExamined"] <= 2 * values + 1 < self.TAKEN / 4, each
+        for each in counts:
+            assert each["docsExamined"] == 0, each
 
 
 class TestTheStore:

@@ -296,6 +296,21 @@ class TestCommands:
             "verify", "--ns", f"{coll}.few", "--field", "n")
         assert done.returncode == 1 and "3" in done.stdout, done
 
+    def test_verify_of_one_tenant_counts_no_document_of_another(self, replica_set, coll, tmp_path):
+        rule = {"ns": f"{coll}.few", "field": "n", "strategy": "counter", "scope": ["tenant"],
+                "unique_index": "create"}
+        few = replica_set.client[coll].create_collection("few", collation=ANY_CASE)
+        few.insert_many([{"_id": "of A", "tenant": "A"}, {"_id": "null", "tenant": "A", "n": None}])
+        commands = Commands(tmp_path, configuration(replica_set, [rule]))
+
+        def missing(tenant: str) -> dict[str, Any]:
+            done = commands.run("verify", "--json", "--ns", f"{coll}.few", "--field", "n", "--scope",
+                                json.dumps({"tenant": tenant}))
+            return json.loads(done.stdout)["missing"]
+
+        assert missing("a") == {"count": 0, "examples": []}
+        assert missing("A") == {"count": 1, "examples": [{"_id": "of A"}]}
+
 
 class TestLooksByIndex:
     """The proxy's own index has no collation: no query for texts uses it by that of the collection."""

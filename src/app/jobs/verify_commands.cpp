@@ -85,11 +85,17 @@ VerifyOrder verify_order(const VerifyTarget& target, std::span<const Document> i
 }
 
 Document count_verified(const VerifyTarget& target) {
-  return Document().add("count", target.ns.collection).add("query", target.among);
+  return Document()
+      .add("count", target.ns.collection)
+      .add("query", target.among)
+      .add("collation", id_store::mongo::simple_collation());
 }
 
 Document count_without_field(const VerifyTarget& target) {
-  return Document().add("count", target.ns.collection).add("query", with_field(target, false));
+  return Document()
+      .add("count", target.ns.collection)
+      .add("query", with_field(target, false))
+      .add("collation", id_store::mongo::simple_collation());
 }
 
 Document find_without_field(const VerifyTarget& target) {
@@ -97,6 +103,7 @@ Document find_without_field(const VerifyTarget& target) {
       .add("find", target.ns.collection)
       .add("filter", with_field(target, false))
       .add("projection", Document().add("_id", 1))
+      .add("collation", id_store::mongo::simple_collation())
       .add("limit", static_cast<std::int32_t>(VerifyFound::kExamples));
 }
 

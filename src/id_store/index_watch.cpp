@@ -170,7 +170,7 @@ void CollectionWatch::wait_for(IndexWatch& index, std::string_view why, Time now
 void CollectionWatch::judge_warned(IndexWatch& index, const IndexList& answer) {
   const WatchedRule& rule = around_->rules[index.rule];
   // Where values are reserved, the collection may be sharded, so that it can have no such index.
-  if (rule.reserve) return;
+  if (rule.reserve && rule.unique_index == UniqueIndex::warn) return;
   const UniqueField field = unique_field(rule);
   const bool is_offered = rule.unique_index == UniqueIndex::offer;
   const bool is_there = answer.kind == AnswerKind::answered;

@@ -171,6 +171,23 @@ class TestNothing:
         done = place(strategy="counter").json()
         assert done.code == 0 and done.document["documents"] == 0, done
 
+    def test_is_said_of_an_index_that_was_not_looked_for(self, place, coll):
+        """A rule with reservations needs none, unless it demands one."""
+        told = {"warn": "not looked for: the rule reserves its values", "require": "createIndex",
+                "create": "none yet"}
+        for demanded, expected in told.items():
+            there = place(strategy="counter", unique_index=demanded,
+                          reserve={"collection": f"{coll}__n"})
+            there.collection.insert_one({"n": Int64(1)})
+            set_counter(there.client, there.ns, Int64(2))
+            done = there.json()
+            assert done.counts() == {} and expected in done.document["unique_index"], done
+            assert f"\n  unique index: {done.document['unique_index']}\n" in there.run().report
+            there.collection.create_index("n", unique=True)
+            has_looked = demanded != "warn"
+            assert (there.json().document["unique_index"] is True) == has_looked
+            there.collection.drop()
+
     def test_is_changed(self, place):
         """Neither an index nor a counter is made."""
         there = place(strategy="counter", unique_index="create", heal={"at_start": True})

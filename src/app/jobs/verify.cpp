@@ -48,13 +48,16 @@ std::string fault_in(const RuleSession& session, const std::string& ns, std::siz
   return "no rule applies to " + ns + ": it is a view or a time-series collection";
 }
 
-/// Why no unique index guards the field; empty: one does.
+/// Why no unique index guards the field, or none is known to; empty: one does.
 std::string unguarded(const RuleSession& session, std::size_t index) {
   std::string reason = state::reasons_of(session.set())[index].whole();
   if (!reason.empty()) return reason;
+  const rewrite::Rule& rule = session.rule(index);
+  const bool is_looked_for = !rule.reserve || rule.unique_index != ids::UniqueIndex::warn;
+  if (!is_looked_for) return "not looked for: the rule reserves its values";
   const auto lacks = session.lacks_index(index);
   if (!lacks) return {};
-  const bool is_offered = session.rule(index).unique_index == ids::UniqueIndex::offer;
+  const bool is_offered = rule.unique_index == ids::UniqueIndex::offer;
   return is_offered ? "none yet: the proxy makes it when it starts"
                     : Reason{"none", ": ", lacks->commands}.whole();
 }

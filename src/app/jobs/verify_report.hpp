@@ -15,7 +15,7 @@ struct VerifyRun {
   std::string scope{};  ///< JSON, as it was asked for; empty: all
   std::string allow{};  ///< the expression of VerifyAllowed; empty: none
   std::string index{};  ///< by which documents were read in order; empty: the server sorted them
-  std::string unguarded{};  ///< why no unique index guards the field; empty: one does
+  std::string unguarded{};  ///< why no unique index is known to guard the field; empty: one does
   std::string note{};       ///< what cannot be told of this rule; empty: nothing
   std::string why{};        ///< why not all was read; empty: it was
   std::chrono::system_clock::time_point begin{};

@@ -501,6 +501,13 @@ class TestSync:
         set_counter(replica_set.client, ns, "x")
         refused(command.counters("sync", key_of(ns)), "no integer")
 
+    def test_behind_the_last_number_of_all(self, replica_set, coll, commands):
+        last = (1 << 63) - 1
+        replica_set.client[coll].counters.insert_one({"_id": "k", "seq": bson.Int64(last)})
+        rule = counter_rule(f"{coll}.x", store={"db": coll, "layout": "counters-seq", "key": "k"})
+        for more in ((), ("--json",)):
+            refused(commands([rule]).counters("sync", "k", *more), f"k: no number is left behind {last}")
+
 
 class TestIds:
     def ids(self, command: Commands, ns: str, field: str = "n", *more: object) -> tuple[list[str], str]:

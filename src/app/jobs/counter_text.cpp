@@ -270,6 +270,11 @@ SyncTarget sync_target(const CounterView& view) {
   if (!view.stored.unknown.empty()) {
     return {{}, "the largest number that is stored is not known: " + view.stored.unknown};
   }
+  if (!counter.next) {
+    return {{},
+            view.name + ": no number is left behind " + std::to_string(counter.value.number) +
+                ", the last number given out"};
+  }
   const auto distance = distance_of(view);
   if (!distance || distance->behind == 0) return {};
   const std::int64_t most = *view.stored.most;

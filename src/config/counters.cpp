@@ -6,6 +6,7 @@
 
 #include "config/names.hpp"
 #include "idproxy/base/words.hpp"
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/rule_source.hpp"
 
 namespace idproxy::config {
@@ -105,6 +106,12 @@ bool check_scope_index(const ids::CounterPlace& earlier, const std::string& path
                        const ids::CounterPlace& later, Parameters& reader) {
   const bool is_mixed = earlier.scope_field.empty() != later.scope_field.empty();
   if (!is_mixed || earlier.ns() != later.ns()) return false;
+  const auto& [plain, scoped] =
+      earlier.scope_field.empty() ? std::tie(earlier, later) : std::tie(later, earlier);
+  const bool has_name =
+      plain.key_field == scoped.name_field ||
+      (!plain.filter.empty() && bson::find(as_bytes(plain.filter), scoped.name_field));
+  if (has_name) return false;
   reader.error("strategy", "keeps its counter in " + shown(later.ns()) + ", and so does " + path +
                                " in another layout: the unique index of mongoose-sequence lets one "
                                "document of other layouts be there. Set store.collection for one "

@@ -184,8 +184,8 @@ struct IndexWatch {
 
   std::size_t rule;
   IndexState state{};
-  /// Why the rule is not ready: `unavailable` if that passes, else `exhausted`. Clients, the log
-  /// and the status show the reason.
+  /// Why the rule is not ready: `unavailable` if that is transient, else `exhausted`. Clients, the
+  /// log and the status show the reason.
   std::optional<ids::Error> obstacle{};
   std::string reported{};  ///< the reason that the log has
   IndexOffer offer{};      ///< if there is no index
@@ -338,7 +338,7 @@ class CollectionWatch : public Remembered {
   return rule.field != "_id" && rule.unique_index == ids::UniqueIndex::create && !rule.repeats;
 }
 
-/// Why a rule is not ready: the reason passes by itself.
+/// Why a rule is not ready: a transient reason.
 [[nodiscard]] inline ids::Error not_yet(std::string reason) {
   return {ids::Errc::unavailable, std::move(reason)};
 }

@@ -20,7 +20,7 @@ using Time = Inquiry::Time;
 // the server is not busy with attempts alone.
 constexpr int kRestPerTry = 10;
 constexpr auto kLongestRest = 1h;
-// The shortest; and that after an error that passes. Inserts wait two seconds.
+// The shortest; and that after a transient error. Inserts wait two seconds.
 constexpr auto kLeastRest = 2s;
 constexpr auto kMakesAgain = 250ms;
 // After an attempt to drop the proxy's own index that has failed; without the privilege, longer.

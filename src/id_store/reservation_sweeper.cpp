@@ -138,7 +138,8 @@ ReservationSweeper::Swept ReservationSweeper::sweep(Client& client, Client& writ
   if (!reply.ok() || !judged.ok()) {
     swept.failure = why_not_swept(client, reply.ok() ? judged : reply);
   }
-  if (!reply.ok() || !goes_on) return swept;
+  if (!swept.is_complete) resume_.reset();
+  if (!reply.ok() || !goes_on || !swept.is_complete) return swept;
   const auto overlap = std::chrono::duration_cast<Milliseconds>(kOverlap).count();
   from_ = until - overlap;
   resume_.reset();
@@ -154,7 +155,10 @@ Reply ReservationSweeper::judge(Client& client, const std::vector<OldReservation
   if (!reply.ok() || orphans.empty()) return reply;
   // Of a collection that is dropped to be restored, or exchanged for another one, they come back.
   reply = client.read_first(split_namespace(spec_.parent_ns).db, any_parent_command(spec_));
-  if (!reply.ok() || reply.document.empty()) return reply;
+  if (!reply.ok() || reply.document.empty()) {
+    swept.is_complete = false;
+    return reply;
+  }
   reply = client.write(spec_.db, sweep_command(spec_, orphans));
   const auto deleted = static_cast<std::uint64_t>(outcome_of(reply).n);
   swept.deleted += deleted;

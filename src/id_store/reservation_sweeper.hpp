@@ -32,7 +32,8 @@ class ReservationSweeper {
   struct Swept {
     std::uint64_t read = 0;
     std::uint64_t deleted = 0;
-    std::string failure{};  ///< why the sweep ended early, for the log; empty: it did not
+    std::string failure{};    ///< why the sweep ended early, for the log; empty: it did not
+    bool is_complete = true;  ///< false: orphans are left, since the collection has no document
   };
   /// `pause` is called after each thousand reservations, with the time that they took. The sweep
   /// ends if it returns false.

@@ -64,7 +64,7 @@ class Scheduler {
       16,  // more would not make one counter faster, but servers write the journal for many
            // commands at the same time
       1,
-      32,  // an inspection mostly waits for the servers' majority, and an insert can need many
+      32,  // a reading mostly waits for the servers' majority, and an insert can need many
            // sequences
       4,
       6,  // checks 1, what writes wait for 3, other proxies 1, the lease of scans 1

@@ -208,13 +208,13 @@ class Counter final : public RuleSource {
 
   /// Of a rule with several sequences, today's; if documents decide, their family.
   void announce(Store& store) override {
+    recent_.renew(store);
     FieldCounter counter{*about().counter, about().field};
     const bool is_one =
         !about().per_namespace || counter.field.ns.find_first_of("*?") == std::string::npos;
     if (!is_one) return;
     if (about().sequences.by_document()) {
       counter.spec.place.key_is = CounterPlace::KeyIs::family;
-      recent_.renew();
     } else {
       const Sequences sequences(about().sequences, counter.spec.place.key, counter.field.format,
                                 clock_, {});
@@ -254,7 +254,7 @@ class Counter final : public RuleSource {
     };
     // Another rule may share it: its heal has to know this rule's field, too.
     const auto again = [&] { (void)store.counter(counter.spec, counter.field); };
-    return recent_.get(key, format, opening, open, again);
+    return recent_.get(key, format, opening, open, store, again);
   }
 
   const Clock& clock_;

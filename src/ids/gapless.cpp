@@ -50,7 +50,7 @@ class Gapless final : public RuleSource {
         return gapless_source(queue, format);
       };
     };
-    return recent_.get(spec.name(), chosen.format, opening, open, [] {});
+    return recent_.get(spec.name(), chosen.format, opening, open, store, [] {});
   }
 
   const Clock& clock_;

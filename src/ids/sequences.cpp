@@ -149,8 +149,9 @@ void Sequences::write(Chosen& chosen, std::span<const FieldValue> values,
   chosen.stored = options_.text->format_of_all({day, options_.reset, fixed}, options_.check);
 }
 
-void RecentSequences::renew() {
+void RecentSequences::renew(const Store& newest) {
   const std::scoped_lock lock(mutex_);
+  newest_ = &newest;
   for (Sequence& each : sequences_) each.is_told = false;
 }
 

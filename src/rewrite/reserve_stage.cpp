@@ -92,6 +92,7 @@ namespace {
 /// as a whole.
 bool can_be_reserved(const bson::Element& value) {
   constexpr std::size_t kLevels = 170;  // mongod accepts 180
+  if (value.type == bson::Type::boolean) return value.value[0] <= 1;
   const bool is_nested = value.type == bson::Type::document || value.type == bson::Type::array;
   return !is_nested || bson::well_formed(value.value, kLevels);
 }

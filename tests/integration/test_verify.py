@@ -127,7 +127,7 @@ CLEAN = {
     "repeating": {"strategy": "counter", "reset": "yearly", "scope": ["tenant"]},
     "layout": {"strategy": "counter", "store": {"layout": "counters-seq", "key": "verify"}},
     "mongoose": {"strategy": "counter", **_SCOPED,
-                 "store": {"layout": "mongoose-sequence", "key": "verify_seq"}},
+                 "store": {"layout": "mongoose-sequence", "key": "verify_seq", "collection": "verify_plugin"}},
     "ranges": {"strategy": "counter-ranges", "store": {"collection": "verify_ranges"}},
     "gapless": {"strategy": "gapless", "unique_index": "create"},
     "gapless-scoped": {"strategy": "gapless", **_SCOPED},

@@ -341,12 +341,13 @@ TEST_P(ReservationTest, NothingIsSweptWhileTheCollectionIsGone) {
   EXPECT_EQ(reserve("1", "\"a\""), State::made);
   EXPECT_EQ(reserve("2", "\"b\""), State::made);
   clock.advance(25h);
-  const auto swept = sweep();
+  ReservationSweeper sweeper(spec, clock, metrics);
+  const auto swept = sweep(sweeper);
   EXPECT_EQ(swept.failure, "");
   EXPECT_EQ(swept.deleted, 0U);
   EXPECT_EQ(count(), 2U);
   order(R"({"_id": "a", "number": 1})");
-  EXPECT_EQ(sweep().deleted, 1U);
+  EXPECT_EQ(sweep(sweeper).deleted, 1U) << "the next one, not that of tomorrow";
 }
 
 TEST_P(ReservationTest, AfterTheFirstPassOnlyWhatHasBecomeOldIsRead) {

@@ -22,6 +22,8 @@ class LongRun:
     def __init__(self, test: str):
         self._file = RUNS / f"{re.sub(r'[^a-zA-Z0-9_]+', '-', test).strip('-')}.json"
         self._began = time.monotonic()
+        if FULL:  # what an earlier run has left says nothing about this one
+            self._file.unlink(missing_ok=True)
 
     def __call__(self, kind: str, **more: Any) -> None:
         if not FULL:

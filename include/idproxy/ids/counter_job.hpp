@@ -44,8 +44,8 @@ struct CounterReply {
     kept,        ///< heal, unless `lost`: the process goes on with what it holds, without `taken`
     not_healed,  ///< heal, unless `lost`: refused, says `why`; the counter stays as it is
     exhausted,   ///< no numbers, says `why`; the cache does not ask again for 60 s
-    pending,     ///< no numbers yet: `why` passes; requests wait, and the cache asks again soon
-    failed,      ///< the store could not be asked, or may undo what it did, says `why`
+    pending,  ///< no numbers yet: `why` is transient; requests wait, and the cache asks again soon
+    failed,   ///< the store could not be asked, or may undo what it did, says `why`
   };
   Kind kind;
   Range range{};

@@ -31,7 +31,8 @@ struct Error {
   std::shared_ptr<const Reason> advice{};
   /// Null: no transaction is the reason.
   std::shared_ptr<const NumberHolder> holder{};
-  /// By itself, soon: nobody has looked yet, or it is being prepared. Only of unavailable.
+  /// It goes away by itself, soon: nobody has looked yet, or it is being prepared. Only of
+  /// unavailable.
   bool is_transient = false;
   /// exhausted: the store's server does not support, or does not permit, a command that all rules
   /// of the same kind need.

@@ -72,7 +72,7 @@ class Guard final : public StoreSource, public Waiters, public std::enable_share
   /// The server says that the collection with this UUID is not, or no longer, there.
   void gone(const CollectionUuid& uuid);
   /// Event: the server does not accept `collectionUUID`, so that state() has no UUID until the next
-  /// inspect the collection itself.
+  /// inspection of the collection itself.
   void takes_no_uuid();
 
   /// `waiter` gets an empty grant once the state is guarded or left_alone; otherwise the error.

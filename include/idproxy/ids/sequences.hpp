@@ -22,6 +22,8 @@
 
 namespace idproxy::ids {
 
+class Store;
+
 class Source;
 
 /// How the values of a rule spread over sequences, and how they are written (docs/templates.md).
@@ -63,10 +65,12 @@ class RecentSequences {
   explicit RecentSequences(std::size_t most) : most_(most) {}
 
   /// The source of the sequence with this key, which `open` begins to use if it is not in use yet;
-  /// null if that is not wanted. The first time after renew(), `again` tells the store that it is.
+  /// null if that is not wanted. `again` tells the store that it is, the first time after renew()
+  /// that a rule which has that store asks.
   template <class Open, class Again>
   [[nodiscard]] std::shared_ptr<Source> get(const std::string& key, const NumberFormat& format,
-                                            Opening opening, const Open& open, const Again& again) {
+                                            Opening opening, const Open& open, const Store& store,
+                                            const Again& again) {
     std::optional<Sequence> gone;  // destroyed without the lock
     const std::scoped_lock lock(mutex_);
     auto found = by_key_.find(key);
@@ -74,15 +78,17 @@ class RecentSequences {
       if (opening == Opening::only_used) return nullptr;
       sequences_.push_front({key, open()});
       found = by_key_.emplace(sequences_.front().key, sequences_.begin()).first;
-    } else if (!std::exchange(found->second->is_told, true)) {
+    } else if (!found->second->is_told && &store == newest_) {
+      found->second->is_told = true;
       again();
     }
     sequences_.splice(sequences_.begin(), sequences_, found->second);
     if (sequences_.size() > most_) gone = take_last();
     return source_of(sequences_.front(), format);
   }
-  /// After a reload the store knows what the newest rules ask for, and nothing of the rules before.
-  void renew();
+  /// A reload: this store knows what the newest rules ask for, and nothing of the rules before.
+  /// These are used for a while yet. It must exist as long as anybody asks for it.
+  void renew(const Store& newest);
 
  private:
   struct Sequence {
@@ -98,6 +104,7 @@ class RecentSequences {
 
   const std::size_t most_;
   std::mutex mutex_;               // guards all that follows
+  const Store* newest_ = nullptr;  // never followed
   std::list<Sequence> sequences_;  // most recently used first
   std::unordered_map<std::string_view, std::list<Sequence>::iterator> by_key_;  // views of the keys
 };

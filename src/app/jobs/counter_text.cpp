@@ -250,6 +250,11 @@ std::vector<std::string> dangers_of(const CounterView& view, std::int64_t next) 
                            ? "; the unique index on " + where(view) + " keeps them out"
                            : ", and stored twice unless a unique index keeps them out"));
   }
+  if (!view.counter.next) {
+    dangers.emplace_back(
+        "it is not known which numbers running proxies have. Stop the proxies before you set the "
+        "counter");
+  }
   if (goes_back) {
     dangers.emplace_back(
         "the counter goes back: within ten seconds a running proxy that has used it sets it past "

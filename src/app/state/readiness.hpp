@@ -59,7 +59,7 @@ struct RuleLists {
 /// reason, and ready_again. One thread.
 class ReadinessLog {
  public:
-  /// What passes changes nothing.
+  /// What is transient changes nothing.
   void update(const std::vector<rewrite::Rule>& rules, const std::vector<ids::NotReady>& all);
 
  private:

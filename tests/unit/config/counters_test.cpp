@@ -197,6 +197,11 @@ TEST(Counters, OfMongooseSequenceShareTheirCollectionWithNoOtherLayout) {
   EXPECT_THAT(faults("mongoose-sequence", "mongoose-sequence"), IsEmpty());
   EXPECT_THAT(faults("mongoose-sequence", "unique-count"), IsEmpty());
   EXPECT_THAT(faults("mongoose-sequence", "counters-seq, collection: more"), IsEmpty());
+  EXPECT_THAT(
+      faults("mongoose-sequence",
+             "custom, collection: counters, key_field: id, value_field: seq, value_is: last"),
+      IsEmpty())
+      << "the index tells these apart";
   const std::string text =
       "keeps its counter in shop.counters, and so does rules[0] in another layout: the unique "
       "index "

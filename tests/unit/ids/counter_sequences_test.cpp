@@ -203,12 +203,15 @@ TEST_F(CounterSequencesTest, AreToldToTheStoreAgainAfterAReload) {
   EXPECT_EQ(next(before, 1), (Texts{"1"}));
   (void)sequence({"a"});
   EXPECT_EQ(store.specs.size(), 1U);
-  rule->announce(store);
-  bound = rule->bind("shop.orders", &store);
-  EXPECT_EQ(store.specs.size(), 2U) << "their family";
+  CounterStore newest;
+  rule->announce(newest);
+  EXPECT_EQ(newest.specs.size(), 1U) << "their family";
+  EXPECT_EQ(sequence({"a"}), before) << "by the rules before, which serve until the new ones do";
+  bound = rule->bind("shop.orders", &newest);
   EXPECT_EQ(sequence({"a"}), before);
   EXPECT_EQ(sequence({"a"}), before);
-  EXPECT_EQ(store.specs.size(), 3U) << "once";
+  EXPECT_EQ(newest.specs.size(), 2U) << "once";
+  EXPECT_EQ(store.specs.size(), 1U);
   EXPECT_EQ(next(before, 1), (Texts{"2"})) << "with the numbers that it had";
 }
 

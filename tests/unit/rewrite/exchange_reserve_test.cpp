@@ -124,7 +124,9 @@ TEST_F(Reserve, WhatTheServerRefusesIsNotReserved) {
       doc(int_field("_id", 7) + doc_field("invoice", std::string("\x03number\0", 8) + malformed));
   const std::string id = doc(std::string("\x03_id\0", 5) + malformed +
                              doc_field("invoice", string_field("number", "A-1")));
-  for (const std::string& each : {in_array, own, id}) {
+  const std::string neither =  // true nor false
+      doc(int_field("_id", 7) + doc_field("invoice", std::string("\x08number\0\x02", 9)));
+  for (const std::string& each : {in_array, own, id, neither}) {
     EXPECT_EQ(world.request(client(Form::sequence, "", {each})), ActionKind::send);
     EXPECT_EQ(world.bytes(), part("", {each}));
     EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::relay);

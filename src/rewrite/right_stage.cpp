@@ -125,8 +125,7 @@ bool RightStage::advance() {
   const bool is_bulk = write_.command.kind == WriteKind::bulk_write;
   for (; !is_shown_ && at_ < write_.plan->size(); ++at_) {
     const Assignment& each = (*write_.plan)[at_];
-    // Nothing is wanted where the scan has ended early.
-    if (is_bulk && (given_.wanted.empty() || given_.wanted[at_] == 0)) continue;
+    if (is_bulk && given_.wanted[at_] == 0) continue;
     asked_for_ = &each;
     asked_ = right_for(at_);
     if (!memory_->rights.has(key_of(each), asked_)) return true;

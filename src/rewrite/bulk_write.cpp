@@ -107,7 +107,7 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
   std::map<const Plan*, std::size_t> known;  // where its assignments begin
   std::size_t assignments = 0;
   bool has_past = false;  // a time-series collection, past whose rules it may insert
-  Statements entries(write.command.ns_info, write.command.ns_info_in_array);
+  Statements entries(write.command.ns_info(), write.command.ns_info_in_array);
   while (const auto entry = entries.next()) {
     const auto ns = bson::find(*entry, "ns", bson::Type::string);
     if (!ns) return false;

@@ -157,7 +157,7 @@ bool read_write(Bytes message, Namespaces& namespaces, WriteRequest& out) {
   if (!view) return false;
   const WriteCommand& command = out.command;
   if (!WriteCommand::read(*view, namespaces.write_fields(), out.command)) return false;
-  out.plan = namespaces.plan(command.db, command.collection);
+  out.plan = namespaces.plan(command.db(), command.collection());
   out.known = &namespaces;
   out.message = *view;
   if (out.plan == nullptr) return false;

@@ -17,7 +17,7 @@ Bytes elements_of(Bytes document) {
 
 /// True for the fields that depend on which statements the command carries, or on where they are.
 bool depends_on_part(const WriteRequest& write, const WritePart& part, const bson::Element& field) {
-  if (field.begin == write.command.array_element.data()) return true;
+  if (field.begin == write.command.array_element().data()) return true;
   if (write.command.kind == WriteKind::bulk_write) {
     if (field.key == "nsInfo" || (write.all_results && field.key == "errorsOnly")) return true;
   }
@@ -38,9 +38,9 @@ WholeFrame::WholeFrame(const WriteRequest& write, wire::PatchedMessage& out, std
   open(write.message.message().data());
   if (write.command.in_array()) {
     open(write.message.body().data());
-    open(write.command.statements.data());
-  } else if (!write.command.sequence.empty()) {
-    open(write.command.sequence.data() + 1);
+    open(write.command.statements().data());
+  } else if (write.command.places.sequence.size != 0) {
+    open(write.command.sequence().data() + 1);
   }
 }
 
@@ -139,7 +139,7 @@ void PartFrame::ns_info() {
   Buffer copy;
   std::unordered_map<std::string_view, const ids::CollectionUuid*> named;
   for (const NamedCollection& each : part_.named) named.emplace(each.ns, &each.uuid);
-  Statements entries(write_.command.ns_info, write_.command.ns_info_in_array);
+  Statements entries(write_.command.ns_info(), write_.command.ns_info_in_array);
   while (const auto entry = entries.next()) {
     const auto uuid = named.find(bson::find(*entry, "ns")->text());
     if (uuid == named.end() || bson::find(*entry, "collectionUUID")) {

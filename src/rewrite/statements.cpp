@@ -137,7 +137,7 @@ bool take_fields(const WriteFields& fields, WriteCommand& out) {
   const bool is_bulk = out.kind == WriteKind::bulk_write;
   const auto* const db = fields[Its::database];
   if (db == nullptr || db->type != Type::string || fields.is_twice(Its::database)) return false;
-  out.db = db->text();
+  out.places.db = out.place_of(as_bytes(db->text()));
   out.is_encrypted = fields[Its::encryption_information] != nullptr;
   // findAndModify and the strict Stable API do not know the field (observed, 6.0.5).
   const auto* const strict = fields[Its::api_strict];
@@ -153,18 +153,18 @@ bool take_fields(const WriteFields& fields, WriteCommand& out) {
     // MongoDB 4.4 takes {"0": …} as well (observed, 4.4.2); later ones refuse it.
     const bool is_list = field->type == Type::array || (field->type == Type::document && !is_bulk);
     if (!is_list || fields.is_twice(list)) return false;
-    out.statements = field->value;
-    out.array_element = {field->begin, field->end()};
+    out.places.statements = out.place_of(field->value);
+    out.places.array_element = out.place_of({field->begin, field->end()});
   }
   if (const auto* field = fields[Its::ns_info]; is_bulk && field != nullptr) {
     if (field->type != Type::array || fields.is_twice(Its::ns_info)) return false;
-    out.ns_info = field->value;
+    out.places.ns_info = out.place_of(field->value);
     out.ns_info_in_array = true;
   }
   const auto* const ids = fields[Its::stmt_ids];
   if (ids == nullptr) return true;
   if (fields.is_twice(Its::stmt_ids)) return false;
-  if (ids->type == Type::array) out.stmt_ids = ids->value;
+  if (ids->type == Type::array) out.places.stmt_ids = out.place_of(ids->value);
   return true;
 }
 
@@ -172,7 +172,7 @@ bool take_fields(const WriteFields& fields, WriteCommand& out) {
 /// they are missing or there more than once.
 bool take_sections(const wire::OpMsgView& message, WriteCommand& out) {
   if (!out.in_batch()) {
-    out.statements = message.body();
+    out.places.statements = out.place_of(message.body());
     return message.sequence_count() == 0;
   }
   const bool is_bulk = out.kind == WriteKind::bulk_write;
@@ -181,19 +181,20 @@ bool take_sections(const wire::OpMsgView& message, WriteCommand& out) {
   if (is_bulk && !out.ns_info_in_array) {
     const auto ns_info = message.sequence("nsInfo");
     if (!ns_info) return false;
-    out.ns_info = ns_info->documents;
+    out.places.ns_info = out.place_of(ns_info->documents);
   }
   if (out.in_array()) return true;
   const auto sequence = message.sequence(out.identifier());
   if (!sequence) return false;
-  out.sequence = sequence->whole;
-  out.statements = sequence->documents;
+  out.places.sequence = out.place_of(sequence->whole);
+  out.places.statements = out.place_of(sequence->documents);
   return true;
 }
 
 }  // namespace
 
 bool WriteCommand::read(const wire::OpMsgView& message, WriteFields& fields, WriteCommand& out) {
+  out.message = message.message().data();
   if (!fields.read(message.body())) return false;
   // The command is the first field. No other may have its name, in any spelling.
   const bson::Element* name = nullptr;
@@ -212,19 +213,10 @@ bool WriteCommand::read(const wire::OpMsgView& message, WriteFields& fields, Wri
   if (out.kind != WriteKind::bulk_write) {  // which names its collections elsewhere
     // mongod also accepts the deprecated symbol type.
     if (name->type != bson::Type::string && name->type != bson::Type::symbol) return false;
-    out.collection = name->text();
+    out.places.collection = out.place_of(as_bytes(name->text()));
   }
   if (!out.options.emplace().read(fields)) out.options.reset();
   return take_fields(fields, out) && take_sections(message, out);
-}
-
-void WriteCommand::refer_to(Bytes copy, const wire::OpMsgView& message) {
-  for (Bytes* each : {&statements, &array_element, &sequence, &stmt_ids, &ns_info}) {
-    *each = message.moved(*each, copy);
-  }
-  for (std::string_view* each : {&collection, &db}) {
-    *each = as_text(message.moved(as_bytes(*each), copy));
-  }
 }
 
 std::optional<std::vector<std::int32_t>> WriteCommand::movable() const {
@@ -236,9 +228,9 @@ std::optional<std::vector<std::int32_t>> WriteCommand::movable() const {
 }
 
 bool WriteCommand::repeats_stmt_id() const {
-  if (stmt_ids.empty()) return false;
+  if (places.stmt_ids.size == 0) return false;
   std::vector<std::int64_t> numbers;
-  for (const bson::Element& element : bson::Elements(stmt_ids)) {
+  for (const bson::Element& element : bson::Elements(stmt_ids())) {
     // mongod refuses all other types.
     if (element.type == bson::Type::int32) numbers.push_back(load_i32(element.value.data()));
   }

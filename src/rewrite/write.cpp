@@ -74,7 +74,7 @@ std::optional<CommandError> fault_of_encryption(const WriteRequest& write,
   if (write.command.kind != WriteKind::bulk_write) {
     return fault_of_encryption(write.message.body(), *write.plan, 0, given);
   }
-  Statements collections(write.command.ns_info, write.command.ns_info_in_array);
+  Statements collections(write.command.ns_info(), write.command.ns_info_in_array);
   for (const BulkNamespace& its : write.namespaces) {
     const auto described = collections.next();
     if (!described || !its.plan) continue;

@@ -291,7 +291,7 @@ std::optional<CommandError> WriteExchange::bind() {
   if (is_bulk()) {
     static_cast<void>(read_namespaces(bound, *request_.known, fault));
   } else {
-    bound.plan = request_.known->plan(request_.command.db, request_.command.collection);
+    bound.plan = request_.known->plan(request_.command.db(), request_.command.collection());
   }
   is_unchanged_ = bound.plan == nullptr && !fault;
   if (bound.plan == nullptr) bound.plan = request_.plan;
@@ -596,9 +596,9 @@ Action WriteExchange::send_unchanged() {
 void WriteExchange::note_time_series() {
   const WriteCommand& command = request_.command;
   if (!is_insert() || request_.known == nullptr) return;
-  const auto& rules = request_.known->time_series(command.db, command.collection);
+  const auto& rules = request_.known->time_series(command.db(), command.collection());
   if (rules == nullptr) return;
-  note_past({{std::string(command.db), std::string(command.collection)},
+  note_past({{std::string(command.db()), std::string(command.collection())},
              ForwardReason::time_series,
              rules});
 }

@@ -55,7 +55,7 @@ Result<OpMsgView> OpMsgView::parse(Bytes message) {
   while (!rest.empty()) {
     if (const auto fault = view.add_section(rest); fault != Errc{}) return fault;
   }
-  if (view.body_.empty()) return Errc::no_body;
+  if (view.body_.size == 0) return Errc::no_body;
   return view;
 }
 
@@ -63,8 +63,8 @@ Errc OpMsgView::add_section(Bytes& rest) {
   if (rest[0] == 0) {
     const auto document = bson::document_at(rest.subspan(1));
     if (!document) return Errc::bad_size;
-    if (!body_.empty()) return Errc::two_bodies;
-    body_ = *document;
+    if (body_.size != 0) return Errc::two_bodies;
+    body_ = Extent::of(*document, message_.data());
     rest = rest.subspan(1 + document->size());
     return {};
   }

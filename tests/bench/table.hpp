@@ -34,7 +34,7 @@ class Table {
     Limit limit;
     std::size_t idle = 0;  ///< connections of the other one, which only are there
     std::vector<int> cores;
-    bool beside_haproxy = false;  ///< with one and with two threads
+    bool beside_haproxy = false;  ///< with one and with two threads: of these is the figure
   };
 
   bool wanted(const std::string& row, bool quick) const;

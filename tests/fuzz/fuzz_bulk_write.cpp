@@ -46,7 +46,7 @@ std::string text_of(const std::optional<bson::Element>& element) {
 /// The namespaces of a bulkWrite.
 std::vector<std::string> namespaces_of(const rewrite::WriteCommand& command) {
   std::vector<std::string> all;
-  rewrite::Statements entries(command.ns_info, command.ns_info_in_array);
+  rewrite::Statements entries(command.ns_info(), command.ns_info_in_array);
   while (const auto entry = entries.next()) all.push_back(text_of(bson::find(*entry, "ns")));
   require(!entries.malformed());
   return all;

@@ -51,12 +51,12 @@ struct WriteRequest {
 
   /// Refers to a copy of its message from now on.
   void refer_to(Bytes copy) {
-    command.refer_to(copy, message);
+    command.refer_to(copy);
     message = message.in(copy);
   }
   /// "db.collection"; of a bulkWrite, "admin.".
   [[nodiscard]] std::string ns() const {
-    return std::string(command.db) + "." + std::string(command.collection);
+    return std::string(command.db()) + "." + std::string(command.collection());
   }
 };
 

@@ -86,26 +86,40 @@ struct WriteForm {
 [[nodiscard]] const WriteForm& form_of(WriteKind kind);
 
 /// All that the proxy knows of the body of a write command, which is read once, and where its
-/// statements are. Views into its message, all of which refer_to() moves.
+/// statements are. What it returns is valid as long as the message that refer_to() was called with
+/// last.
 struct WriteCommand {
+  /// Where its parts are in the message; those that it does not have are empty.
+  struct Places {
+    wire::Extent collection, db, statements, array_element, sequence, stmt_ids, ns_info;
+  };
+  Places places{};
+  const std::uint8_t* message = nullptr;  ///< its first byte
   WriteKind kind{};
-  std::string_view collection;  ///< empty for bulkWrite
-  std::string_view db;
-  /// The statements: value of the array, or the documents of the sequence. The only statement of
-  /// findAndModify is its body.
-  Bytes statements;
-  Bytes array_element;  ///< if they are in an array in the body: the element, type byte to end
-  Bytes sequence;       ///< if they are in one: the section of kind 1, from its kind byte on
-  Bytes stmt_ids;       ///< value of the array; empty if the client sent none
-  Bytes ns_info;        ///< of bulkWrite: its collections, as `statements`
   bool ns_info_in_array = false;
   /// Nothing if WriteOptions::read() refuses a field: the command is sent only once, unchanged.
   std::optional<WriteOptions> options;
   bool is_encrypted = false;  ///< by the driver, in part (encryptionInformation)
   bool takes_uuid = false;    ///< may name its collections by UUID, and does not
 
+  /// Empty for bulkWrite.
+  [[nodiscard]] std::string_view collection() const { return as_text(at(places.collection)); }
+  [[nodiscard]] std::string_view db() const { return as_text(at(places.db)); }
+  /// Value of the array, or the documents of the sequence. The only statement of findAndModify is
+  /// its body.
+  [[nodiscard]] Bytes statements() const { return at(places.statements); }
+  /// If the statements are in an array in the body: the element, from type byte to end.
+  [[nodiscard]] Bytes array_element() const { return at(places.array_element); }
+  /// If they are in one: the section of kind 1, from its kind byte on.
+  [[nodiscard]] Bytes sequence() const { return at(places.sequence); }
+  /// Value of the array; empty if the client sent none.
+  [[nodiscard]] Bytes stmt_ids() const { return at(places.stmt_ids); }
+  /// Of bulkWrite: its collections, as statements().
+  [[nodiscard]] Bytes ns_info() const { return at(places.ns_info); }
+  [[nodiscard]] Bytes at(wire::Extent place) const { return place.in(message); }
+  [[nodiscard]] wire::Extent place_of(Bytes part) const { return wire::Extent::of(part, message); }
   /// True if the statements are elements of an array in the body.
-  [[nodiscard]] bool in_array() const { return !array_element.empty(); }
+  [[nodiscard]] bool in_array() const { return places.array_element.size != 0; }
   [[nodiscard]] std::string_view identifier() const { return form_of(kind).identifier; }
   /// False for a findAndModify, which is its only statement.
   [[nodiscard]] bool in_batch() const { return !identifier().empty(); }
@@ -129,7 +143,7 @@ struct WriteCommand {
   [[nodiscard]] static bool read(const wire::OpMsgView& message, WriteFields& fields,
                                  WriteCommand& out);
   /// Refers to a copy of its message from now on: nothing is read again.
-  void refer_to(Bytes copy, const wire::OpMsgView& message);
+  void refer_to(Bytes copy) { message = copy.data(); }
 };
 
 /// What the scan has read of a statement of update or bulkWrite, or of a findAndModify, and where
@@ -160,7 +174,7 @@ struct UpsertParts {
 class Statements {
  public:
   explicit Statements(const WriteCommand& command)
-      : Statements(command.statements, command.in_array()) {}
+      : Statements(command.statements(), command.in_array()) {}
   /// `all`: the value of an array, or the documents of a sequence.
   Statements(Bytes all, bool in_array);
 

@@ -58,6 +58,19 @@ enum class Errc {
 template <class T>
 using Result = boost::system::result<T, Errc>;
 
+/// Where bytes are in a message, and in each copy of it.
+struct Extent {
+  std::uint32_t at = 0;
+  std::uint32_t size = 0;
+
+  /// Of a `part` of the message that starts at `message`.
+  [[nodiscard]] static Extent of(Bytes part, const std::uint8_t* message) {
+    return {static_cast<std::uint32_t>(part.data() - message),
+            static_cast<std::uint32_t>(part.size())};
+  }
+  [[nodiscard]] Bytes in(const std::uint8_t* message) const { return {message + at, size}; }
+};
+
 /// A section of kind 1.
 struct DocumentSequence {
   std::string_view identifier;
@@ -77,13 +90,7 @@ class OpMsgView {
   [[nodiscard]] OpMsgView in(Bytes copy) const {
     OpMsgView view = *this;
     view.message_ = copy;
-    view.body_ = moved(body_, copy);
     return view;
-  }
-  /// The part of a copy that is at the same place as `part` of the message.
-  [[nodiscard]] Bytes moved(Bytes part, Bytes copy) const {
-    if (part.data() == nullptr) return part;
-    return copy.subspan(static_cast<std::size_t>(part.data() - message_.data()), part.size());
   }
 
   [[nodiscard]] MsgHeader header() const { return read_header(message_); }
@@ -92,7 +99,7 @@ class OpMsgView {
     return (load_u32(message_.data() + kFlagsOffset) & bit) != 0;
   }
   /// The document of the section of kind 0.
-  [[nodiscard]] Bytes body() const { return body_; }
+  [[nodiscard]] Bytes body() const { return body_.in(message_.data()); }
   [[nodiscard]] std::optional<DocumentSequence> sequence(std::string_view identifier) const;
   [[nodiscard]] std::size_t sequence_count() const { return sequence_count_; }
 
@@ -103,7 +110,7 @@ class OpMsgView {
 
   // Small, because each write command has one: the rest is read again where it is needed.
   Bytes message_;
-  Bytes body_;
+  Extent body_;
   std::array<std::uint32_t, kMaxSequences> sequences_{};  // positions in the message
   std::uint32_t sequence_count_ = 0;
 };

@@ -72,8 +72,8 @@ class Driver {
   private static String failure(MongoException error) {
     boolean duplicate =
         error.getCode() == 11000
-            || error instanceof MongoBulkWriteException
-                && ((MongoBulkWriteException) error).getWriteErrors().get(0).getCode() == 11000;
+            || error instanceof MongoBulkWriteException bulk
+                && bulk.getWriteErrors().stream().anyMatch(each -> each.getCode() == 11000);
     if (duplicate) return "duplicate";
     if (error instanceof MongoSocketException || error instanceof MongoTimeoutException) {
       return "unknown";

@@ -62,7 +62,6 @@ class Soak:
         self.secured = self.chance.random() < 0.5
         self.clocks = self.chance.random() < 0.5
         self.directory, self._stack, self._certificates = directory, stack, certificates
-        self.clients = stack.enter_context(contextlib.ExitStack())
         self.three = stack.enter_context(SecuredSet(certificates) if self.secured else ReplicaSet())
         self.tables = tables()
         self.foreign = [Foreign(name, driver, self._uri_of(number), OWN[name])
@@ -71,6 +70,7 @@ class Soak:
             DRAFTS_RULE, KEPT_RULE, UPSERTS_RULE, FORBIDDEN_RULE]
         self._prepare()
         self._start_proxies(certificates)
+        self.clients = stack.enter_context(contextlib.ExitStack())  # closed before those it speaks to
         self.told = Told()
         self.writers: list[Writer] = []
         self.workers: list[Worker] = [*self.foreign]

@@ -387,10 +387,10 @@ TEST(Classify, CarriesWhatItFound) {
   const auto& insert = std::get<WriteRequest>(std::get<Request>(decision));
   const auto check = [&](const WriteRequest& found, const std::string& message) {
     EXPECT_EQ(found.message.message().data(), as_bytes(message).data());
-    EXPECT_EQ(found.command.db, "shop");
-    EXPECT_EQ(found.command.collection, "orders");
-    EXPECT_EQ(text_of(found.command.statements), doc(int_field("a", 1)) + doc());
-    const auto* at = reinterpret_cast<const char*>(found.command.statements.data());
+    EXPECT_EQ(found.command.db(), "shop");
+    EXPECT_EQ(found.command.collection(), "orders");
+    EXPECT_EQ(text_of(found.command.statements()), doc(int_field("a", 1)) + doc());
+    const auto* at = reinterpret_cast<const char*>(found.command.statements().data());
     EXPECT_TRUE(at > message.data() && at < message.data() + message.size());
     EXPECT_EQ(found.plan, namespaces.plan("shop", "orders"));
   };

@@ -24,8 +24,8 @@ TEST(WriteCommand, FindsTheDocumentsInEitherForm) {
     const auto view = wire::OpMsgView::parse(exact.view());
     const auto command = WriteCommand::read(*view);
     ASSERT_TRUE(command);
-    EXPECT_EQ(command->collection, "orders");
-    EXPECT_EQ(command->db, "shop");
+    EXPECT_EQ(command->collection(), "orders");
+    EXPECT_EQ(command->db(), "shop");
     EXPECT_EQ(command->in_array(), bytes == array);
     Statements documents(*command);
     EXPECT_EQ(text_of(documents.next().value()), doc(int_field("x", 1)));
@@ -44,7 +44,7 @@ TEST(WriteCommand, FindsTheStatementsOfUpdates) {
     const auto command = WriteCommand::read(*view);
     ASSERT_TRUE(command);
     EXPECT_EQ(command->kind, WriteKind::update);
-    EXPECT_EQ(command->collection, "orders");
+    EXPECT_EQ(command->collection(), "orders");
     Statements statements(*command);
     EXPECT_EQ(text_of(statements.next().value()), upsert(1));
     EXPECT_EQ(text_of(statements.next().value()), upsert(2));
@@ -58,8 +58,8 @@ TEST(WriteCommand, TakesAFindAndModifyForItsOnlyStatement) {
   const auto command = WriteCommand::read(*view);
   ASSERT_TRUE(command);
   EXPECT_EQ(command->kind, WriteKind::find_and_modify);
-  EXPECT_EQ(command->collection, "orders");
-  EXPECT_EQ(command->db, "shop");
+  EXPECT_EQ(command->collection(), "orders");
+  EXPECT_EQ(command->db(), "shop");
   Statements statements(*command);
   EXPECT_EQ(text_of(statements.next().value()), text_of(view->body()));
   EXPECT_FALSE(statements.next() || statements.malformed());
@@ -70,9 +70,9 @@ std::vector<std::pair<std::ptrdiff_t, std::size_t>> places_of(const WriteCommand
                                                               Bytes whole) {
   std::vector<std::pair<std::ptrdiff_t, std::size_t>> places;
   for (const Bytes each :
-       {command.statements, command.array_element, command.sequence, command.stmt_ids,
-        command.ns_info, as_bytes(command.collection), as_bytes(command.db)}) {
-    places.emplace_back(each.data() == nullptr ? -1 : each.data() - whole.data(), each.size());
+       {command.statements(), command.array_element(), command.sequence(), command.stmt_ids(),
+        command.ns_info(), as_bytes(command.collection()), as_bytes(command.db())}) {
+    places.emplace_back(each.data() - whole.data(), each.size());
   }
   return places;
 }
@@ -126,7 +126,7 @@ TEST(WriteCommand, RefersToACopyOfItsMessage) {
     const auto places = places_of(command, original->view());
     const auto body_at = view.body().data() - original->view().data();
     const Exact copy(bytes);
-    command.refer_to(copy.view(), view);
+    command.refer_to(copy.view());
     view = view.in(copy.view());
     original.reset();
     EXPECT_EQ(places_of(command, copy.view()), places);

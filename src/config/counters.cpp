@@ -48,6 +48,27 @@ void check_sequences(const ids::SequenceOptions& sequences, const std::string& f
   }
 }
 
+/// The collection whose own counter has this key, if the rule gives each one its own; or empty.
+std::string_view collection_with(const About& about, std::string_view key) {
+  const std::string end = "." + about.field.field;
+  if (!about.per_namespace || !key.ends_with(end)) return {};
+  key.remove_suffix(end.size());
+  return glob_matches(about.field.ns, about.field.except, key) ? key : std::string_view();
+}
+
+/// True if a counter of one has the key of one of the other's.
+bool share_key(const About& one, const About& other) {
+  const std::string& key = one.counter->place.key;
+  const std::string& other_key = other.counter->place.key;
+  const std::string_view of_one = collection_with(one, other_key);
+  const std::string_view of_other = collection_with(other, key);
+  if (!one.per_namespace && !other.per_namespace) return key == other_key;
+  if (!one.per_namespace || !other.per_namespace) return !of_one.empty() || !of_other.empty();
+  // Only one of the rules gives a collection its values.
+  return (!of_one.empty() && of_one != other.field.ns) ||
+         (!of_other.empty() && of_other != one.field.ns);
+}
+
 /// True if both use the same field of the same document. Documents of one collection with the same
 /// key can differ only in their filters.
 bool same_counter(const About& one, const About& other) {
@@ -58,14 +79,9 @@ bool same_counter(const About& one, const About& other) {
   };
   if (kind(one.sequences) != kind(other.sequences)) return false;
   const bool told_apart = a.key_field == b.key_field && a.filter != b.filter;
-  return std::tie(a.db, a.collection, a.key, a.value_field) ==
-             std::tie(b.db, b.collection, b.key, b.value_field) &&
-         !told_apart;
-}
-
-bool agree(const About& a, const About& b) {
-  return a.counter->place == b.counter->place && a.counter->step == b.counter->step &&
-         a.counter->seal == b.counter->seal && a.field.format.output == b.field.format.output;
+  return std::tie(a.db, a.collection, a.value_field) ==
+             std::tie(b.db, b.collection, b.value_field) &&
+         !told_apart && share_key(one, other);
 }
 
 /// Both rules have ranges.
@@ -163,15 +179,25 @@ bool check_shared_counter(const rewrite::Rule& earlier, const std::string& path,
   if (a->ranges) return check_counter_in_ranges(*a->ranges, b->counter->place, path, reader);
   if (b->ranges) return check_counter_in_ranges(*b->ranges, a->counter->place, path, reader);
   if (!same_counter(*a, *b)) return false;
-  const std::string document =
-      "the counter document '" + shown(b->counter->place.key) + "' of " + path;
-  if (!agree(*a, *b)) {
-    reader.error("strategy",
-                 "uses " + document + ", but not with the same layout, step and output" +
-                     (a->counter->seal == b->counter->seal ? "" : ", nor key, tweak and alphabet"));
+  ids::CounterSpec first = *a->counter;
+  const ids::CounterSpec& second = *b->counter;
+  const std::string& key = b->per_namespace ? first.place.key : second.place.key;
+  const std::string document = "the counter document '" + shown(key) + "' of " + path;
+  if (a->per_namespace && b->per_namespace) {
+    reader.error("name", "is missing: the rule would use " + document +
+                             ", which is for other values. Set it here or there");
     return true;
   }
-  if (a->counter == b->counter) return false;
+  first.place.key = second.place.key;
+  const bool agree = first.place == second.place && first.step == second.step &&
+                     first.seal == second.seal && a->field.format.output == b->field.format.output;
+  if (!agree) {
+    reader.error("strategy",
+                 "uses " + document + ", but not with the same layout, step and output" +
+                     (first.seal == second.seal ? "" : ", nor key, tweak and alphabet"));
+    return true;
+  }
+  if (first == second) return false;
   reader.warning("strategy",
                  "shares " + document +
                      ", but not its start, max, block, scan, heal and on_store_down: those of the "

@@ -186,7 +186,13 @@ bool shows_all(const SequenceOptions& options) {
 
 /// The index on _id tells values of several sequences apart only if the values do so themselves.
 void check_id(Parameters& rule, const SequenceOptions& options) {
-  if (rule.text("field", "") != "_id" || shows_all(options)) return;
+  if (rule.text("field", "") != "_id") return;
+  if (shows_all(options)) {
+    if (options.scope.empty() || !options.text->joins_fields()) return;
+    return rule.error("template",
+                      "has a {field:…} next to another, without text other than digits in "
+                      "between: a and bc, ab and c would be the same value. Write text in between");
+  }
   if (!options.scope.empty()) {
     rule.error("scope",
                "on _id needs a template that shows each of its fields: the sequences' "

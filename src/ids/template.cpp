@@ -182,6 +182,18 @@ bool Template::is_ambiguous(std::span<const std::string> fixed) const {
   return touches_field(before, fixed) || touches_field({counter + 1, pieces_.end()}, fixed);
 }
 
+bool Template::joins_fields() const {
+  bool follows = false;
+  for (const Piece& piece : pieces_) {
+    if (piece.kind == Kind::field) {
+      if (follows) return true;
+      follows = true;
+    }
+    if (piece.kind == Kind::literal && !only_digits(piece.text)) follows = false;
+  }
+  return false;
+}
+
 /// True if a field other than `fixed` is among them.
 bool Template::varies(std::span<const Piece> pieces, std::span<const std::string> fixed) const {
   return std::ranges::any_of(pieces, [&](const Piece& piece) {

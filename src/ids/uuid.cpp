@@ -84,17 +84,21 @@ Halves halves_v7(std::uint64_t milliseconds, const Random74& random) {
 }
 
 /// Appends `n` ids, which `next` returns one after the other. Writes the usual form straight to
-/// where it belongs: with thousands of ids a message, that counts.
+/// where it belongs: with thousands of ids a message, that counts. Calls `next` in one place only,
+/// or compilers do not inline it.
 template <class Next>
 void append_v7(std::size_t n, const UuidForm& form, Values& out, Next next) {
-  if (form.representation == Representation::standard) {
-    std::uint8_t* at = out.add(bson::Type::binary, kBinarySize, n);
-    for (; n > 0; --n, at += kBinarySize) next().write(write_head(4, at));
-    return;
-  }
+  const bool is_usual = form.representation == Representation::standard;
+  std::uint8_t* at = is_usual ? out.add(bson::Type::binary, kBinarySize, n) : nullptr;
   for (; n > 0; --n) {
+    const Halves made = next();
+    if (is_usual) {
+      made.write(write_head(4, at));
+      at += kBinarySize;
+      continue;
+    }
     Uuid uuid;
-    next().write(uuid.data());
+    made.write(uuid.data());
     append_uuid(uuid, form, out);
   }
 }

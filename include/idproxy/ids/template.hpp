@@ -62,6 +62,8 @@ class Template {
   /// but its digits separates the counter from another field, so that a1 and 2 looks like a and 12.
   /// Hidden numbers, which have one length, can if fields stand on both sides.
   [[nodiscard]] bool is_ambiguous(std::span<const std::string> fixed) const;
+  /// True if the texts of two fields follow each other with nothing but digits in between.
+  [[nodiscard]] bool joins_fields() const;
 
   /// Has the counter written in the digits of `format`, or by its permutation.
   void write_as(const NumberFormat& format) {

@@ -260,6 +260,44 @@ TEST(Counters, TheNameOfACollectionsOwnCounterIsKnown) {
                                     "'a.b.x' of rules[0]")));
 }
 
+TEST(Counters, ACollectionsOwnCounterIsNotUsedByChance) {
+  const auto faults = [](const std::string& first, const std::string& second) {
+    const auto rule = [](const std::string& keys) {
+      return "  - {" + keys + ", strategy: counter}\n";
+    };
+    return findings_of("rules:\n" + rule(first) + rule(second));
+  };
+  const std::string chance =
+      "rules[1].name: is missing: the rule would use the counter document 'a.b.c.x' of rules[0], "
+      "which is for other values. Set it here or there";
+  EXPECT_THAT(faults("ns: a.b, field: c.x", "ns: a.b.c, field: x"),
+              ElementsAre(testing::EndsWith(chance)));
+  EXPECT_THAT(faults("ns: a.b, field: c.x", "ns: a.*, field: x"), testing::SizeIs(1));
+  EXPECT_THAT(faults("ns: a.*, field: x", "ns: a.b, field: c.x"), testing::SizeIs(1));
+  EXPECT_THAT(faults("ns: a.b, field: c.x", "ns: a.b.c, field: x, name: other"), IsEmpty());
+  EXPECT_THAT(faults("ns: a.b, field: x", "ns: a.*, field: x"), IsEmpty());
+  EXPECT_THAT(faults("ns: a.b*, field: x", "ns: a.*, field: x"), IsEmpty());
+}
+
+TEST(Counters, TheNameOfACounterBehindAWildcardIsKnown) {
+  const std::string wild = "ns: 'a.*', field: x, strategy: counter";
+  const auto faults = [](const std::string& first, const std::string& second) {
+    return findings_of("rules:\n  - {" + first + "}\n  - {" + second + "}\n");
+  };
+  const std::string named = "ns: b.c, field: y, strategy: counter, name: a.n.x";
+  EXPECT_THAT(faults(wild, named), IsEmpty());
+  EXPECT_THAT(faults(wild, named + ", step: 2"),
+              ElementsAre(HasSubstr("error: rules[1].strategy: uses the counter document 'a.n.x' "
+                                    "of rules[0], but not with the same layout, step and output")));
+  EXPECT_THAT(faults(named + ", step: 2", wild),
+              ElementsAre(HasSubstr("error: rules[1].strategy: uses the counter document 'a.n.x' "
+                                    "of rules[0]")));
+  EXPECT_THAT(faults(wild, named + ", block: {size: 10}"), ElementsAre(HasSubstr("warning")));
+  EXPECT_THAT(faults(wild + ", except: [a.n]", named + ", step: 2"), IsEmpty());
+  EXPECT_THAT(faults(wild, "ns: b.c, field: y, strategy: counter, name: a.n.y, step: 2"),
+              IsEmpty());
+}
+
 TEST(Counters, NoRuleNumbersThem) {
   const std::string counting =
       "  - {ns: shop.orders, field: x, strategy: counter, store: {db: shop, layout: ids-index}}\n";

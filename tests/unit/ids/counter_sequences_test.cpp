@@ -263,6 +263,12 @@ TEST_F(CounterSequencesTest, FailIfTheirKeysMakeNoSense) {
       {{{"field", "_id"}, {"scope", "a"}},
        {"scope: on _id needs a template that shows each of its fields: the sequences' values would "
         "be the same"}},
+      {{{"field", "_id"},
+        {"scope", "a b"},
+        {"output", "string"},
+        {"template", "{field:a}0{field:b}-{counter}"}},
+       {"template: has a {field:…} next to another, without text other than digits in between: a "
+        "and bc, ab and c would be the same value. Write text in between"}},
       {{{"field", "_id"}, {"reset", "yearly"}},
        {"reset: on _id needs a template that shows the period: values would repeat"}},
       {{{"store.layout", "mongoose-sequence"}, {"reset", "yearly"}},

@@ -307,6 +307,16 @@ TEST(VerifyJudge, ReadsPeriodsInTexts) {
   EXPECT_EQ(yearly.judge->findings().sequences, 2U);
 }
 
+/// Of {yy} alone, 99 is 1999 until 2098.
+TEST(VerifyJudge, ReadsPeriodsOfOtherCenturies) {
+  Case two_digits("gapless",
+                  {{"output", "string"}, {"template", "{yy}/{counter:02}"}, {"reset", "yearly"}});
+  EXPECT_EQ(two_digits.add_all("99/01", "99/02").counts(), Counts());
+  EXPECT_EQ(two_digits.answers.asked, std::vector<std::string>{"1999"});
+  Case both("counter", {{"output", "string"}, {"template", "{yyyy}/{yy}-{counter:02}"}});
+  EXPECT_EQ(both.add_all("1999/99-01", "2100/00-02").counts(), Counts());
+}
+
 /// Sorted as texts: the numbers of a year are spread, and 100 is in front of 11.
 TEST(VerifyJudge, FollowsSeveralPeriodsInAnyOrderOfNumbers) {
   Case yearly("gapless",

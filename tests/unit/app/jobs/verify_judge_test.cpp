@@ -393,6 +393,9 @@ TEST(VerifyForm, OfNumbers) {
   Case digits("random-digits", {{"digits", "4"}, {"leading_zeros", "false"}});
   EXPECT_EQ(digits.add_all(n(-1), n(999), n(1000), n(9999), n(10000)).counts(),
             (Counts{{Kind::wrong_form, 3}}));
+  Case checked("random-digits", {{"digits", "4"}, {"check", "luhn"}});
+  EXPECT_EQ(checked.add_all(n(0), n(1), n(18), n(-8)).counts(),
+            (Counts{{Kind::wrong_check, 1}, {Kind::wrong_form, 1}}));
   constexpr std::int64_t kEnd = std::int64_t{1} << 53;
   Case js53("snowflake", {{"preset", "js53"}});
   EXPECT_EQ(js53.add_all(n(129525350401287), n(kEnd - 1), n(kEnd), n(-1)).counts(),

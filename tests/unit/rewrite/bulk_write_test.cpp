@@ -372,6 +372,21 @@ TEST(BulkWrite, AJoinedReplyIsTheClients) {
       .play_once();
 }
 
+/// Options that the proxy cannot read: the reply to the bulkWrite itself is the client's.
+TEST(BulkWrite, OfWhatIsSentOnlyOnceTheClientFetchesTheOtherResults) {
+  for (const std::string& options :
+       {numbers_field("stmtIds", {0, 1, 2}), string_field("ordered", "no")}) {
+    const std::string all = kTxnNumber + options;
+    ExchangeScript(two_rules)
+        .request(bulk(BulkForm::sequences, all, inserts(0, 2), kOrders))
+        .sends(bulk_sent(all, {insert_op(0, nth(0, 1)), insert_op(0, nth(1, 2))}, kOrders))
+        .reply(bulk_reply({.errors = 1, .inserted = 1}, {well(0)}, 99))
+        .relays()
+        .counts("assigned=2")
+        .play_once();
+  }
+}
+
 TEST(BulkWrite, ClosesWhereOtherResultsDoNotCome) {
   const std::vector<std::string> many(100'000, well(0));
   for (const std::string& bad : {

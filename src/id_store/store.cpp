@@ -165,6 +165,10 @@ std::vector<KnownProxy> Store::proxies() const {
   return impl_->proxies.known();
 }
 
+void Store::drain() {
+  impl_->inspector.drain();
+}
+
 bool Store::stop(std::chrono::milliseconds limit) {
   impl_->proxies.leave();
   impl_->inspector.stop();

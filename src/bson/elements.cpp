@@ -33,33 +33,35 @@ const std::uint8_t* Elements::end_of_rare_value(const std::uint8_t* nul) const {
   return nul < end_ ? end_of_value(static_cast<Type>(*at_), nul + 1, end_) : nullptr;
 }
 
-bool well_formed(Bytes document, std::size_t levels) {
+Form form_of(Bytes document, std::size_t levels) {
+  Form form = Form::good;
   std::vector<Elements> open;  // no recursion, because the input decides how deep it goes
   open.emplace_back(document);
   while (!open.empty()) {
     const auto element = open.back().next();
     if (!element) {
-      if (open.back().malformed()) return false;
+      if (open.back().malformed()) return Form::malformed;
       open.pop_back();
       continue;
     }
     switch (element->type) {
       case Type::document:
       case Type::array:
-        if (open.size() == levels) return false;
+        if (open.size() == levels) return Form::malformed;
         open.emplace_back(element->value);
         break;
       case Type::boolean:
-        if (element->value[0] > 1) return false;
+        if (element->value[0] > 1) return Form::malformed;
         break;
       case Type::db_pointer:
       case Type::code_with_scope:
-        return false;
+        form = Form::deprecated;
+        break;
       default:
         break;
     }
   }
-  return true;
+  return form;
 }
 
 std::optional<Element> find(Bytes document, std::string_view key) {

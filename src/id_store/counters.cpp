@@ -123,20 +123,18 @@ Counters::Counters(const mongo::Pool& pool, const Clock& clock, StoreMetrics& me
                    CollectionScans& scans, Scheduler& scheduler)
     : pool_(pool), clock_(clock), metrics_(metrics), scans_(scans), scheduler_(scheduler) {}
 
-std::shared_ptr<ids::BlockCache> Counters::counter(const ids::CounterSpec& spec,
-                                                   const ids::CounterField& field,
+std::shared_ptr<ids::BlockCache> Counters::counter(const ids::CounterSpec& spec, Fields fields,
                                                    std::uint64_t watch) {
   const std::scoped_lock lock(counters_.mutex);
-  auto cache = get(spec, field, watch)->cache;  // in use now: not swept
+  auto cache = get(spec, fields, watch)->cache;  // in use now: not swept
   if (counters_.are_many()) sweep();
   return cache;
 }
 
-std::shared_ptr<ids::BlockCache> Counters::announce(const ids::CounterSpec& spec,
-                                                    const ids::CounterField& field,
+std::shared_ptr<ids::BlockCache> Counters::announce(const ids::CounterSpec& spec, Fields fields,
                                                     std::uint64_t watch) {
   const std::scoped_lock lock(counters_.mutex);
-  const Shared counter = get(spec, field, watch);
+  const Shared counter = get(spec, fields, watch);
   counter->announced = true;
   if (!counter->obstacle && counter->cache->is_new()) {
     counter->obstacle = ids::Error{.code = ids::Errc::unavailable,
@@ -148,8 +146,15 @@ std::shared_ptr<ids::BlockCache> Counters::announce(const ids::CounterSpec& spec
   return counter->cache;
 }
 
-Counters::Shared Counters::get(const ids::CounterSpec& spec, const ids::CounterField& field,
-                               std::uint64_t watch) {
+/// What stood in the way may have been an index of those fields.
+void Counters::rules_are_made(std::uint64_t watch) {
+  counters_.rules_are_made(watch, [this](const Shared& counter) {
+    if (counter->announced) counter->check_at = clock_.monotonic();
+    wake(counter);
+  });
+}
+
+Counters::Shared Counters::get(const ids::CounterSpec& spec, Fields fields, std::uint64_t watch) {
   if (watch > newest_watch_) sweep();  // a reload may have left unused counters
   newest_watch_ = std::max(newest_watch_, watch);
   const Shared counter =
@@ -158,7 +163,7 @@ Counters::Shared Counters::get(const ids::CounterSpec& spec, const ids::CounterF
               name_of(spec), watch, [&](const Shared& known) { return renew(known, spec); },
               [&] { return make(spec); })
           .first;
-  counter->add_field(field, watch);
+  for (const ids::CounterField& field : fields) counter->add_field(field, watch);
   return counter;
 }
 

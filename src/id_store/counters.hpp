@@ -63,8 +63,11 @@ class Counters {
   Counters(const mongo::Pool& pool, const Clock& clock, StoreMetrics& metrics,
            CollectionScans& scans, Scheduler& scheduler);
 
-  /// The counter for `spec`. Several rules of one watch may share a document: the counter then uses
-  /// the first rule's spec and all fields.
+  using Fields = std::span<const ids::CounterField>;
+
+  /// The counter for `spec`, from which a rule fills `fields`: its own, and that of reservations.
+  /// Several rules of one watch may share a document: the counter then uses the first rule's spec
+  /// and all fields.
   ///
   /// If the first spec of a newer watch differs from the one before, the counter adopts it and
   /// keeps the numbers that it holds (BlockCache::change). If the step or the value's meaning
@@ -72,13 +75,13 @@ class Counters {
   /// gives the numbers back, or loses them if its document has moved on. If nothing differs, an
   /// exhausted counter asks again, because the operator may have removed the cause.
   [[nodiscard]] std::shared_ptr<ids::BlockCache> counter(const ids::CounterSpec& spec,
-                                                         const ids::CounterField& field,
-                                                         std::uint64_t watch);
+                                                         Fields fields, std::uint64_t watch);
 
   /// The same for a rule's own counter, which is then checked at once.
   [[nodiscard]] std::shared_ptr<ids::BlockCache> announce(const ids::CounterSpec& spec,
-                                                          const ids::CounterField& field,
-                                                          std::uint64_t watch);
+                                                          Fields fields, std::uint64_t watch);
+  /// Event: the rules of the watch have asked for all counters that they announce.
+  void rules_are_made(std::uint64_t watch);
 
   /// The counters, ranges excepted, that give no numbers now: exhausted ones, and those that hold
   /// none and cannot get any, as far as is known. While the store is down, all announced ones that
@@ -132,8 +135,7 @@ class Counters {
   void wake(const Shared& counter);
 
   // Under the lock.
-  [[nodiscard]] Shared get(const ids::CounterSpec& spec, const ids::CounterField& field,
-                           std::uint64_t watch);
+  [[nodiscard]] Shared get(const ids::CounterSpec& spec, Fields fields, std::uint64_t watch);
   [[nodiscard]] Shared make(const ids::CounterSpec& spec);
   [[nodiscard]] bool renew(const Shared& counter, const ids::CounterSpec& spec);
   void note(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply);

@@ -32,11 +32,29 @@ void write(const LogEvent& event) {
   say({fields[0], fields[1], fields[2]});
 }
 
+void answer_at_end(ids::IndexRoom& room) {
+  room.answer(ids::Error{.code = ids::Errc::unavailable,
+                         .reason = "mongo-idproxy is shutting down",
+                         .is_transient = true});
+}
+
 }  // namespace
 
 Inspector::Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock,
                      ids::Store::Version& version, Scheduler& scheduler)
     : uri_(std::move(uri)), pool_(pool), clock_(clock), version_(version), scheduler_(scheduler) {}
+
+void Inspector::drain() {
+  std::vector<std::weak_ptr<ids::IndexRoom>> asked;
+  {
+    const std::scoped_lock lock(mutex_);
+    draining_ = true;
+    asked.swap(asked_rooms_);
+  }
+  for (const auto& each : asked) {
+    if (const auto room = each.lock()) answer_at_end(*room);
+  }
+}
 
 void Inspector::stop() {
   {
@@ -118,12 +136,18 @@ std::shared_ptr<void> Inspector::change(const ids::CatalogChange& change) {
 }
 
 std::shared_ptr<ids::IndexRoom> Inspector::index_room(const ids::CatalogChange& in, Bytes indexes) {
-  return std::make_shared<ids::IndexRoom>(in, indexes,
-                                          [this](std::shared_ptr<ids::IndexRoom> room) {
-                                            const std::scoped_lock lock(mutex_);
-                                            rooms_.push_back(std::move(room));
-                                            wake();
-                                          });
+  return std::make_shared<ids::IndexRoom>(
+      in, indexes, [this](std::shared_ptr<ids::IndexRoom> room) {
+        std::unique_lock lock(mutex_);
+        if (draining_) {
+          lock.unlock();
+          return answer_at_end(*room);
+        }
+        std::erase_if(asked_rooms_, [](const auto& each) { return each.expired(); });
+        asked_rooms_.push_back(room);
+        rooms_.push_back(std::move(room));
+        wake();
+      });
 }
 
 std::shared_ptr<Inspection> Inspector::newest() const {

@@ -54,6 +54,8 @@ class Inspector {
   /// As Watch's.
   void await_first_inspection(const Inspection& inspection, std::chrono::milliseconds limit);
 
+  /// Answers the clients that wait for an IndexRoom, which may take hours, and those that will ask.
+  void drain();
   /// Sends no more requests.
   void stop();
   /// As Scheduler::starves().
@@ -94,7 +96,9 @@ class Inspector {
   std::vector<std::weak_ptr<Inspection>> inspections_;  // the newest last
   bool stopping_ = false;
   std::unique_ptr<mongo::Pool> patient_;  // for making indexes; null if no rule has wanted that
-  std::deque<std::shared_ptr<ids::IndexRoom>> rooms_;  // to make
+  std::deque<std::shared_ptr<ids::IndexRoom>> rooms_;       // to make
+  std::vector<std::weak_ptr<ids::IndexRoom>> asked_rooms_;  // those, and others under way
+  bool draining_ = false;
   std::vector<Scheduler::Shared> tasks_;
 };
 

@@ -31,6 +31,10 @@ class MachineLeases {
                                                          const ids::CounterField& field,
                                                          const ids::Sources& sources,
                                                          std::uint64_t watch);
+  /// As of the counters.
+  void rules_are_made(std::uint64_t watch) {
+    leases_.rules_are_made(watch, [](const Shared& /*lease*/) {});
+  }
   /// The leases without a number now.
   [[nodiscard]] std::vector<NotReadyReport> not_ready() const;
   /// All of them, with the fields that rules fill.

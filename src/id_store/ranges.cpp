@@ -43,8 +43,7 @@ Ranges::Ranges(const mongo::Pool& pool, const Clock& clock, Counters& counters,
                Scheduler& scheduler, RangeDocuments::Missing missing)
     : pool_(pool), clock_(clock), counters_(counters), scheduler_(scheduler), missing_(missing) {}
 
-std::shared_ptr<RangeSet> Ranges::ranges(const ids::RangesSpec& spec,
-                                         const ids::CounterField& field,
+std::shared_ptr<RangeSet> Ranges::ranges(const ids::RangesSpec& spec, Counters::Fields fields,
                                          const ids::Sources& sources, std::uint64_t watch) {
   std::shared_ptr<RangeSet> ranges;  // in use from here on
   bool reopens = false;
@@ -53,9 +52,9 @@ std::shared_ptr<RangeSet> Ranges::ranges(const ids::RangesSpec& spec,
     const auto [set, got] = sets_.get(
         spec.counter.place.ns(), watch,
         [&](const Shared& known) { return known->ranges->spec() == spec; },
-        [&] { return make(spec, field, sources); });
+        [&] { return make(spec, fields.front(), sources); });
     ranges = set->ranges;
-    reopens = set->add_field(field, watch);
+    for (const ids::CounterField& field : fields) reopens |= set->add_field(field, watch);
     if (got != decltype(sets_)::Got::known) scheduler_.wake({set, &set->task});
   }
   if (reopens) ranges->reopen();
@@ -71,7 +70,7 @@ Ranges::Shared Ranges::make(const ids::RangesSpec& spec, const ids::CounterField
       [this, weak, spec, field](const ids::RangeState& state) {
         const ids::CounterSpec range = ids::counter_of(spec, state);
         const Shared known = weak.lock();
-        return known ? open(range, *known) : counters_.counter(range, field, 0);
+        return known ? open(range, *known) : counters_.counter(range, {&field, 1}, 0);
       },
       [this, weak] {
         if (const Shared woken = weak.lock()) wake(woken);
@@ -85,12 +84,10 @@ std::shared_ptr<ids::BlockCache> Ranges::open(const ids::CounterSpec& range, con
   std::uint64_t watch = 0;
   {
     const std::scoped_lock lock(sets_.mutex);
-    fields = set.fields;
+    fields.assign(set.fields.begin() + static_cast<std::ptrdiff_t>(set.older), set.fields.end());
     watch = set.watch;
   }
-  std::shared_ptr<ids::BlockCache> cache;
-  for (const ids::CounterField& field : fields) cache = counters_.counter(range, field, watch);
-  return cache;
+  return counters_.counter(range, fields, watch);
 }
 
 void Ranges::wake(const Shared& set) {

@@ -35,11 +35,16 @@ class Ranges {
   Ranges(const mongo::Pool& pool, const Clock& clock, Counters& counters, Scheduler& scheduler,
          RangeDocuments::Missing missing);
 
-  /// The ranges of a rule. If a newer watch has another spec, they begin anew.
+  /// The ranges of a rule. `fields`: as for counters. If a newer watch has another spec, they begin
+  /// anew.
   [[nodiscard]] std::shared_ptr<ids::RangeSet> ranges(const ids::RangesSpec& spec,
-                                                      const ids::CounterField& field,
+                                                      Counters::Fields fields,
                                                       const ids::Sources& sources,
                                                       std::uint64_t watch);
+  /// As of the counters.
+  void rules_are_made(std::uint64_t watch) {
+    sets_.rules_are_made(watch, [](const Shared& /*set*/) {});
+  }
 
   /// The ranges that give no numbers now.
   [[nodiscard]] std::vector<NotReadyReport> not_ready() const;

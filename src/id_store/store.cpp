@@ -70,7 +70,7 @@ struct Watch::Impl {
   }
   [[nodiscard]] std::vector<ids::NotReady> counters_not_ready() const;
   [[nodiscard]] std::vector<InUse> in_use() const;
-  [[nodiscard]] std::optional<ids::CounterField> reserved(const ids::CounterField& field) const;
+  [[nodiscard]] std::vector<ids::CounterField> with_reserved(const ids::CounterField& field) const;
   [[nodiscard]] std::optional<std::size_t> rule_filling(const ids::CounterField& field) const;
 };
 
@@ -92,17 +92,18 @@ std::optional<std::size_t> rule_of(const std::vector<WatchedRule>& rules,
 
 }  // namespace
 
-/// Where the values of the counter's field are reserved: the counter must not fall behind those,
+/// The counter's field, and where its values are reserved: the counter must not fall behind those,
 /// either.
-std::optional<ids::CounterField> Watch::Impl::reserved(const ids::CounterField& field) const {
+std::vector<ids::CounterField> Watch::Impl::with_reserved(const ids::CounterField& field) const {
+  std::vector<ids::CounterField> fields{field};
   const auto rule = std::ranges::find_if(rules, [&](const WatchedRule& each) {
     return each.reserve && each.ns == field.ns && each.field == field.field;
   });
-  if (rule == rules.end()) return std::nullopt;
-  ids::CounterField found = field;
-  found.ns = rule->reserve->ns();
-  found.field = rule->reserve->name;
-  return found;
+  if (rule == rules.end()) return fields;
+  fields.push_back(field);
+  fields.back().ns = rule->reserve->ns();
+  fields.back().field = rule->reserve->name;
+  return fields;
 }
 
 /// No rule fills the fields of reservations.
@@ -165,6 +166,10 @@ std::vector<KnownProxy> Store::proxies() const {
   return impl_->proxies.known();
 }
 
+void Store::drain() {
+  impl_->inspector.drain();
+}
+
 bool Store::stop(std::chrono::milliseconds limit) {
   impl_->proxies.leave();
   impl_->inspector.stop();
@@ -204,32 +209,26 @@ void Watch::await_first_inspection(std::chrono::milliseconds limit) {
       {Lane::counters, Lane::ranges, Lane::sequences, Lane::reservations}, left.get());
 }
 
+void Watch::rules_are_made() {
+  impl_->store.counters.rules_are_made(impl_->number);
+  impl_->store.ranges.rules_are_made(impl_->number);
+  impl_->store.leases.rules_are_made(impl_->number);
+}
+
 std::shared_ptr<ids::BlockCache> Watch::announce(const ids::CounterSpec& spec,
                                                  const ids::CounterField& field) {
-  auto counter = impl_->store.counters.announce(spec, field, impl_->number);
-  if (const auto reserved = impl_->reserved(field)) {
-    (void)impl_->store.counters.counter(spec, *reserved, impl_->number);
-  }
-  return counter;
+  return impl_->store.counters.announce(spec, impl_->with_reserved(field), impl_->number);
 }
 
 std::shared_ptr<ids::BlockCache> Watch::counter(const ids::CounterSpec& spec,
                                                 const ids::CounterField& field) {
-  auto counter = impl_->store.counters.counter(spec, field, impl_->number);
-  if (const auto reserved = impl_->reserved(field)) {
-    (void)impl_->store.counters.counter(spec, *reserved, impl_->number);
-  }
-  return counter;
+  return impl_->store.counters.counter(spec, impl_->with_reserved(field), impl_->number);
 }
 
 std::shared_ptr<ids::RangeSet> Watch::ranges(const ids::RangesSpec& spec,
                                              const ids::CounterField& field,
                                              const ids::Sources& sources) {
-  auto ranges = impl_->store.ranges.ranges(spec, field, sources, impl_->number);
-  if (const auto reserved = impl_->reserved(field)) {
-    (void)impl_->store.ranges.ranges(spec, *reserved, sources, impl_->number);
-  }
-  return ranges;
+  return impl_->store.ranges.ranges(spec, impl_->with_reserved(field), sources, impl_->number);
 }
 
 std::shared_ptr<ids::GaplessQueue> Watch::sequence(const ids::GaplessSpec& spec) {

@@ -19,14 +19,29 @@ namespace idproxy::id_store {
 /// What Things notes about each of them, which derives from it.
 template <class Derived>
 struct Thing : std::enable_shared_from_this<Derived> {
-  std::uint64_t watch = 0;                  ///< the newest one that has asked for it
-  std::vector<ids::CounterField> fields{};  ///< that the rules of this watch fill from it
+  std::uint64_t watch = 0;  ///< the newest one that has asked for it
+  /// That rules fill from it: those of this watch, and before them, while the rules of this watch
+  /// are being made, the others of the watch before. Who reads them meanwhile misses none.
+  std::vector<ids::CounterField> fields{};
+  std::size_t older = 0;  ///< the number of those others
 
-  /// True if the field is new. Rules of an older watch are about to end, and their fields too.
+  /// True if this watch has not had the field yet. Rules of an older one are about to end, and
+  /// their fields too.
   bool add_field(const ids::CounterField& field, std::uint64_t of_watch) {
-    if (of_watch < watch || std::ranges::find(fields, field) != fields.end()) return false;
-    fields.push_back(field);
+    if (of_watch < watch) return false;
+    const auto known = std::ranges::find(fields, field);
+    if (known == fields.end()) {
+      fields.push_back(field);
+      return true;
+    }
+    if (known - fields.begin() >= static_cast<std::ptrdiff_t>(older)) return false;
+    std::rotate(known, known + 1, fields.end());
+    --older;
     return true;
+  }
+  void drop_older() {
+    fields.erase(fields.begin(), fields.begin() + static_cast<std::ptrdiff_t>(older));
+    older = 0;
   }
 
  private:
@@ -58,7 +73,8 @@ class Things {
     if (thing && watch > thing->watch) {
       got = Got::renewed;
       if (renew(thing)) {
-        thing->fields.clear();
+        thing->older = thing->fields.size();
+        if (watch <= made_) thing->drop_older();
       } else {
         // With its fields: those that have it may need numbers behind the stored ones.
         retired_.push_back(std::exchange(thing, nullptr));
@@ -93,6 +109,19 @@ class Things {
       if (auto error = why(*thing)) found.push_back({*std::move(error), thing->fields});
     }
     return found;
+  }
+
+  /// Event: all rules of the watch have asked. Calls `changed(thing)` for each that has lost the
+  /// fields of other rules. Takes the lock.
+  template <class Changed>
+  void rules_are_made(std::uint64_t watch, const Changed& changed) {
+    const std::scoped_lock lock(mutex);
+    made_ = std::max(made_, watch);
+    for (const auto& [name, thing] : things_) {
+      if (thing->older == 0 || thing->watch > watch) continue;
+      thing->drop_older();
+      changed(thing);
+    }
   }
 
   /// Retires those that the watch has not asked for.
@@ -146,6 +175,7 @@ class Things {
   std::map<std::string, Shared> things_;
   std::vector<Shared> retired_;
   std::size_t sweep_at_ = kSweepAt;
+  std::uint64_t made_ = 0;  // the newest watch whose rules have been made
   bool stopping_ = false;
 };
 

@@ -162,8 +162,10 @@ class UniformDigits {
     text.erase(0, format_.prefix.size());
     const std::size_t check = width_of(format_.check);
     const bool is_text = format_.output == Output::string;
-    const bool has_length = is_text ? text.size() == format_.digits + check
-                                    : text.size() > check && text.size() <= format_.digits + check;
+    // The integer does not show that its number is 0, in front of the check digits.
+    if (!is_text && text.size() <= check) text.insert(0, check + 1 - text.size(), '0');
+    const bool has_length =
+        is_text ? text.size() == format_.digits + check : text.size() <= format_.digits + check;
     const std::string_view known =
         format_.alphabet.empty() ? "0123456789" : std::string_view(format_.alphabet);
     if (!has_length || text.find_first_not_of(known) != std::string::npos) return Fit::wrong_form;

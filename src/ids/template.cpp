@@ -29,6 +29,12 @@ int first_year_of(std::chrono::year_month_day day, YearStart year) {
   return static_cast<int>(day.year()) - (is_before ? 1 : 0);
 }
 
+/// The latest year that ends in these two digits, up to the one after `this_year`.
+int latest_year(unsigned two_digits, std::chrono::year this_year) {
+  const int last = static_cast<int>(this_year) + 1;
+  return last - (last - static_cast<int>(two_digits)) % 100;
+}
+
 std::string digits_of_year(int year) {
   return padded(static_cast<unsigned>(year), 4);
 }
@@ -313,7 +319,8 @@ std::size_t Template::size_of(const Piece& piece, std::span<const std::string> f
 
 std::optional<std::chrono::year_month_day> Template::day_in(std::string_view text,
                                                             std::span<const std::string> fields,
-                                                            Check check) const {
+                                                            Check check,
+                                                            std::chrono::year this_year) const {
   std::size_t others = has(Kind::check) ? 0 : width_of(check);
   for (const Piece& piece : pieces_) others += size_of(piece, fields, check);
   if (text.size() <= others) return std::nullopt;
@@ -336,7 +343,8 @@ std::optional<std::chrono::year_month_day> Template::day_in(std::string_view tex
     if (read.ec != std::errc{} || read.ptr != part.data() + part.size()) return std::nullopt;
     if (piece.kind == Kind::month) month = number;
     if (piece.kind == Kind::day) day = number;
-    if (is_year) year = static_cast<int>(number) + (piece.kind == Kind::yy ? 2000 : 0);
+    if (piece.kind == Kind::yyyy) year = static_cast<int>(number);
+    if (piece.kind == Kind::yy && !has(Kind::yyyy)) year = latest_year(number, this_year);
     if (is_fiscal) {
       // The template has no other token of the date.
       year = static_cast<int>(number);

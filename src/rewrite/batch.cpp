@@ -166,7 +166,8 @@ Action Batch::send_written() {
 // ---- replies ---------------------------------------------------------------------------------
 
 Batch::Step Batch::fetch() {
-  if (write_.request_.command.kind != WriteKind::bulk_write) return std::nullopt;
+  // Without options the client gets this very reply, and fetches the other results itself.
+  if (write_.request_.command.kind != WriteKind::bulk_write || !options_) return std::nullopt;
   const auto next = results_.add(*write_.reply_);
   if (next == BulkResults::Next::malformed) return action::Close{};
   if (next == BulkResults::Next::more) {

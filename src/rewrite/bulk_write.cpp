@@ -123,6 +123,7 @@ bool read_namespaces(WriteRequest& write, Namespaces& namespaces,
     }
     const auto [place, is_new] = known.emplace(its.plan.get(), assignments);
     its.first = place->second;
+    its.names_uuid = bson::find(*entry, "collectionUUID").has_value();
     if (!is_new) continue;
     assignments += its.plan->size();
     if (assignments > kMostRules) return too_many("fields with rules");

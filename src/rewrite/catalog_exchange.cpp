@@ -96,6 +96,11 @@ std::optional<Action> CatalogExchange::make_room(const wire::OpMsgView& refusal)
 
 Action CatalogExchange::answered(ids::Result<ids::Grant> grant, const Context& /*context*/,
                                  Workspace& workspace) {
+  // Without a proxy, its index would not be in the way: the client may try again.
+  if (!grant && grant.error().is_transient) {
+    return fail_request(original(), {ErrorCode::shutdown_in_progress, grant.error().reason},
+                        workspace);
+  }
   if (!grant) return action::Reply{refusal_.view()};
   begin_changes();
   refill(workspace);

@@ -6,6 +6,7 @@
 
 #include "idproxy/bson/builder.hpp"
 #include "idproxy/rewrite/reply_merge.hpp"
+#include "rewrite/bulk_write.hpp"
 
 namespace idproxy::rewrite {
 namespace {
@@ -71,7 +72,7 @@ std::optional<GuardStage::Lacking> GuardStage::lacking(std::chrono::nanoseconds 
     if (first == nullptr || first->ns != each.ns) {
       first = &each;
       its = state.uuid;
-      if (its) collections_.push_back({each.ns, *its});
+      if (its && !named_by_client_.contains(each.ns)) collections_.push_back({each.ns, *its});
     } else if (state.uuid != its) {
       // The collection has been looked at for one of them since it was for the other.
       if (its) tell_gone(plan_, *its);
@@ -92,10 +93,19 @@ bool GuardStage::is_moved(std::int64_t code) const {
   return !collections_.empty() && code == ErrorCode::collection_uuid_mismatch;
 }
 
+/// The server's answer to that is for the client.
+bool GuardStage::is_named_by_client(std::int32_t statement) const {
+  if (named_by_client_.empty()) return false;
+  const UpsertParts& parts = given_.upserts[static_cast<std::size_t>(statement)];
+  const auto whole = bson::document_at(write_.message.message().subspan(parts.whole));
+  const auto op = BulkOp::read(*whole, write_.namespaces.size());
+  return op && write_.namespaces[op->ns].names_uuid;
+}
+
 void GuardStage::executed(Executed& command) {
   for (const WriteError& error : command.reply.errors) {
-    if (!is_moved(error.code)) continue;
-    command.moved.push_back(command.statements[static_cast<std::size_t>(error.index)]);
+    const std::int32_t statement = command.statements[static_cast<std::size_t>(error.index)];
+    if (is_moved(error.code) && !is_named_by_client(statement)) command.moved.push_back(statement);
   }
   if (command.reply.n.value_or(0) > 0) moves_since_.reset();
   if (!command.moved.empty()) moved(command.now);

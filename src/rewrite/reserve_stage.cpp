@@ -76,50 +76,76 @@ ReserveStage::ReserveStage(const WriteRequest& insert, const GivenValues& given,
       tell_(std::move(tell)),
       to_release_(insert.plan->size()) {
   Statements documents(insert.command);
+  Outcome outcome;
   for (std::int32_t statement = 0;; ++statement) {
     const auto document = documents.next();
     if (!document) break;
     if (std::ranges::binary_search(refused, statement, {}, &RefusedDocument::index)) continue;
-    add_places(statement, *document);
+    add_places(statement, *document, outcome);
   }
+  if (!outcome.refused.empty()) tell_(std::move(outcome));
 }
 
 ReserveStage::~ReserveStage() = default;
 
 namespace {
 
-/// False for what the server will refuse: one command reserves values of several clients, and fails
-/// as a whole.
-bool can_be_reserved(const bson::Element& value) {
+/// Only what is good can be reserved: one command reserves values of several clients, and fails as
+/// a whole. The server will refuse what is malformed.
+bson::Form value_form(const bson::Element& value) {
+  using bson::Form;
   constexpr std::size_t kLevels = 170;  // mongod accepts 180
-  if (value.type == bson::Type::boolean) return value.value[0] <= 1;
-  const bool is_nested = value.type == bson::Type::document || value.type == bson::Type::array;
-  return !is_nested || bson::well_formed(value.value, kLevels);
+  switch (value.type) {
+    case bson::Type::boolean:
+      return value.value[0] <= 1 ? Form::good : Form::malformed;
+    case bson::Type::db_pointer:
+    case bson::Type::code_with_scope:
+      return Form::deprecated;
+    case bson::Type::document:
+    case bson::Type::array:
+      return bson::form_of(value.value, kLevels);
+    default:
+      return Form::good;
+  }
 }
 
 }  // namespace
 
 /// The server refuses a document that is too large, or has no `_id` that can be read: there is
 /// nothing to reserve. Nor is there in an array, where the rule gives no values.
-void ReserveStage::add_places(std::int32_t statement, Bytes document) {
+void ReserveStage::add_places(std::int32_t statement, Bytes document, Outcome& outcome) {
+  using bson::Form;
   if (static_cast<std::int64_t>(document.size()) > bson::kMaxUserDocument) return;
   std::optional<std::size_t> given_id;
   for (std::size_t i = 0; i < plan_->size() && !given_id; ++i) {
     if ((*plan_)[i].is_id()) given_id = find_given(given_, statement, i);
   }
   const auto id = field_at(document, "_id");
-  if (!id || (!given_id && (id->is == Is::missing || !can_be_reserved(id->element)))) return;
+  if (!id || (!given_id && id->is == Is::missing)) return;
+  const Form of_id = given_id ? Form::good : value_form(id->element);
+  if (of_id == Form::malformed) return;
   for (std::size_t i = 0; i < plan_->size(); ++i) {
     const Assignment& assignment = (*plan_)[i];
     if (assignment.reservations == nullptr) continue;
     Place place{statement, static_cast<std::uint16_t>(i), find_given(given_, statement, i),
                 given_id};
+    Form form = of_id;
     if (!place.given_value) {
       const auto own = field_at(document, assignment.rule->field);
       if (!own || own->is == Is::missing || own->is == Is::in_array) continue;
-      if (!can_be_reserved(own->element)) continue;
+      const Form of_own = value_form(own->element);
+      if (of_own == Form::malformed) continue;
+      form = std::max(form, of_own);
       // Of two fields with one name, this is the one that the server indexes.
       place.reservation.value = typed(own->element.type, own->element.value);
+    }
+    if (form == Form::deprecated) {
+      place.reservation.state = ReservationState::refused;
+      place.reservation.code = static_cast<std::int32_t>(ErrorCode::operation_failed);
+      place.reservation.error = "it or the _id holds code with scope or a DBPointer";
+      outcome.refused.push_back(refusal_of(place));
+      while (!places_.empty() && places_.back().statement == statement) places_.pop_back();
+      return;
     }
     if (!given_id) place.reservation.parent_id = typed(id->element.type, id->element.value);
     places_.push_back(std::move(place));

@@ -30,7 +30,7 @@ class ReserveStage final : public Stage {
 
   /// Reads the documents. `given` must outlive it, and may change: a value that has been replaced,
   /// or whose document has another `_id` now, is reserved anew. `refused` documents need nothing.
-  /// `tell` is called for each answer of the store.
+  /// `tell` is called for each answer of the store, and at once for values that nobody can reserve.
   ReserveStage(const WriteRequest& insert, const GivenValues& given,
                std::span<const RefusedDocument> refused, Tell tell);
   ~ReserveStage() override;
@@ -55,7 +55,7 @@ class ReserveStage final : public Stage {
   };
   class Source;
 
-  void add_places(std::int32_t statement, Bytes document);
+  void add_places(std::int32_t statement, Bytes document, Outcome& outcome);
   [[nodiscard]] bool lacks(Place& place);
   void drop(Place& place);
   void refuse(std::int32_t statement);

@@ -131,7 +131,7 @@ namespace {
 
 /// Reads what the command has beside its name and its options. False if mongod will refuse it for
 /// that.
-bool take_fields(const WriteFields& fields, WriteCommand& out) {
+bool take_fields(const wire::OpMsgView& message, const WriteFields& fields, WriteCommand& out) {
   using Its = WriteFields;
   using bson::Type;
   const bool is_bulk = out.kind == WriteKind::bulk_write;
@@ -144,7 +144,8 @@ bool take_fields(const WriteFields& fields, WriteCommand& out) {
   const bool is_strict =
       strict != nullptr && (strict->as_integer() == 1 || fields.is_twice(Its::api_strict));
   // Nobody would hear that the collection is another one.
-  const bool is_answered = !out.options || out.options->acknowledged;
+  const bool is_answered =
+      (!out.options || out.options->acknowledged) && !message.has(wire::flag::kMoreToCome);
   out.takes_uuid =
       out.in_batch() && is_answered && !is_strict && fields[Its::collection_uuid] == nullptr;
   if (!out.in_batch()) return true;
@@ -216,7 +217,7 @@ bool WriteCommand::read(const wire::OpMsgView& message, WriteFields& fields, Wri
     out.places.collection = out.place_of(as_bytes(name->text()));
   }
   if (!out.options.emplace().read(fields)) out.options.reset();
-  return take_fields(fields, out) && take_sections(message, out);
+  return take_fields(message, fields, out) && take_sections(message, out);
 }
 
 std::optional<std::vector<std::int32_t>> WriteCommand::movable() const {

@@ -501,6 +501,14 @@ class TestSync:
         set_counter(replica_set.client, ns, "x")
         refused(command.counters("sync", key_of(ns)), "no integer")
 
+    def test_that_has_reached_its_max(self, replica_set, coll, commands):
+        ns = f"{coll}.x"
+        replica_set.client[coll].x.create_index("n")
+        command = commands([counter_rule(ns, max=2000)])
+        set_counter(replica_set.client, ns, 2001)
+        for more in ((), ("--json",)):
+            refused(command.counters("sync", key_of(ns), *more), "no number is left up to its max, 2000")
+
     def test_behind_the_last_number_of_all(self, replica_set, coll, commands):
         last = (1 << 63) - 1
         replica_set.client[coll].counters.insert_one({"_id": "k", "seq": bson.Int64(last)})

@@ -1275,15 +1275,16 @@ class TestFullMessages:
 
 
 class TestUnacknowledged:
-    def test_is_injected_and_never_sent_again(self, place, coll, ordered):
-        """No reply is invented, and the next reply is that of the next message."""
+    @pytest.mark.parametrize("concern", [{"writeConcern": {"w": 0}}, {}], ids=["w0", "flag_only"])
+    def test_is_injected_and_never_sent_again(self, place, coll, ordered, concern):
+        """No reply is invented, and the next reply is that of the next message. The server looks at moreToCome only."""
         ns = fresh(place, "field", coll, "made")
         place.thief.steal(ns, "made", {1: 1})
         with wire.WireClient(place.proxy.address) as client:
             for number in range(3):
                 client.send(insert_message(
                     ns, [{"k": 3 * number + i} for i in range(3)], ordered=ordered,
-                    more={"writeConcern": {"w": 0}}, flags=wire.MORE_TO_COME))
+                    more=concern, flags=wire.MORE_TO_COME))
             client.send(wire.command({"ping": 1, "$db": "admin"}, request_id=78))
             assert client.receive().response_to == 78
             reply = client.call(insert_message(ns, [{"k": 100}], ordered=ordered))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -361,6 +362,28 @@ def test_a_command_that_the_proxys_own_build_refuses(
     finally:
         admin.command({**hang, "mode": "off"})
     assert OWN in others(stored) and stored.distinct("number") == [1, 2]
+
+
+def test_a_proxy_that_stops_does_not_wait_for_its_own_build(
+        standalone: Mongod, start_proxy: Start, coll: str) -> None:
+    """Which can take hours: who waits for it is told to try again."""
+    admin = standalone.client.admin
+    proxy = start_proxy(configuration(standalone, [rule(f"{coll}.orders")]))
+    hang = {"configureFailPoint": "hangAfterStartingIndexBuild"}
+    with proxy.client() as client, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        client[coll].orders.insert_one({})
+        entered = admin.command({**hang, "mode": "alwaysOn"})["count"]
+        try:
+            refused = pool.submit(make, client[coll].orders, "the_same_descending")
+            admin.command({"waitForFailPoint": hang["configureFailPoint"], "timesEntered": entered + 1,
+                           "maxTimeMS": SOON * 1000})
+            proxy.process.send_signal(signal.SIGTERM)
+            with pytest.raises(OperationFailure) as error:
+                refused.result(SOON)
+            assert error.value.code == 91
+        finally:
+            admin.command({**hang, "mode": "off"})
+    assert proxy.process.wait(SOON) == 0
 
 
 def test_without_the_right_to_make_indexes_nothing_changes(

@@ -17,6 +17,7 @@
 #include "idproxy/ids/block_cache.hpp"
 #include "idproxy/ids/gapless_queue.hpp"
 #include "idproxy/ids/guard.hpp"
+#include "idproxy/ids/index_room.hpp"
 #include "stores.hpp"
 
 namespace idproxy::id_store::test {
@@ -76,6 +77,26 @@ TEST_F(StoreTest, OneByOneWithoutAGapAndNothingIsLost) {
   }
   EXPECT_TRUE(store.stop(2s));
   EXPECT_EQ(database.value("counters", "V").number, 21);
+}
+
+/// The server may take hours to make it.
+TEST_F(StoreTest, WhoeverWaitsForRoomIsAnsweredWhenTheProxyDrains) {
+  Store store(options(), clock);
+  const auto watch = store.watch({});  // nobody makes indexes
+  const auto ask = [&](Answer& answer) {
+    const auto room = watch->index_room({database.name(), "orders"}, {});
+    return std::pair(room, room->ask(1, std::make_unique<Promise>(answer)));
+  };
+  Answer before;
+  const auto waits = ask(before);
+  EXPECT_EQ(before.wait_for(0s), std::future_status::timeout);
+  store.drain();
+  Answer after;
+  const auto late = ask(after);
+  for (Answer* each : {&before, &after}) {
+    ASSERT_EQ(each->wait_for(0s), std::future_status::ready);
+    EXPECT_EQ(each->get().error().reason, "mongo-idproxy is shutting down");
+  }
 }
 
 /// The next number of a sequence for the write that has the ticket; nothing: there is none.

@@ -122,10 +122,17 @@ class Elements {
   bool malformed_ = false;
 };
 
-/// True if the document and everything in it, to any depth, is BSON that mongod accepts (observed,
-/// 6.0.5), at most `levels` deep. False for deeper documents, and for the deprecated types
-/// DBPointer and code with scope.
-[[nodiscard]] bool well_formed(Bytes document, std::size_t levels);
+/// The form of a document and everything in it, to any depth.
+enum class Form {
+  good,        ///< BSON that mongod accepts (observed, 6.0.5)
+  deprecated,  ///< it has a DBPointer or code with scope, into which nobody looked; the rest is
+               ///< good
+  malformed,   ///< or deeper than `levels`
+};
+[[nodiscard]] Form form_of(Bytes document, std::size_t levels);
+[[nodiscard]] inline bool well_formed(Bytes document, std::size_t levels) {
+  return form_of(document, levels) == Form::good;
+}
 
 /// The first element with this key; nothing if there is none or the document is malformed before
 /// it.

@@ -49,6 +49,8 @@ class Store final {
   /// been introduced, or the store does not tell. Does not wait.
   [[nodiscard]] std::vector<KnownProxy> proxies() const;
 
+  /// The proxy will stop once its clients have their answers: none waits for hours any more.
+  void drain();
   /// Gives back unused numbers, as far as `limit` allows, and ends the threads. The store and its
   /// watches must not be used afterwards. False if a thread still waits for a server: the process
   /// must then end without destroying this object.

@@ -61,6 +61,9 @@ class Watch final : public ids::Store {
  public:
   ~Watch() override;
 
+  /// Event: the rules have announced what they have. Until then a counter that rules share serves
+  /// those of the watch before as well.
+  void rules_are_made();
   /// Waits until the collections and the announced counters of the rules have been checked once or
   /// cannot be checked now, at most for `limit`.
   void await_first_inspection(std::chrono::milliseconds limit);

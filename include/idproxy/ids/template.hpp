@@ -75,9 +75,12 @@ class Template {
   [[nodiscard]] NumberFormat format(std::chrono::year_month_day day,
                                     std::span<const std::string> fields, Check check) const;
   /// The day that a text of this template shows, which need not fit in any other way; 1 January
-  /// 2000 stands for what it does not show. Nothing: it is no such text. `fields`: as for format().
+  /// 2000 stands for what it does not show. Of the years that {yy} can mean it is the latest that
+  /// has begun by `this_year` or the next one: clocks differ. Nothing: it is no such text.
+  /// `fields`: as for format().
   [[nodiscard]] std::optional<std::chrono::year_month_day> day_in(
-      std::string_view text, std::span<const std::string> fields, Check check) const;
+      std::string_view text, std::span<const std::string> fields, Check check,
+      std::chrono::year this_year) const;
   /// The parts that are the same in all texts of a sequence.
   struct Fixed {
     std::chrono::year_month_day day;

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -25,7 +28,11 @@ class GuardStage final : public Stage {
  public:
   /// Borrows its arguments.
   GuardStage(const WriteRequest& write, const GivenValues& given)
-      : write_(write), given_(given), plan_(*write.plan) {}
+      : write_(write), given_(given), plan_(*write.plan) {
+    for (const BulkNamespace& each : write.namespaces) {
+      if (each.names_uuid) named_by_client_.insert(each.plan->front().ns);
+    }
+  }
 
   /// The index of a rule whose values the command stores. Nothing once it may be sent; it must name
   /// collections().
@@ -53,6 +60,8 @@ class GuardStage final : public Stage {
   /// The first one that does not know the collection to be guarded, and what it knows.
   using Lacking = std::pair<const Assignment*, ids::GuardState>;
   [[nodiscard]] std::optional<Lacking> lacking(std::chrono::nanoseconds now);
+  /// True if the client has named the collection of this statement itself.
+  [[nodiscard]] bool is_named_by_client(std::int32_t statement) const;
 
   [[nodiscard]] std::chrono::nanoseconds patience(const Moment& moment) const;
 
@@ -60,6 +69,7 @@ class GuardStage final : public Stage {
   const GivenValues& given_;
   const Plan& plan_;
   std::vector<NamedCollection> collections_;
+  std::unordered_set<std::string_view> named_by_client_;  // of a bulkWrite
   // Monotonic.
   std::chrono::nanoseconds ready_at_{};                  // the last time
   std::optional<std::chrono::nanoseconds> waits_since_;  // unless it was ready the last time

@@ -23,6 +23,7 @@ struct BulkNamespace {
   std::shared_ptr<const Plan> plan;           ///< null: no rule applies
   std::size_t first = 0;                      ///< position of its assignments in WriteRequest::plan
   std::shared_ptr<const Plan> time_series{};  ///< as of Namespaces
+  bool names_uuid = false;                    ///< the client has named it by its UUID
 };
 
 /// A field of a stored document, and what determines its value: by Sequences::fields().

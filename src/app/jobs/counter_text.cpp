@@ -280,6 +280,10 @@ SyncTarget sync_target(const CounterView& view) {
             view.name + ": no number is left behind " + std::to_string(counter.value.number) +
                 ", the last number given out"};
   }
+  if (is_full(counter)) {
+    return {{},
+            view.name + ": no number is left up to its max, " + std::to_string(counter.spec.max)};
+  }
   const auto distance = distance_of(view);
   if (!distance || distance->behind == 0) return {};
   const std::int64_t most = *view.stored.most;

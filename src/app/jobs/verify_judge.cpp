@@ -116,6 +116,7 @@ VerifyJudge::VerifyJudge(const ids::RuleSource& rule, std::string field, VerifyA
       answers_(answers),
       allowed_(allowed),
       sequences_(about_.sequences, {}, about_.field.format, process_sources().clock, {}),
+      this_year_(about_.sequences.zone.date_at(process_sources().clock.wall()).year()),
       counts_(has_numbers(about_)),
       step_(step_of(about_)) {
   for (const VerifyKind kind : kinds_of(about_)) findings_.kinds[kind];
@@ -204,7 +205,7 @@ void VerifyJudge::judge_number(Bytes document, const bson::Element& value) {
   std::string period;
   if (options.text && value.type == bson::Type::string) {
     const auto texts = sequences_.texts_of(values_);
-    const auto day = options.text->day_in(value.text(), texts, options.check);
+    const auto day = options.text->day_in(value.text(), texts, options.check, this_year_);
     if (!day) return take(document, value, ids::Fit::wrong_form);
     format = options.text->format(*day, texts, options.check);
     period = ids::period_of(options.reset, *day, options.year);

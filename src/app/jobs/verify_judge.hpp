@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -98,7 +99,8 @@ class VerifyJudge {
   VerifyAnswers& answers_;
   const VerifyAllowed* const allowed_;
   const ids::Sequences sequences_;
-  const bool counts_;  // the values are numbers
+  const std::chrono::year this_year_;  // as of the rule's dates
+  const bool counts_;                  // the values are numbers
   const std::int64_t step_;
   VerifyFindings findings_;
 

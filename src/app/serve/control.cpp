@@ -129,6 +129,7 @@ void Control::end() {
   phase_ = state::Phase::draining;
   notify("STOPPING=1");
   pulse_.drains();
+  store_->drain();
   tell_status(true);
 }
 

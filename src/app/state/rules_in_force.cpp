@@ -72,6 +72,7 @@ RulesInForce make_rules(std::vector<rewrite::Rule> rules, const std::string& sto
   auto watch = store.watch(std::move(watched));
   auto set = std::make_shared<const rewrite::RuleSet>(std::move(rules), store_db, watch, before);
   for (const rewrite::Rule& rule : set->rules()) use_literal(*set, rule);
+  watch->rules_are_made();
   return {std::move(set), std::move(watch)};
 }
 

@@ -151,6 +151,7 @@ TEST(WellFormed, LooksAtEveryLevel) {
   const auto inside = [](const std::string& elements) {
     return doc(int_field("a", 1) + doc_field("b", element(Type::array, "c", doc(elements))));
   };
+  const std::string pointer = element(Type::db_pointer, "0", i32(1) + std::string(13, '\0'));
   const struct {
     const char* name;
     std::string document;
@@ -161,10 +162,13 @@ TEST(WellFormed, LooksAtEveryLevel) {
       {"neither true nor false", inside(element(Type::boolean, "0", "\2")), false},
       {"a string past its document", inside(element(Type::string, "0", i32(99) + "x")), false},
       {"an unknown type", inside(element(static_cast<Type>(0x20), "0", "")), false},
-      {"deprecated", inside(element(Type::db_pointer, "0", i32(1) + std::string(13, '\0'))), false},
+      {"deprecated", inside(pointer), false},
   };
   for (const auto& row : rows)
     EXPECT_EQ(well_formed(as_bytes(row.document), 10), row.good) << row.name;
+  EXPECT_EQ(form_of(as_bytes(inside(pointer)), 10), Form::deprecated);
+  const std::string neither = element(Type::boolean, "1", "\2");
+  EXPECT_EQ(form_of(as_bytes(inside(pointer + neither)), 10), Form::malformed);
 }
 
 TEST(WellFormed, HasALimitOfLevels) {

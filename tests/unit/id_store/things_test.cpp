@@ -64,10 +64,42 @@ TEST_F(ThingsTest, ItsFieldsAreThoseOfTheNewestRulesThatItServes) {
   const auto first = get("x", 1).first;
   first->add_field(one, 1);
   EXPECT_EQ(get("x", 2).first, first);
-  EXPECT_TRUE(first->fields.empty());
   first->add_field(two, 2);
+  things.rules_are_made(2, [](const auto&) {});
   (void)get("y", 3);
   EXPECT_EQ(first->fields, std::vector{two}) << "it goes on serving who has it";
+}
+
+/// A reload asks for it by one rule after the other, and a task may read its fields in between.
+TEST_F(ThingsTest, NoFieldIsMissingWhileRulesAreMade) {
+  const ids::CounterField gone{"db.gone", "n", {}};
+  const ids::CounterField one{"db.one", "n", {}};
+  const ids::CounterField two{"db.two", "n", {}};
+  const ids::CounterField more{"db.more", "n", {}};
+  using Fields = std::vector<ids::CounterField>;
+  const auto thing = get("x", 1).first;
+  for (const ids::CounterField& each : {gone, one, two}) thing->add_field(each, 1);
+  std::vector<std::shared_ptr<Named>> changed;
+  const auto note = [&](const auto& each) { changed.push_back(each); };
+  things.rules_are_made(1, note);
+  EXPECT_TRUE(changed.empty());
+
+  (void)get("x", 2);
+  EXPECT_EQ(thing->fields, (Fields{gone, one, two}));
+  EXPECT_TRUE(thing->add_field(one, 2));
+  EXPECT_EQ(thing->fields, (Fields{gone, two, one}));
+  EXPECT_FALSE(thing->add_field(one, 2));
+  EXPECT_TRUE(thing->add_field(more, 2));
+  things.rules_are_made(1, note);
+  EXPECT_EQ(thing->fields, (Fields{gone, two, one, more})) << "those were the rules before";
+  EXPECT_TRUE(thing->add_field(two, 2));
+  things.rules_are_made(2, note);
+  EXPECT_EQ(thing->fields, (Fields{one, more, two}));
+  EXPECT_EQ(changed, std::vector{thing});
+
+  things.rules_are_made(3, note);
+  (void)get("x", 3);
+  EXPECT_TRUE(thing->fields.empty()) << "a collection of a wildcard, which is used later";
 }
 
 TEST_F(ThingsTest, NothingIsLeftOfAThingThatCannotBeMade) {
@@ -98,9 +130,9 @@ TEST_F(ThingsTest, FieldsAreThoseOfTheNewestRules) {
   EXPECT_FALSE(thing->add_field(n, 1));
   EXPECT_TRUE(thing->add_field(m, 1));
   (void)get("x", 2);
-  EXPECT_TRUE(thing->fields.empty());
   EXPECT_FALSE(thing->add_field(m, 1)) << "its rules are about to end";
   EXPECT_TRUE(thing->add_field(n, 2));
+  things.rules_are_made(2, [](const auto&) {});
   EXPECT_EQ(thing->fields, std::vector{n});
 }
 

@@ -245,6 +245,22 @@ INSTANTIATE_TEST_SUITE_P(
         SpaceCase{"FourString", {{"digits", "4"}, {"output", "string"}}, 10'000, "0000", "9999"}),
     [](const auto& row) { return row.param.name; });
 
+/// The number 0 leaves an integer with nothing but its check digits, or less.
+TEST(RandomDigits, EachIntegerFits) {
+  const test::FakeClock clock;
+  test::SeededRandom random;
+  for (const char* check : {"none", "luhn", "damm", "verhoeff", "mod97-10", "mod11-10"}) {
+    const auto rule = test::make_strategy("random-digits", Table{{"digits", "2"}, {"check", check}},
+                                          {clock, random});
+    Values values;
+    rule->append_samples(100, values);
+    ASSERT_EQ(values.size(), 100U);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      EXPECT_EQ(rule->fit(values.type(), values[i]), Fit::fits) << check << text_of(values, i);
+    }
+  }
+}
+
 TEST(RandomDigits, FailsIfTheNumberOfValuesWouldOverflow) {
   test::SeededRandom random;
   Values values;

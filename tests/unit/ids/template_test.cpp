@@ -137,7 +137,7 @@ NumberFormat of_all(std::string_view text, Reset reset,
 TEST(Template, FindsTheDayInAText) {
   const auto day_in = [](std::string_view text, std::string_view in) {
     const std::vector<std::string> fields{"eu"};
-    return parsed(text).day_in(in, fields, Check::luhn);
+    return parsed(text).day_in(in, fields, Check::luhn, 2026y);
   };
   EXPECT_EQ(day_in("{yyyy}{MM}{dd}-{counter}", "20260305-12345"), kDay);
   EXPECT_EQ(day_in("{counter:03}/{dd}.{MM}.{yy}", "042/05.03.260"), kDay);
@@ -146,6 +146,23 @@ TEST(Template, FindsTheDayInAText) {
   EXPECT_EQ(day_in("{yyyy}{MM}-{counter}", "202613-12345"), std::nullopt) << "no month";
   EXPECT_EQ(day_in("{yyyy}-{counter}", "x026-12"), std::nullopt);
   EXPECT_EQ(day_in("{yyyy}-{counter}", "2026-1"), std::nullopt) << "too short";
+}
+
+TEST(Template, TakesTwoDigitsForTheLatestYearThatMayHaveBegun) {
+  const auto year_in = [](std::string_view text, std::string_view in, std::chrono::year now) {
+    return parsed(text).day_in(in, {}, Check::none, now)->year();
+  };
+  const auto of = [&](std::string_view in, std::chrono::year now) {
+    return year_in("{yy}-{counter}", in, now);
+  };
+  EXPECT_EQ(of("26-1", 2026y), 2026y);
+  EXPECT_EQ(of("27-1", 2026y), 2027y) << "somebody's clock is ahead";
+  EXPECT_EQ(of("99-1", 2026y), 1999y);
+  EXPECT_EQ(of("00-1", 2026y), 2000y);
+  EXPECT_EQ(of("99-1", 2101y), 2099y);
+  EXPECT_EQ(of("00-1", 2101y), 2100y);
+  EXPECT_EQ(year_in("{yyyy}/{yy}-{counter}", "1900/00-1", 2026y), 1900y);
+  EXPECT_EQ(year_in("{yy}/{yyyy}-{counter}", "00/2100-1", 2026y), 2100y);
 }
 
 TEST(Template, OfASequenceIsAFormatIfOnlyTheNumberVaries) {
@@ -224,7 +241,7 @@ TEST(Template, KnowsWhetherItShowsTheFiscalYear) {
 
 TEST(Template, FindsTheFirstDayOfTheFiscalYearInAText) {
   const auto day_in = [](std::string_view text, std::string_view value) {
-    return fiscal(text).day_in(value, {}, Check::none);
+    return fiscal(text).day_in(value, {}, Check::none, 2026y);
   };
   EXPECT_EQ(day_in("{fy}-{counter}", "2026-27-5"), 2026y / 4 / 1);
   EXPECT_EQ(day_in("{fy4}/{counter}", "2026/12345"), 2026y / 4 / 1);

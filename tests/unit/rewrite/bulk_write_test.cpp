@@ -372,6 +372,21 @@ TEST(BulkWrite, AJoinedReplyIsTheClients) {
       .play_once();
 }
 
+/// Options that the proxy cannot read: the reply to the bulkWrite itself is the client's.
+TEST(BulkWrite, OfWhatIsSentOnlyOnceTheClientFetchesTheOtherResults) {
+  for (const std::string& options :
+       {numbers_field("stmtIds", {0, 1, 2}), string_field("ordered", "no")}) {
+    const std::string all = kTxnNumber + options;
+    ExchangeScript(two_rules)
+        .request(bulk(BulkForm::sequences, all, inserts(0, 2), kOrders))
+        .sends(bulk_sent(all, {insert_op(0, nth(0, 1)), insert_op(0, nth(1, 2))}, kOrders))
+        .reply(bulk_reply({.errors = 1, .inserted = 1}, {well(0)}, 99))
+        .relays()
+        .counts("assigned=2")
+        .play_once();
+  }
+}
+
 TEST(BulkWrite, ClosesWhereOtherResultsDoNotCome) {
   const std::vector<std::string> many(100'000, well(0));
   for (const std::string& bad : {
@@ -549,6 +564,37 @@ TEST(BulkWrite, NamesEachCollectionWithAGuard) {
   EXPECT_EQ(world.reply_with(bulk_reply({.inserted = 1}, {well(0)})), ActionKind::reply);
   EXPECT_EQ(world.body(), doc(bulk_reply({.inserted = 4}, {well(0), well(1), well(2), well(3)})));
   EXPECT_EQ(world.counts(), "assigned=3") << "no value was taken";
+}
+
+TEST(BulkWrite, WhatTheClientNamesIsBetweenItAndTheServer) {
+  const auto guard = std::make_shared<ids::Guard>(0, "shop", "orders", nullptr);
+  const auto store = std::make_shared<FakeStore>();
+  store->guarding = guard;
+  ExchangeWorld world(
+      std::make_shared<const RuleSet>(std::vector<Rule>{rule("shop.*", "_id")}, "idproxy", store));
+  const auto see = [&](const ids::CollectionUuid& uuid) {
+    guard->set({ids::GuardState::Kind::guarded, {}, uuid}, world.clock.monotonic());
+  };
+  const std::string named = ns_entry("shop.orders", uuid_field(kOther));
+  see(kOne);
+  for (const BulkForm form : {BulkForm::sequences, BulkForm::arrays}) {
+    EXPECT_EQ(world.request(bulk(form, "", {insert_op(0, nth(0))}, {named})), ActionKind::send);
+    EXPECT_EQ(world.reply_with(bulk_reply({.errors = 1}, {failed(0, 361)})), ActionKind::relay);
+    EXPECT_EQ(guard->state(world.clock.monotonic()).kind, ids::GuardState::Kind::guarded);
+  }
+  EXPECT_EQ(world.request(bulk(BulkForm::sequences, kUnordered,
+                               {insert_op(0, nth(0)), insert_op(1, nth(1))},
+                               {named, ns_entry("shop.bills")})),
+            ActionKind::send);
+  EXPECT_EQ(world.reply_with(bulk_reply({.errors = 2}, {failed(0, 361), failed(1, 361)})),
+            ActionKind::ask_store);
+  see(kOther);
+  EXPECT_EQ(world.answer(ids::Grant()), ActionKind::send);
+  EXPECT_EQ(world.bytes().substr(16), bulk_sent(kUnordered, {insert_op(1, nth(1, 4))},
+                                                {named, ns_entry("shop.bills", uuid_field(kOther))})
+                                          .substr(16));
+  EXPECT_EQ(world.reply_with(bulk_reply({.inserted = 1}, {well(0)})), ActionKind::reply);
+  EXPECT_EQ(world.body(), doc(bulk_reply({.errors = 1, .inserted = 1}, {failed(0, 361), well(1)})));
 }
 
 // ---- numbers without gaps --------------------------------------------------------------------

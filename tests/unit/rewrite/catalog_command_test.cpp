@@ -149,6 +149,17 @@ TEST_F(IndexConflict, WithoutRoomTheRefusalIsTheClients) {
   EXPECT_EQ(world.body(), doc(refusal(86)));
 }
 
+TEST_F(IndexConflict, AProxyThatStopsMakesNoRoom) {
+  EXPECT_EQ(world.request(create_indexes()), ActionKind::relay);
+  EXPECT_EQ(world.reply_with(refusal(86)), ActionKind::ask_store);
+  EXPECT_EQ(world.answer(ids::Error{.code = ids::Errc::unavailable,
+                                    .reason = "mongo-idproxy is shutting down",
+                                    .is_transient = true}),
+            ActionKind::reply);
+  EXPECT_NE(world.body().find(int_field("code", 91)), std::string::npos);
+  EXPECT_NE(world.body().find("mongo-idproxy is shutting down"), std::string::npos);
+}
+
 TEST_F(IndexConflict, OtherErrorsAndCommandsMakeNoRoom) {
   const std::pair<std::string, std::int32_t> kRows[] = {
       {create_indexes(), 13},

@@ -91,6 +91,9 @@ TEST_F(GuardedExchange, NorDoesAnUnacknowledgedWrite) {
   const std::string w0 = doc_field("writeConcern", int_field("w", 0));
   EXPECT_EQ(world.request(client(Form::sequence, w0, {nth(0)})), ActionKind::send);
   expect_sent(client(Form::sequence, w0, {nth(0, 1)}));
+  constexpr auto kNoReply = wire::flag::kMoreToCome;  // whatever its write concern
+  EXPECT_EQ(world.request(insert_sequence({nth(0)}, kNoReply)), ActionKind::send);
+  expect_sent(insert_sequence({nth(0, 2)}, kNoReply));
 }
 
 TEST_F(GuardedExchange, WhatTheServerRefusesGoesToTheCollectionThatIsThereNow) {

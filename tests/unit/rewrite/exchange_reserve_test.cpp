@@ -134,6 +134,34 @@ TEST_F(Reserve, WhatTheServerRefusesIsNotReserved) {
   EXPECT_EQ(collection->calls, "");
 }
 
+/// mongod stores these deprecated types, but nobody looks into them.
+TEST_F(Reserve, RefusesCodeWithScopeAndDbPointer) {
+  ExchangeWorld world(rules());
+  const std::string code = i32(16) + i32(3) + std::string("f;\0", 3) + doc();
+  const std::string pointer = i32(2) + std::string("a\0", 2) + std::string(12, '\1');
+  for (const auto& [type, value] :
+       {std::pair(bson::Type::code_with_scope, code), std::pair(bson::Type::db_pointer, pointer)}) {
+    const std::string id = int_field("_id", 7);
+    const std::string nested = element(type, "x", value);
+    for (const std::string& each :
+         {doc(id + element(type, "number", value)), doc(id + doc_field("number", nested)),
+          doc(doc_field("_id", nested) + string_field("number", "A-1")),
+          doc(doc_field("_id", nested) + int_field("x", 1))}) {
+      EXPECT_EQ(world.request(client(Form::sequence, "", {each})), ActionKind::send);
+      EXPECT_EQ(world.bytes(), part("", {kRefused}));
+      EXPECT_EQ(world.reply_with(n(0) + write_errors({refused_error(0)}) + ok()),
+                ActionKind::reply);
+      EXPECT_NE(world.body().find(int_field("code", 96)), std::string::npos);
+      EXPECT_NE(world.body().find("the value of 'number' cannot be reserved: it or the _id holds "
+                                  "code with scope or a DBPointer"),
+                std::string::npos);
+    }
+    const std::string beside = doc(id + int_field("number", 9) + element(type, "x", value));
+    EXPECT_EQ(world.request(client(Form::sequence, "", {beside})), ActionKind::ask_store);
+  }
+  EXPECT_EQ(collection->calls, "");
+}
+
 /// The rule for `_id` gives one to some documents; the others get that of the reservation.
 TEST_F(Reserve, ReservesForDocumentsThatARuleForIdsLeavesOut) {
   const auto others = std::make_shared<Lending>();

@@ -150,6 +150,11 @@ TEST(CounterText, SyncGoesRightBehindTheData) {
   counter.spec.max = kInt64Max;
   counter.spec.heal.max_jump = kInt64Max;
   EXPECT_FALSE(target({kInt64Max}).refusal.empty());
+  const StoredCounter full = counter_at(1001, 0);
+  for (const std::int64_t most : {1000, 2000}) {
+    EXPECT_EQ(sync_target(view_of(full, {most})).refusal,
+              "orders: no number is left up to its max, 1000");
+  }
 }
 
 }  // namespace counter_text_test

@@ -307,6 +307,16 @@ TEST(VerifyJudge, ReadsPeriodsInTexts) {
   EXPECT_EQ(yearly.judge->findings().sequences, 2U);
 }
 
+/// Of {yy} alone, 99 is 1999 until 2098.
+TEST(VerifyJudge, ReadsPeriodsOfOtherCenturies) {
+  Case two_digits("gapless",
+                  {{"output", "string"}, {"template", "{yy}/{counter:02}"}, {"reset", "yearly"}});
+  EXPECT_EQ(two_digits.add_all("99/01", "99/02").counts(), Counts());
+  EXPECT_EQ(two_digits.answers.asked, std::vector<std::string>{"1999"});
+  Case both("counter", {{"output", "string"}, {"template", "{yyyy}/{yy}-{counter:02}"}});
+  EXPECT_EQ(both.add_all("1999/99-01", "2100/00-02").counts(), Counts());
+}
+
 /// Sorted as texts: the numbers of a year are spread, and 100 is in front of 11.
 TEST(VerifyJudge, FollowsSeveralPeriodsInAnyOrderOfNumbers) {
   Case yearly("gapless",
@@ -383,6 +393,9 @@ TEST(VerifyForm, OfNumbers) {
   Case digits("random-digits", {{"digits", "4"}, {"leading_zeros", "false"}});
   EXPECT_EQ(digits.add_all(n(-1), n(999), n(1000), n(9999), n(10000)).counts(),
             (Counts{{Kind::wrong_form, 3}}));
+  Case checked("random-digits", {{"digits", "4"}, {"check", "luhn"}});
+  EXPECT_EQ(checked.add_all(n(0), n(1), n(18), n(-8)).counts(),
+            (Counts{{Kind::wrong_check, 1}, {Kind::wrong_form, 1}}));
   constexpr std::int64_t kEnd = std::int64_t{1} << 53;
   Case js53("snowflake", {{"preset", "js53"}});
   EXPECT_EQ(js53.add_all(n(129525350401287), n(kEnd - 1), n(kEnd), n(-1)).counts(),

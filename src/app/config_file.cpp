@@ -93,7 +93,7 @@ boost::system::result<std::string, std::string> find_seed_list(const std::string
   mongoc_init();
   const auto seeds = look_up(srv_uri);
   if (!seeds) return {boost::system::in_place_error, seeds.error()};
-  return {boost::system::in_place_value, config::with_seed_list(srv_uri, *seeds)};
+  return config::with_seed_list(srv_uri, *seeds);
 }
 
 /// The same, in time: the name service may be silent.

@@ -122,10 +122,15 @@ class TestTheFile:
         document = quiet(free_server(), [uuid_rule("a.b")], id_store={
             "uri": f"mongodb://store:{PASSWORD}@{free_server().address}/"})
         finding = doctor.write(document, mode=0o644).examine().one(
-            "password-in-file", "warning", doctor.path, f"chmod o-rwx {doctor.path}")
-        in_shell(finding["commands"][0]["command"])
-        found = doctor.examine()
-        assert "password-in-file" not in found.ids and PASSWORD not in found.text
+            "password-in-file", "warning", doctor.path, "systemctl edit mongo-idproxy")
+        secret = doctor.path.parent / "store-uri"
+        assert f"LoadCredential=store-uri:{secret}" in finding["text"]
+        commands = [each["command"] for each in finding["commands"]]
+        assert not any("chmod" in each and str(doctor.path) in each for each in commands)
+        secret.write_text("of the service")
+        for each in commands[:2]:
+            in_shell(each)
+        assert secret.read_text() == "of the service" and secret.stat().st_mode & 0o077 == 0
 
 
 def edit(doctor: Doctor, before: str, after: str) -> None:
@@ -142,7 +147,8 @@ class TestCertificates:
         file.chmod(0o644)
         doctor.write(quiet(free_server(), [], listen={"tls": {
             "mode": "require", "certificate_key_file": str(file)}}))
-        finding = doctor.examine().one("secret-file-open", "error", file, f"sudo chmod o-rwx {file}")
+        finding = doctor.examine().one("secret-file-open", "error", file, f"sudo chmod o-rwx {file}",
+                                       "systemctl edit mongo-idproxy", f"sudoedit {doctor.path}")
         in_shell(finding["commands"][0]["command"])
         assert "secret-file-open" not in doctor.examine().ids
 

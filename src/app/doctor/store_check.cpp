@@ -9,6 +9,7 @@
 
 #include "app/jobs/counter_text.hpp"
 #include "app/state/findings.hpp"
+#include "app/state/run_out.hpp"
 #include "app/system_clock.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
@@ -315,11 +316,11 @@ void judge(const jobs::CounterView& view, const std::string& file, DoctorCheck& 
   if (view.counter.value.is_number() && view.counter.left == 0) {
     // As the rules say it, so that nobody says it twice.
     const auto& rules = view.counter.rules;
-    const std::string most = std::to_string(view.counter.spec.max);
-    check.add(
-        state::numbers_run_out(rules.empty() ? view.name : rules.front(),
-                               "no number is left up to max, " + most, "raise max, then reload"),
-        edit_and_reload(file));
+    const auto end = state::RunOut::end_of(view.counter.spec, view.counter.fields.front().format);
+    const state::RunOut::Warning none{{}, {}, end, 0, 0};
+    check.add(state::numbers_run_out(rules.empty() ? view.name : rules.front(), none.text(),
+                                     std::string(none.way_out())),
+              edit_and_reload(file));
   }
 }
 

@@ -26,10 +26,15 @@ class RunOut {
 
   /// The limit that is near.
   enum class End {
-    max,       ///< the numbers up to `max`, or of all ranges
+    max,       ///< the numbers up to `max`
+    lowest,    ///< those down to `max`, of a step that is negative
+    length,    ///< hidden ones, of the values' length
+    ranges,    ///< those of all ranges
     width,     ///< those of a template's width: then values get longer
     max_fill,  ///< of a space of random numbers
   };
+  /// Of a counter's own numbers, which a field shows in this format.
+  [[nodiscard]] static End end_of(const ids::CounterSpec& counter, const ids::NumberFormat& format);
   struct Warning {
     std::size_t rule_index;
     std::string ns;  ///< "db.collection"

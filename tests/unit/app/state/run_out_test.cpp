@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "support/fake_clock.hpp"
 #include "support/rule_set.hpp"
+#include "support/scripted_random.hpp"
+#include "support/strategies.hpp"
 
 namespace idproxy::app::state {
 namespace run_out_test {
@@ -66,6 +69,43 @@ TEST_F(RunOutTest, WarnsBeforeATemplateWidens) {
             "9 numbers are left in the template's width, and then values get longer");
   update(89'000, 1min, CounterNumbers::Width{0, 999});
   EXPECT_EQ(run_out.current(), Warnings{}) << "it has widened";
+}
+
+/// What is left has the words of the rule's own keys, and so has the remedy.
+TEST_F(RunOutTest, NamesTheKeyThatEndsTheNumbers) {
+  ::setenv("IDPROXY_RUN_OUT_KEY", "2b7e151628aed2a6abf7158809cf4f3c", 1);
+  static const test::FakeClock clock;
+  static test::ScriptedRandom random;
+  struct Case {
+    const char* strategy;
+    test::FakeParameters::Table keys;
+    const char* text;
+    const char* way_out;
+  };
+  const Case kCases[] = {
+      {"counter", {}, "up to max", "raise max"},
+      {"counter", {{"step", "-1"}}, "down to max", "lower max"},
+      {"counter-ranges", {{"ranges.count", "3"}}, "in all ranges", "raise ranges.count"},
+      {"permuted",
+       {{"key.env", "IDPROXY_RUN_OUT_KEY"}, {"output", "string"}},
+       "of this length",
+       "give the rule more digits"},
+      {"permuted",
+       {{"key.env", "IDPROXY_RUN_OUT_KEY"}, {"output", "string"}, {"max", "999"}},
+       "up to max",
+       "raise max"},
+  };
+  for (const Case& each : kCases) {
+    auto keys = each.keys;
+    keys.insert({{"ns", "shop.orders"}, {"field", "number"}});
+    rules[0].strategy = test::make_strategy(each.strategy, keys, {clock, random});
+    ASSERT_TRUE(rules[0].strategy) << each.strategy;
+    update(7);
+    ASSERT_EQ(run_out.current().size(), 1U) << each.strategy;
+    const RunOut::Warning& warning = run_out.current().front();
+    EXPECT_EQ(warning.text(), std::string("7 numbers are left ") + each.text);
+    EXPECT_TRUE(warning.way_out().starts_with(each.way_out)) << warning.way_out();
+  }
 }
 
 TEST_F(RunOutTest, SaysNothingAtTheEnd) {

@@ -512,6 +512,33 @@ class TestRules:
         assert "6 numbers are left" in each["text"]
         found.one("numbers-run-out", "warning", f"{coll}.full, n", "reload")
 
+    def test_whose_ranges_end(self, replica_set, doctor, coll):
+        """One after the other, as it is usual; all of them are one finding."""
+        db, ns = replica_set.client[coll], f"{coll}.orders"
+        db.orders.create_index("n", unique=True)
+        rule = {"ns": ns, "field": "n", "strategy": "counter-ranges", "ranges": {"count": 3, "width": 10},
+                "store": {"db": coll, "collection": "ranges"}}
+        db.ranges.insert_many({"_id": f"COUNTER DOCUMENT NUMBER {i}", "COUNT": 10 * i + 10, "MAX_VALUE": 10 * i + 9} for i in (0, 1))
+        db.ranges.insert_one({"_id": "COUNTER DOCUMENT NUMBER 2", "COUNT": 25, "MAX_VALUE": 29})
+        found = doctor.write(quiet(replica_set, [rule])).examine()
+        assert "numbers-run-out" not in found.ids, found
+        db.ranges.update_one({"_id": "COUNTER DOCUMENT NUMBER 2"}, {"$set": {"COUNT": 30}})
+        each = doctor.examine().one("numbers-run-out", "warning", f"{ns}, n", "reload")
+        assert "in all ranges" in each["text"] and "ranges.count" in each["text"] and "max" not in each["text"]
+        rule["ranges"]["count"] = 4
+        assert doctor.write(quiet(replica_set, [rule])).examine().code == 0
+
+    def test_whose_period_has_ended(self, replica_set, doctor, coll, ns):
+        """Its numbers, too: nobody wants more of them."""
+        client, year = replica_set.client, datetime.datetime.now(datetime.timezone.utc).year
+        rule = counter_rule(ns, reset="yearly", max=9, timezone="UTC")
+        replica_set.client[coll].orders.drop_indexes()
+        client.idproxy.uniqueIdentifierCounter.insert_one({"_id": {"c": key_of(ns), "p": str(year - 1)}, "COUNT": 10})
+        found = doctor.write(quiet(replica_set, [rule])).examine()
+        assert "numbers-run-out" not in found.ids, found
+        client.idproxy.uniqueIdentifierCounter.insert_one({"_id": {"c": key_of(ns), "p": str(year)}, "COUNT": 10})
+        doctor.examine().one("numbers-run-out", "warning", f"{ns}, n", "reload")
+
     def test_whose_counter_is_behind(self, replica_set, doctor, coll, ns):
         replica_set.client[coll].orders.insert_many([{"n": n} for n in range(1, 51)])
         set_counter(replica_set.client, ns, 7)

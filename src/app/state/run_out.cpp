@@ -154,7 +154,7 @@ void RunOut::add(Warning warning) {
 }
 
 void RunOut::update(const std::vector<rewrite::Rule>& rules,
-                    const std::vector<ids::RuleNumbers>& numbers, Time now) {
+                    const std::vector<ids::RuleNumbers>& numbers, Time now, Time wall) {
   current_.clear();
   outlooks_.assign(rules.size(), std::nullopt);
   for (const ids::RuleNumbers& each : numbers) {
@@ -167,13 +167,14 @@ void RunOut::update(const std::vector<rewrite::Rule>& rules,
     }
     const auto* counts = std::get_if<ids::CounterNumbers>(&each.numbers);
     if (counts == nullptr || !counts->left) continue;
+    const ids::RuleSource::About& about = rules[each.rule_index].strategy->about();
+    if (about.sequences.is_past(each.period, wall)) continue;
     const ids::CounterNumbers& counter = *counts;
     const std::string key = key_of(rules[each.rule_index], each.ns, each.sequence);
     const auto [used, outlook] = note(key, *counter.left, now);
     auto& first = outlooks_[each.rule_index];
     if (!first || ends_before(outlook, *first)) first = outlook;
     if (is_short(*counter.left, counter.all, used)) {
-      const ids::RuleSource::About& about = rules[each.rule_index].strategy->about();
       const End end = about.counter ? end_of(*about.counter, about.field.format) : End::max;
       add({each.rule_index, each.ns, end, *counter.left, used});
     }

@@ -60,9 +60,10 @@ class RunOut {
     friend bool operator==(const Outlook&, const Outlook&) = default;
   };
 
-  /// `numbers`: of all collections of the rules. To be called every few seconds.
+  /// `numbers`: of all collections of the rules; those of periods that have ended do not count. To
+  /// be called every few seconds. `wall`: as Clock::wall().
   void update(const std::vector<rewrite::Rule>& rules, const std::vector<ids::RuleNumbers>& numbers,
-              Time now);
+              Time now, Time wall);
   /// By rule and collection, one for each.
   [[nodiscard]] const std::vector<Warning>& current() const { return current_; }
   /// By rule, of the counter that ends first; nothing for rules without counters.

@@ -53,8 +53,16 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  /// Of a request: no byte has come, its header is not whole yet, or it is. In the order in which
+  /// they give way, and the oldest first.
+  enum class Stage { idle, incomplete, whole };
+  void begin(Stage next) {
+    stage = next;
+    since = std::chrono::steady_clock::now();
+  }
+
   beast::tcp_stream stream;
-  bool idle = true;  ///< no byte of a request has come
+  Stage stage = Stage::idle;
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
 
  private:
@@ -208,21 +216,23 @@ struct HttpServer::Impl {
     }
   }
 
-  /// True if a request may be on its way to the idle connection.
-  [[nodiscard]] bool may_begin(const Connection& idle) const {
-    return std::chrono::steady_clock::now() - idle.since < limits.begins;
+  /// True if a request, or the rest of it, may be on its way to the connection.
+  [[nodiscard]] bool may_go_on(const Connection& connection) const {
+    return std::chrono::steady_clock::now() - connection.since < limits.begins;
   }
 
   bool make_room() {
     if (connections.size() < limits.connections) return true;
     const auto oldest = std::ranges::min_element(connections, {}, [](const Connection* each) {
-      return std::pair(!each->idle, each->since);
+      return std::pair(each->stage, each->since);
     });
-    const bool is_any_idle = oldest != connections.end() && (*oldest)->idle;
+    const bool gives_way =
+        oldest != connections.end() && (*oldest)->stage != Connection::Stage::whole;
     const bool is_more_permitted =
         elsewhere.io != nullptr && connections.size() < limits.connections + kBrief;
-    if (!is_any_idle || (is_more_permitted && may_begin(**oldest))) return is_more_permitted;
-    (*oldest)->idle = false;  // chosen only once, though it counts until its coroutine has ended
+    if (!gives_way || (is_more_permitted && may_go_on(**oldest))) return is_more_permitted;
+    (*oldest)->stage = Connection::Stage::whole;  // chosen only once, though it counts until its
+                                                  // coroutine has ended
     (*oldest)->stream.close();
     return true;
   }
@@ -248,23 +258,23 @@ struct HttpServer::Impl {
   /// False if no request comes.
   asio::awaitable<bool> await_request(Connection& connection, std::string& received) const {
     if (!received.empty()) co_return true;  // the client did not wait for the last response
-    connection.idle = true;
-    connection.since = std::chrono::steady_clock::now();
+    connection.begin(Connection::Stage::idle);
     connection.stream.expires_after(limits.idle);
     received.resize(std::min(kReadSize, limits.header_bytes));
     const auto [error, size] =
         co_await connection.stream.async_read_some(asio::buffer(received), kUse);
     received.resize(size);
-    connection.idle = false;
     co_return !error;
   }
 
   /// False if no further request may follow on this connection.
   asio::awaitable<bool> answer_one(Connection& connection, std::string& received) {
+    connection.begin(Connection::Stage::incomplete);
     connection.stream.expires_after(limits.request);  // for the whole request, not for each read
     // Beast's own read does not limit a header whose lines come one by one.
     const auto [error, size] = co_await asio::async_read_until(
         connection.stream, asio::dynamic_buffer(received, limits.header_bytes), "\r\n\r\n", kUse);
+    connection.stage = Connection::Stage::whole;
     if (error && error != asio::error::not_found) co_return false;
     http::request_parser<http::empty_body> parser;
     const unsigned status = error ? 431 : read(received, size, parser);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <iostream>
 #include <iterator>
@@ -93,7 +94,7 @@ boost::system::result<std::string, std::string> find_seed_list(const std::string
   mongoc_init();
   const auto seeds = look_up(srv_uri);
   if (!seeds) return {boost::system::in_place_error, seeds.error()};
-  return {boost::system::in_place_value, config::with_seed_list(srv_uri, *seeds)};
+  return config::with_seed_list(srv_uri, *seeds);
 }
 
 /// The same, in time: the name service may be silent.
@@ -168,16 +169,23 @@ boost::system::result<ConfigFile, ExitCode> ConfigFile::open(const std::string& 
 void ConfigFile::look_at_mode() {
   struct stat status{};
   if (::stat(name_.c_str(), &status) != 0 || (status.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
+  std::error_code error;
+  const std::string secret = std::filesystem::absolute(name_, error).parent_path() / "store-uri";
   for (const std::string& key : loaded.config.written.password_keys) {
     loaded.findings.push_back(
         {FileFinding::Severity::warning,
          {},
-         key + ": contains a password, and this file is open to every user of this host: put the "
-               "store's string into a file of its own, id_store.uri_file, which systemd passes on "
-               "with LoadCredential= and Kubernetes as a Secret, or write the password as a "
-               "variable, ${NAME}. (chmod o-rwx "
-               "is enough if the proxy's user owns the file; the systemd unit's user does not.)",
-         {},
+         key +
+             ": contains a password, and this file is open to every user of this host: put the "
+             "store's string into a file of its own, which systemd passes on with "
+             "LoadCredential=store-uri:" +
+             secret +
+             " and Kubernetes as a Secret, and name it, id_store: {uri_file: "
+             "\"${CREDENTIALS_DIRECTORY}/store-uri\"}; or write the password as a variable, "
+             "${NAME}. "
+             "(chmod o-rwx is enough if the proxy's user owns the file; the systemd unit's user "
+             "does not.)",
+         secret,
          FileFinding::About::password});
   }
 }

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "config/connection_string.hpp"
+#include "idproxy/base/server_address.hpp"
 #include "idproxy/base/words.hpp"
 
 namespace idproxy::config {
@@ -33,9 +34,22 @@ class Options {
   std::string text_;
 };
 
+/// A record may have any octets, and those of a connection string would be read as its syntax.
+bool is_host_name_with_port(std::string_view text) {
+  const auto parts = split_host_port(text);
+  return parts && !parts->bracketed && parts->port > 0 && consists_of(parts->host, ".-_");
+}
+
 }  // namespace
 
-std::string with_seed_list(const std::string& srv_uri, const SeedList& seeds) {
+boost::system::result<std::string, std::string> with_seed_list(const std::string& srv_uri,
+                                                               const SeedList& seeds) {
+  using boost::system::in_place_error;
+  using boost::system::in_place_value;
+  for (const std::string& host : seeds.hosts) {
+    if (is_host_name_with_port(host)) continue;
+    return {in_place_error, "a record names a server that is no host name with a port: " + host};
+  }
   const UriParts parts = split_uri(srv_uri);
   Options options;
   for_each_option(parts.options, [&](std::string_view name, std::string_view value) {
@@ -52,7 +66,7 @@ std::string with_seed_list(const std::string& srv_uri, const SeedList& seeds) {
     uri += host;
   }
   uri += parts.path.empty() ? "/" : parts.path;
-  return uri.append("?").append(options.text());
+  return {in_place_value, uri.append("?").append(options.text())};
 }
 
 }  // namespace idproxy::config

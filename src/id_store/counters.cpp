@@ -263,9 +263,11 @@ std::vector<InUse> Counters::in_use() const {
       numbers.left = ids::Steps(counter->spec.step).count(next, counter->spec.max);
       numbers.reads_all = counter->checked.reads_all;
     }
-    found.push_back(
-        {numbers, counter->fields,
-         counter->spec.place.has_document_key() ? key_text(counter->spec.place) : std::string()});
+    found.push_back({numbers, counter->fields});
+    if (counter->spec.place.has_document_key()) {
+      found.back().sequence = key_text(counter->spec.place);
+      found.back().period = bson::text_in(as_bytes(counter->spec.place.key), "p");
+    }
     found.back().count(counter->spec.start, counter->spec.step, counter->spec.max);
   }
   return found;

@@ -26,6 +26,7 @@ struct InUse {
   ids::CounterNumbers numbers;
   std::vector<ids::CounterField> fields;
   std::string sequence{};  ///< as ids::RuleNumbers
+  std::string period{};    ///< likewise
   /// Fills in how many numbers there are, in all and of a template's width.
   void count(std::int64_t start, std::int64_t step, std::int64_t max);
 };

@@ -331,7 +331,7 @@ std::vector<ids::RuleNumbers> Watch::numbers(std::size_t most_per_rule) const {
   for (const InUse& counter : impl_->in_use()) {
     for (const ids::CounterField& field : counter.fields) {
       const auto rule = impl_->rule_filling(field);
-      if (rule) all.push_back({*rule, field.ns, counter.numbers, counter.sequence});
+      if (rule) all.push_back({*rule, field.ns, counter.numbers, counter.sequence, counter.period});
     }
   }
   for (const auto& [machine, fields] : impl_->store.leases.numbers()) {

@@ -129,6 +129,7 @@ std::optional<StoredCounter> sequence_in(const About& rule, const FieldCounter& 
     if (!is_it) continue;
     const FieldCounter counter = ids::counter_of(rule, of_all, chosen);
     StoredCounter found{key_text(counter.spec.place), counter.spec, {counter.field}, {}};
+    found.is_past = rule.sequences.is_past(period, clock.wall());
     if (is_of_plugin(rule) && std::ranges::any_of(values, may_be_uuid)) {
       found.unreadable = "its key may have a UUID as a text";
     }

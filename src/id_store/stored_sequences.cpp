@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "idproxy/bson/elements.hpp"
 #include "idproxy/ids/number_format.hpp"
 #include "idproxy/ids/number_ranges.hpp"
 #include "idproxy/log/log.hpp"
@@ -137,6 +138,7 @@ std::vector<InUse> StoredSequences::in_use() const {
     ids::CounterNumbers numbers{sequence->queue->statistics().next, 0, {}};
     if (numbers.next) numbers.left = ids::Steps(1).count(*numbers.next, spec.max);
     found.push_back({numbers, {spec.field}, text_of(spec)});
+    if (!spec.place.empty()) found.back().period = bson::text_in(as_bytes(spec.place), "p");
     found.back().count(spec.start, 1, spec.max);
   }
   return found;

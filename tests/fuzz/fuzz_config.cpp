@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const config::SeedList seeds{{"db1.example.org:27017", "db2.example.org:1"},
                                {{"replicaSet", "rs0"}}};
   const auto whole = config::parse(text, {clock, system_random()},
-                                   config::with_seed_list(loaded.config.srv_uri, seeds));
+                                   *config::with_seed_list(loaded.config.srv_uri, seeds));
   check(whole);
   require(whole.config.srv_uri.empty());
   if (whole.ok()) require(config::needs_restart(whole.config, loaded.config).empty());

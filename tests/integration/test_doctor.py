@@ -122,10 +122,15 @@ class TestTheFile:
         document = quiet(free_server(), [uuid_rule("a.b")], id_store={
             "uri": f"mongodb://store:{PASSWORD}@{free_server().address}/"})
         finding = doctor.write(document, mode=0o644).examine().one(
-            "password-in-file", "warning", doctor.path, f"chmod o-rwx {doctor.path}")
-        in_shell(finding["commands"][0]["command"])
-        found = doctor.examine()
-        assert "password-in-file" not in found.ids and PASSWORD not in found.text
+            "password-in-file", "warning", doctor.path, "systemctl edit mongo-idproxy")
+        secret = doctor.path.parent / "store-uri"
+        assert f"LoadCredential=store-uri:{secret}" in finding["text"]
+        commands = [each["command"] for each in finding["commands"]]
+        assert not any("chmod" in each and str(doctor.path) in each for each in commands)
+        secret.write_text("of the service")
+        for each in commands[:2]:
+            in_shell(each)
+        assert secret.read_text() == "of the service" and secret.stat().st_mode & 0o077 == 0
 
 
 def edit(doctor: Doctor, before: str, after: str) -> None:
@@ -142,7 +147,8 @@ class TestCertificates:
         file.chmod(0o644)
         doctor.write(quiet(free_server(), [], listen={"tls": {
             "mode": "require", "certificate_key_file": str(file)}}))
-        finding = doctor.examine().one("secret-file-open", "error", file, f"sudo chmod o-rwx {file}")
+        finding = doctor.examine().one("secret-file-open", "error", file, f"sudo chmod o-rwx {file}",
+                                       "systemctl edit mongo-idproxy", f"sudoedit {doctor.path}")
         in_shell(finding["commands"][0]["command"])
         assert "secret-file-open" not in doctor.examine().ids
 
@@ -505,6 +511,33 @@ class TestRules:
         each = found.one("numbers-run-out", "warning", f"{ns}, n", "reload")
         assert "6 numbers are left" in each["text"]
         found.one("numbers-run-out", "warning", f"{coll}.full, n", "reload")
+
+    def test_whose_ranges_end(self, replica_set, doctor, coll):
+        """One after the other, as it is usual; all of them are one finding."""
+        db, ns = replica_set.client[coll], f"{coll}.orders"
+        db.orders.create_index("n", unique=True)
+        rule = {"ns": ns, "field": "n", "strategy": "counter-ranges", "ranges": {"count": 3, "width": 10},
+                "store": {"db": coll, "collection": "ranges"}}
+        db.ranges.insert_many({"_id": f"COUNTER DOCUMENT NUMBER {i}", "COUNT": 10 * i + 10, "MAX_VALUE": 10 * i + 9} for i in (0, 1))
+        db.ranges.insert_one({"_id": "COUNTER DOCUMENT NUMBER 2", "COUNT": 25, "MAX_VALUE": 29})
+        found = doctor.write(quiet(replica_set, [rule])).examine()
+        assert "numbers-run-out" not in found.ids, found
+        db.ranges.update_one({"_id": "COUNTER DOCUMENT NUMBER 2"}, {"$set": {"COUNT": 30}})
+        each = doctor.examine().one("numbers-run-out", "warning", f"{ns}, n", "reload")
+        assert "in all ranges" in each["text"] and "ranges.count" in each["text"] and "max" not in each["text"]
+        rule["ranges"]["count"] = 4
+        assert doctor.write(quiet(replica_set, [rule])).examine().code == 0
+
+    def test_whose_period_has_ended(self, replica_set, doctor, coll, ns):
+        """Its numbers, too: nobody wants more of them."""
+        client, year = replica_set.client, datetime.datetime.now(datetime.timezone.utc).year
+        rule = counter_rule(ns, reset="yearly", max=9, timezone="UTC")
+        replica_set.client[coll].orders.drop_indexes()
+        client.idproxy.uniqueIdentifierCounter.insert_one({"_id": {"c": key_of(ns), "p": str(year - 1)}, "COUNT": 10})
+        found = doctor.write(quiet(replica_set, [rule])).examine()
+        assert "numbers-run-out" not in found.ids, found
+        client.idproxy.uniqueIdentifierCounter.insert_one({"_id": {"c": key_of(ns), "p": str(year)}, "COUNT": 10})
+        doctor.examine().one("numbers-run-out", "warning", f"{ns}, n", "reload")
 
     def test_whose_counter_is_behind(self, replica_set, doctor, coll, ns):
         replica_set.client[coll].orders.insert_many([{"n": n} for n in range(1, 51)])

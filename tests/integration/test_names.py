@@ -394,6 +394,21 @@ class TestSrv:
             raise
         proxy.stop(timeout=20)
 
+    @pytest.mark.parametrize("target", [r"evil.test\,m0.proxied.test.",
+                                        "evil.test/?tls=false&appname=.proxied.test."])
+    def test_a_target_that_would_be_more_than_a_host(self, dns, resolving, standalone, target):
+        """Within the domain, it names one outside of it, or takes TLS away."""
+        dns.records = [f"_mongodb._tcp.set.proxied.test. 0 SRV 0 0 27017 {target}"]
+        proxy = starting(standalone, resolving)
+        try:
+            reason = proxy.wait_event("srv_lookup_failed", timeout=20)["reason"]
+            assert "evil.test" in reason and "no host name" in reason
+            assert not proxy.find_events("listening")
+        except BaseException:
+            proxy.kill()
+            raise
+        proxy.stop(timeout=20)
+
     def test_a_fault_of_the_file_that_the_records_show(self, dns, resolving, tmp_path):
         """The second of two servers gets the port behind the first one's."""
         dns.records = self.records(1, 2)

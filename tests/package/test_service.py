@@ -235,6 +235,90 @@ def test_secrets_by_credentials(service, coll, tmp_path):
     assert not re.search(r'"level":"(error|warning)"', service.log().rpartition('"ready"')[2])
 
 
+# What systemctl edit and sudoedit start. $SAID: the directory with what is to be written into each file.
+EDITOR = """#!/bin/sh
+for last; do :; done
+case $last in *.yaml|*/store-uri) cat "$SAID/${last##*/}" ;; *) cat "$SAID/unit" ;; esac >/tmp/edited
+cat /tmp/edited >"$last"
+"""
+
+
+def type_commands(service: Service, commands: list[str], **said: str) -> None:
+    """As an administrator does, who writes that into the files."""
+    said_here = service.systemd.root / "root/said"
+    said_here.mkdir(exist_ok=True)
+    for name, text in said.items():
+        (said_here / name.replace("_", "-").replace("-yaml", ".yaml")).write_text(text)
+    editor = service.systemd.root / "root/editor"
+    editor.write_text(EDITOR)
+    editor.chmod(0o755)
+    for command in commands:
+        typed = re.sub("^sudo(edit)? ", lambda found: "/root/editor " if found[1] else "", command)
+        service.systemd.run("env", "EDITOR=/root/editor", "SAID=/root/said", "TERM=dumb",
+                            "script", "--quiet", "--return", "--command", typed, "/dev/null")
+
+
+def findings_of(service: Service) -> dict[str, dict[str, Any]]:
+    done = service.systemd.attempt("env", *credentials_of(service), "/usr/local/bin/mongo-idproxy", "doctor", "--json",
+                                   "--config", f"/{CONFIG}/mongo-idproxy.yaml")
+    return {each["id"]: each for each in json.loads(done.stdout)["findings"]}
+
+
+def credentials_of(service: Service) -> list[str]:
+    return ["CREDENTIALS_DIRECTORY=/run/credentials/mongo-idproxy.service"]
+
+
+def test_a_password_leaves_the_configuration(service, coll):
+    """By the commands of doctor: the unit's user could not read a file that is closed to all others."""
+    admin = service.mongod.client.admin
+    admin.command("createUser", coll, pwd="under-lock", roles=["root"])
+    uri = f"mongodb://{coll}:under-lock@{service.mongod.address}/"
+    counter = f"[{{ns: shop.{coll}, field: n, strategy: counter}}]"
+    drop_in = service.systemd.root / "etc/systemd/system/mongo-idproxy.service.d/override.conf"
+    try:
+        service.start(rules=counter, more=f"id_store: {{uri: '{uri}'}}")
+        found = findings_of(service)["password-in-file"]
+        (line,) = re.findall(r"LoadCredential=\S+", found["text"])
+        (written,) = re.findall(r"id_store: \{uri_file: .*?\}", found["text"])
+        yaml = service.systemd.root / CONFIG / "mongo-idproxy.yaml"
+        whole = yaml.read_text()
+        type_commands(service, [each["command"] for each in found["commands"]], store_uri=uri,
+                      unit=f"[Service]\n{line}\n",
+                      mongo_idproxy_yaml=whole.replace(f"id_store: {{uri: '{uri}'}}", written))
+        assert "under-lock" not in yaml.read_text() and yaml.stat().st_mode & 0o004
+        assert (service.systemd.root / CONFIG / "store-uri").stat().st_mode & 0o077 == 0
+        assert service.show("ActiveState") == "active"
+        service.systemd.run("systemctl", "reload", "mongo-idproxy")
+        with service.client() as client:
+            client.shop[coll].insert_one({"_id": 1})
+            assert client.shop[coll].find_one({"_id": 1})["n"] == 1
+        assert findings_of(service).keys().isdisjoint({"password-in-file", "secret-file-open"})
+    finally:
+        admin.command("dropUser", coll)
+        drop_in.unlink(missing_ok=True)
+
+
+def test_a_secret_that_is_open(service, coll):
+    """The same, of a file that the unit's user could not read either once it is closed."""
+    drop_in = service.systemd.root / "etc/systemd/system/mongo-idproxy.service.d/override.conf"
+    secret = service.systemd.root / CONFIG / "open-uri"
+    secret.write_text(service.mongod.uri)
+    secret.chmod(0o644)
+    try:
+        service.configure(more=f"id_store: {{uri_file: /{CONFIG}/open-uri}}")
+        service.change()
+        found = findings_of(service)["secret-file-open"]
+        yaml = (service.systemd.root / CONFIG / "mongo-idproxy.yaml").read_text()
+        type_commands(service, [each["command"] for each in found["commands"]],
+                      unit=f"[Service]\nLoadCredential=open-uri:/{CONFIG}/open-uri\n",
+                      mongo_idproxy_yaml=yaml.replace(f"/{CONFIG}/open-uri", '"${CREDENTIALS_DIRECTORY}/open-uri"'))
+        assert secret.stat().st_mode & 0o007 == 0 and service.show("ActiveState") == "active"
+        assert "secret-file-open" not in findings_of(service)
+    finally:
+        secret.unlink()
+        drop_in.unlink(missing_ok=True)
+
+
 def test_reload(service, coll):
     service.start(rules=rule(coll, 2))
     process = service.show("MainPID")

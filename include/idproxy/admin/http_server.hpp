@@ -29,13 +29,15 @@ using Page = std::function<HttpResponse(std::string_view query)>;
 using Pages = std::map<std::string, Page, std::less<>>;  ///< by their paths
 
 struct HttpServerLimits {
-  std::size_t connections = 64;  ///< a further one closes the one that was idle longest
+  /// A further one closes the one that was idle longest, or that has waited longest for the rest of
+  /// a request.
+  std::size_t connections = 64;
   std::size_t header_bytes = 8192;
   std::chrono::milliseconds request{
       10'000};  ///< from its first byte to its last; again until the client has the response
   std::chrono::milliseconds idle{60'000};
-  /// A client that has connected, or got an answer, has this long to begin a request before its
-  /// connection may be closed for a further one.
+  /// A client that has connected, got an answer or begun a request has this long to go on before
+  /// its connection may be closed for a further one.
   std::chrono::milliseconds begins{1000};
 };
 

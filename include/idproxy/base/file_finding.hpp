@@ -31,8 +31,9 @@ struct FileFinding {
   };
   Severity severity;
   Place place;
-  std::string message;       ///< "rules[2].digits: must be 1 to 18 with output int64, is 19"
-  std::string other_file{};  ///< one that the configuration names, if that is what is wrong
+  std::string message;  ///< "rules[2].digits: must be 1 to 18 with output int64, is 19"
+  /// One that the configuration names, if that is what is wrong; where a password could be instead.
+  std::string other_file{};
   About about = About::text;
   std::string key{};  ///< "rules[2].digits"; empty: none, or it is not known
 

@@ -34,6 +34,7 @@ struct StoredCounter {
   /// Why nobody can tell which documents have its numbers; empty: the fields do.
   std::string unreadable{};
   bool is_gapless = false;
+  bool is_past = false;  ///< of another period than now, for a rule with `reset`
 
   [[nodiscard]] bool exists() const { return !document.empty(); }
   [[nodiscard]] std::string ns() const { return spec.place.ns(); }

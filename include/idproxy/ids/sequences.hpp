@@ -45,6 +45,11 @@ struct SequenceOptions {
   [[nodiscard]] bool by_document() const {
     return !scope.empty() || (text && !text->fields().empty());
   }
+  /// True of a sequence of another period, as from period_of(), than that of now. `wall`: as
+  /// Clock::wall().
+  [[nodiscard]] bool is_past(std::string_view period, std::chrono::nanoseconds wall) const {
+    return reset != Reset::none && period != period_of(reset, zone.date_at(wall), year);
+  }
   /// True if values of different periods are the same by design.
   [[nodiscard]] bool repeats() const {
     return reset != Reset::none && !(text && text->shows_period(reset));

@@ -119,6 +119,7 @@ struct RuleNumbers {
   std::string ns;
   std::variant<CounterNumbers, SpaceUse, MachineNumber> numbers;
   std::string sequence{};  ///< a counter of one of several sequences: which, as JSON; else empty
+  std::string period{};    ///< of a rule with `reset`, as period_of(); else empty
 };
 
 /// The keys of each index: dotted fields.

@@ -44,6 +44,14 @@ Commands ways_to_variables(const std::string& file, bool are_credentials) {
                           "--property=EnvironmentFile=/etc/mongo-idproxy/environment"}));
 }
 
+/// To have systemd hand a file over to the unit's user, who can read none that is not open to all.
+Commands passing_on(const std::string& file) {
+  return Commands()
+      .shell({"sudo", "systemctl", "edit", "mongo-idproxy"})
+      .shell({"sudoedit", as_path(file)})
+      .shell({"sudo", "systemctl", "restart", "mongo-idproxy"});
+}
+
 void add_finding(const std::string& file, const FileFinding& said, DoctorCheck& check) {
   using About = FileFinding::About;
   const std::string& named = said.other_file;
@@ -52,8 +60,9 @@ void add_finding(const std::string& file, const FileFinding& said, DoctorCheck& 
   };
   switch (said.about) {
     case About::secret_file:
-      return add(finding::kSecretFileOpen, named,
-                 Commands().shell({"sudo", "chmod", "o-rwx", as_path(named)}));
+      return add(
+          finding::kSecretFileOpen, named,
+          Commands().shell({"sudo", "chmod", "o-rwx", as_path(named)}).append(passing_on(file)));
     case About::certificate:
       if (named.empty()) break;
       return add(
@@ -63,7 +72,11 @@ void add_finding(const std::string& file, const FileFinding& said, DoctorCheck& 
               .shell({"sudo", "openssl", "pkey", "-in", named, "-noout", "-check"}));
     case About::password:
       return add(finding::kPasswordInFile, file,
-                 Commands().shell({"sudo", "chmod", "o-rwx", as_path(file)}));
+                 Commands()
+                     .shell({"sudo", "touch", named})
+                     .shell({"sudo", "chmod", "go-rwx", named})
+                     .shell({"sudoedit", named})
+                     .append(passing_on(file)));
     case About::variable:
     case About::credentials:
       return add(finding::kVariableUndefined, file,

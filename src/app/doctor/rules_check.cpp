@@ -167,7 +167,7 @@ class RulesCheck {
   void runs_out() {
     state::RunOut run_out;
     run_out.update(rules_, session_->watch().numbers(std::numeric_limits<std::size_t>::max()),
-                   process_sources().clock.monotonic());
+                   process_sources().clock.monotonic(), process_sources().clock.wall());
     for (const state::RunOut::Warning& each : run_out.current()) {
       const rewrite::Rule& rule = rules_[each.rule_index];
       Finding found = state::numbers_run_out(rule, each);

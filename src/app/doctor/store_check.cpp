@@ -9,6 +9,7 @@
 
 #include "app/jobs/counter_text.hpp"
 #include "app/state/findings.hpp"
+#include "app/state/run_out.hpp"
 #include "app/system_clock.hpp"
 #include "idproxy/base/glob.hpp"
 #include "idproxy/base/printable.hpp"
@@ -290,7 +291,21 @@ class StoreCheck {
   bool makes_role_ = false;  // an earlier command has made a role of the user's name
 };
 
-void judge(const jobs::CounterView& view, const std::string& file, DoctorCheck& check) {
+/// True of a counter that has no number left; of all ranges of a rule, of the first one.
+bool is_used_up(const StoredCounter& counter, const std::vector<StoredCounter>& all) {
+  if (!counter.spec.place.is_range()) {
+    return counter.value.is_number() && counter.left == 0 && !counter.is_past;
+  }
+  const auto is_of_it = [&](const StoredCounter& each) {
+    return each.spec.place.is_range() && each.ns() == counter.ns();
+  };
+  return &*std::ranges::find_if(all, is_of_it) == &counter &&
+         std::ranges::none_of(
+             all, [&](const StoredCounter& each) { return is_of_it(each) && each.left > 0; });
+}
+
+void judge(const jobs::CounterView& view, bool is_used_up, const std::string& file,
+           DoctorCheck& check) {
   if (!view.counter.exists()) return;
   const jobs::SyncTarget target = jobs::sync_target(view);
   const auto counters = [&](const char* act) {
@@ -312,14 +327,14 @@ void judge(const jobs::CounterView& view, const std::string& file, DoctorCheck& 
   if (is_behind) {
     return check.add(finding::kCounterBehind, view.name, target.refusal, counters("get"));
   }
-  if (view.counter.value.is_number() && view.counter.left == 0) {
+  if (is_used_up) {
     // As the rules say it, so that nobody says it twice.
     const auto& rules = view.counter.rules;
-    const std::string most = std::to_string(view.counter.spec.max);
-    check.add(
-        state::numbers_run_out(rules.empty() ? view.name : rules.front(),
-                               "no number is left up to max, " + most, "raise max, then reload"),
-        edit_and_reload(file));
+    const auto end = state::RunOut::end_of(view.counter.spec, view.counter.fields.front().format);
+    const state::RunOut::Warning none{{}, {}, end, 0, 0};
+    check.add(state::numbers_run_out(rules.empty() ? view.name : rules.front(), none.text(),
+                                     std::string(none.way_out())),
+              edit_and_reload(file));
   }
 }
 
@@ -398,7 +413,7 @@ DoctorCheck check_counters(const config::Config& config, const std::string& file
     if (looked == kMostCounters || std::chrono::steady_clock::now() > until) break;
     auto stored = store.read(counter);
     if (!stored) break;
-    judge({names[looked], counter, *std::move(stored)}, file, check);
+    judge({names[looked], counter, *std::move(stored)}, is_used_up(counter, *found), file, check);
     ++looked;
   }
   check.what = (looked == found->size() ? "" : std::to_string(looked) + " of ") +

@@ -240,11 +240,12 @@ void Control::tell_readiness() {
 void Control::look_at_numbers() {
   if (phase_ != state::Phase::serving) return;
   run_out_.update(rules_.set->rules(),
-                  rules_.watch->numbers(std::numeric_limits<std::size_t>::max()), monotonic_now());
+                  rules_.watch->numbers(std::numeric_limits<std::size_t>::max()), monotonic_now(),
+                  process_sources().clock.wall());
   for (const state::RunOut::Warning& each : run_out_.take_news()) {
     const rewrite::Rule& rule = rules_.set->rules()[each.rule_index];
-    if (each.end == state::RunOut::End::max_fill || rule.strategy_name == "counter-ranges")
-      continue;
+    using End = state::RunOut::End;
+    if (each.end == End::max_fill || each.end == End::ranges) continue;
     log::event(state::numbers_run_out(rule, each), {{"ns", each.ns},
                                                     {"field", rule.field},
                                                     {"left", each.left},

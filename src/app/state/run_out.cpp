@@ -65,8 +65,15 @@ std::string key_of(const rewrite::Rule& rule, std::string_view ns, std::string_v
 
 }  // namespace
 
+RunOut::End RunOut::end_of(const ids::CounterSpec& counter, const ids::NumberFormat& format) {
+  if (counter.place.is_range()) return End::ranges;
+  if (format.permutation && counter.max == format.permutation->max()) return End::length;
+  return counter.step < 0 ? End::lowest : End::max;
+}
+
 std::string RunOut::Warning::text() const {
-  std::string text = std::to_string(left) + (left == 1 ? " number is" : " numbers are") + " left ";
+  std::string text = (left == 0 ? "no" : std::to_string(left)) +
+                     (left < 2 ? " number is" : " numbers are") + " left ";
   switch (end) {
     case End::width:
       text += "in the template's width, and then values get longer";
@@ -76,6 +83,15 @@ std::string RunOut::Warning::text() const {
       break;
     case End::max:
       text += "up to max";
+      break;
+    case End::lowest:
+      text += "down to max";
+      break;
+    case End::length:
+      text += "of this length";
+      break;
+    case End::ranges:
+      text += "in all ranges";
       break;
   }
   if (per_hour == 0) return text;
@@ -93,6 +109,14 @@ std::string_view RunOut::Warning::way_out() const {
       return "give the template a greater width, if its values must keep their order as text";
     case End::max_fill:
       return "use more digits, with nanoid a larger size";
+    case End::lowest:
+      return "lower max; with output int32, which ends at -2147483648, use int64";
+    case End::length:
+      return "give the rule more digits, or with an alphabet a larger length, and another field "
+             "and "
+             "name: a counter of hidden numbers keeps its length";
+    case End::ranges:
+      return "raise ranges.count, or without ranges add documents";
     case End::max:
       break;
   }
@@ -130,7 +154,7 @@ void RunOut::add(Warning warning) {
 }
 
 void RunOut::update(const std::vector<rewrite::Rule>& rules,
-                    const std::vector<ids::RuleNumbers>& numbers, Time now) {
+                    const std::vector<ids::RuleNumbers>& numbers, Time now, Time wall) {
   current_.clear();
   outlooks_.assign(rules.size(), std::nullopt);
   for (const ids::RuleNumbers& each : numbers) {
@@ -143,13 +167,16 @@ void RunOut::update(const std::vector<rewrite::Rule>& rules,
     }
     const auto* counts = std::get_if<ids::CounterNumbers>(&each.numbers);
     if (counts == nullptr || !counts->left) continue;
+    const ids::RuleSource::About& about = rules[each.rule_index].strategy->about();
+    if (about.sequences.is_past(each.period, wall)) continue;
     const ids::CounterNumbers& counter = *counts;
     const std::string key = key_of(rules[each.rule_index], each.ns, each.sequence);
     const auto [used, outlook] = note(key, *counter.left, now);
     auto& first = outlooks_[each.rule_index];
     if (!first || ends_before(outlook, *first)) first = outlook;
     if (is_short(*counter.left, counter.all, used)) {
-      add({each.rule_index, each.ns, End::max, *counter.left, used});
+      const End end = about.counter ? end_of(*about.counter, about.field.format) : End::max;
+      add({each.rule_index, each.ns, end, *counter.left, used});
     }
     if (counter.width && is_short(counter.width->left, counter.width->all, used)) {
       add({each.rule_index, each.ns, End::width, counter.width->left, used});

@@ -26,10 +26,15 @@ class RunOut {
 
   /// The limit that is near.
   enum class End {
-    max,       ///< the numbers up to `max`, or of all ranges
+    max,       ///< the numbers up to `max`
+    lowest,    ///< those down to `max`, of a step that is negative
+    length,    ///< hidden ones, of the values' length
+    ranges,    ///< those of all ranges
     width,     ///< those of a template's width: then values get longer
     max_fill,  ///< of a space of random numbers
   };
+  /// Of a counter's own numbers, which a field shows in this format.
+  [[nodiscard]] static End end_of(const ids::CounterSpec& counter, const ids::NumberFormat& format);
   struct Warning {
     std::size_t rule_index;
     std::string ns;  ///< "db.collection"
@@ -55,9 +60,10 @@ class RunOut {
     friend bool operator==(const Outlook&, const Outlook&) = default;
   };
 
-  /// `numbers`: of all collections of the rules. To be called every few seconds.
+  /// `numbers`: of all collections of the rules; those of periods that have ended do not count. To
+  /// be called every few seconds. `wall`: as Clock::wall().
   void update(const std::vector<rewrite::Rule>& rules, const std::vector<ids::RuleNumbers>& numbers,
-              Time now);
+              Time now, Time wall);
   /// By rule and collection, one for each.
   [[nodiscard]] const std::vector<Warning>& current() const { return current_; }
   /// By rule, of the counter that ends first; nothing for rules without counters.

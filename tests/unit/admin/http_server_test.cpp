@@ -402,16 +402,27 @@ TEST_F(EndpointTest, ClosesNoConnectionOnWhichARequestMayBegin) {
   EXPECT_TRUE(clients[0]->is_closed_within(5s));
 }
 
+TEST_F(EndpointTest, ServesWhereManyRequestsAreIncomplete) {
+  start({.connections = 2, .begins = 1h}, true);
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 100; ++i) {
+    clients.push_back(connect());
+    clients.back()->send("G");
+  }
+  EXPECT_TRUE(serves());
+  EXPECT_TRUE(clients[0]->is_closed_within(5s)) << "the oldest gives way";
+}
+
 TEST_F(EndpointTest, RefusesWhereAllConnectionsAreBusy) {
   start({.connections = 4, .request = 1s});
   std::vector<std::unique_ptr<Client>> busy;
-  const auto make_busy = [&] {
-    busy.push_back(connect());
-    busy.back()->send("GET /hel");
+  const auto make_busy = [&] {  // with an answer that nobody reads
+    busy.push_back(connect(4096));
+    busy.back()->send(get("/large"));
   };
   for (int i = 0; i < 4; ++i) make_busy();
   std::string answer;
-  // One of them is idle, and is closed for the new one, until its bytes have been read.
+  // One of them is idle, and is closed for the new one, until its request has been read.
   while (answer.empty()) {
     answer = connect()->receive_until("\r\n\r\n");
     if (answer.empty()) make_busy();

@@ -49,15 +49,30 @@ TEST(SeedList, TakesThePlaceOfTheName) {
        "a.x.org:27017,b.x.org:1/?readPreferenceTags=dc:a&readPreferenceTags=&tls=false"},
   };
   for (const Case& c : kCases) {
-    EXPECT_EQ(with_seed_list(c.srv, {kTwo, c.txt}), std::string("mongodb://") + c.list) << c.name;
+    const auto list = with_seed_list(c.srv, {kTwo, c.txt});
+    ASSERT_TRUE(list) << c.name;
+    EXPECT_EQ(*list, std::string("mongodb://") + c.list) << c.name;
+  }
+}
+
+TEST(SeedList, RefusesHostsThatWouldBeSyntax) {
+  for (const char* host :
+       {"evil.com,b.x.org:27017", "evil.com/?tls=false&appname=.x.org:27017", "bob:y@b.x.org:27017",
+        "%2Ftmp%2Fa.sock.x.org:27017", "[evil.com:27017,b.x.org]:27017", "b x.org:27017",
+        "b\n.x.org:27017", "b.x.org", "b.x.org:0", ":27017", ""}) {
+    const auto list = with_seed_list("mongodb+srv://bob:x@db.x.org", {{"a.x.org:1", host}, {}});
+    ASSERT_FALSE(list) << *list;
+    EXPECT_EQ(list.error(),
+              std::string("a record names a server that is no host name with a port: ") + host);
   }
 }
 
 TEST(SeedList, MakesAStringThatCanBeRead) {
   Mapping m("uri: x");
-  const std::string list = with_seed_list("mongodb+srv://bob:x@db.x.org/?tls=false&srvMaxHosts=1",
-                                          {kTwo, {{"replicaSet", "r&s"}, {"authSource", "admin"}}});
-  const auto parsed = parse_connection_string(list, "uri", m.reader);
+  const auto list = with_seed_list("mongodb+srv://bob:x@db.x.org/?tls=false&srvMaxHosts=1",
+                                   {kTwo, {{"replicaSet", "r&s"}, {"authSource", "admin"}}});
+  ASSERT_TRUE(list);
+  const auto parsed = parse_connection_string(*list, "uri", m.reader);
   EXPECT_THAT(m.found(), IsEmpty());
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->hosts.size(), 2U);

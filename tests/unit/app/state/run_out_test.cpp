@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "support/fake_clock.hpp"
 #include "support/rule_set.hpp"
+#include "support/scripted_random.hpp"
+#include "support/strategies.hpp"
 
 namespace idproxy::app::state {
 namespace run_out_test {
@@ -20,13 +23,14 @@ struct RunOutTest : ::testing::Test {
     numbers.all = 100'000;
     numbers.width = width;
     all.push_back({0, "shop.orders", numbers, std::move(sequence)});
-    run_out.update(rules, all, now += after);
+    run_out.update(rules, all, now += after, wall);
     all.clear();
   }
 
   std::vector<rewrite::Rule> rules{test::rule("shop.orders", "number")};
   std::vector<ids::RuleNumbers> all;
   std::chrono::nanoseconds now = 5h;
+  std::chrono::nanoseconds wall = test::FakeClock::kStart;
   RunOut run_out;
 };
 
@@ -68,6 +72,43 @@ TEST_F(RunOutTest, WarnsBeforeATemplateWidens) {
   EXPECT_EQ(run_out.current(), Warnings{}) << "it has widened";
 }
 
+/// What is left has the words of the rule's own keys, and so has the remedy.
+TEST_F(RunOutTest, NamesTheKeyThatEndsTheNumbers) {
+  ::setenv("IDPROXY_RUN_OUT_KEY", "2b7e151628aed2a6abf7158809cf4f3c", 1);
+  static const test::FakeClock clock;
+  static test::ScriptedRandom random;
+  struct Case {
+    const char* strategy;
+    test::FakeParameters::Table keys;
+    const char* text;
+    const char* way_out;
+  };
+  const Case kCases[] = {
+      {"counter", {}, "up to max", "raise max"},
+      {"counter", {{"step", "-1"}}, "down to max", "lower max"},
+      {"counter-ranges", {{"ranges.count", "3"}}, "in all ranges", "raise ranges.count"},
+      {"permuted",
+       {{"key.env", "IDPROXY_RUN_OUT_KEY"}, {"output", "string"}},
+       "of this length",
+       "give the rule more digits"},
+      {"permuted",
+       {{"key.env", "IDPROXY_RUN_OUT_KEY"}, {"output", "string"}, {"max", "999"}},
+       "up to max",
+       "raise max"},
+  };
+  for (const Case& each : kCases) {
+    auto keys = each.keys;
+    keys.insert({{"ns", "shop.orders"}, {"field", "number"}});
+    rules[0].strategy = test::make_strategy(each.strategy, keys, {clock, random});
+    ASSERT_TRUE(rules[0].strategy) << each.strategy;
+    update(7);
+    ASSERT_EQ(run_out.current().size(), 1U) << each.strategy;
+    const RunOut::Warning& warning = run_out.current().front();
+    EXPECT_EQ(warning.text(), std::string("7 numbers are left ") + each.text);
+    EXPECT_TRUE(warning.way_out().starts_with(each.way_out)) << warning.way_out();
+  }
+}
+
 TEST_F(RunOutTest, SaysNothingAtTheEnd) {
   update(0);
   EXPECT_EQ(run_out.current(), Warnings{});
@@ -85,13 +126,13 @@ TEST_F(RunOutTest, TheSequenceThatEndsFirstCounts) {
 
 TEST_F(RunOutTest, WarnsOfDigits) {
   all.push_back({0, "shop.orders", ids::SpaceUse{{}, 0.899, 0.9, 100'000}});
-  run_out.update(rules, all, now);
+  run_out.update(rules, all, now, wall);
   EXPECT_EQ(run_out.current(), (Warnings{{0, "shop.orders", End::max_fill, 100, 0}}));
 }
 
 TEST_F(RunOutTest, CountsNoFurtherThanAnIntegerDoes) {
   all.push_back({0, "shop.orders", ids::SpaceUse{{}, 0.1, 0.9, 9e33}});
-  run_out.update(rules, all, now);
+  run_out.update(rules, all, now, wall);
   EXPECT_EQ(run_out.current(), Warnings{});
 }
 
@@ -124,6 +165,24 @@ TEST_F(RunOutTest, KnowsWhenTheNumbersEnd) {
   EXPECT_EQ(run_out.outlooks().front()->at_day_rate, std::nullopt);
 }
 
+TEST_F(RunOutTest, PeriodsThatHaveEndedDoNotCount) {
+  static const test::FakeClock clock;
+  static test::ScriptedRandom random;
+  rules[0].strategy = test::make_strategy(
+      "counter",
+      {{"ns", "shop.orders"}, {"field", "number"}, {"reset", "yearly"}, {"max", "100000"}},
+      {clock, random});
+  CounterNumbers numbers{.next = 99'994, .held = 0, .left = 7};
+  numbers.all = 100'000;
+  all.push_back({0, "shop.orders", numbers, "last year's", "2021"});
+  run_out.update(rules, all, now, wall);
+  EXPECT_EQ(run_out.current(), Warnings{});
+  EXPECT_EQ(run_out.outlooks().front(), std::nullopt);
+  all.push_back({0, "shop.orders", numbers, "this year's", "2022"});
+  run_out.update(rules, all, now, wall);
+  EXPECT_EQ(run_out.current(), (Warnings{{0, "shop.orders", End::max, 7, 0}}));
+}
+
 TEST_F(RunOutTest, OfSeveralCountersTheFirstToEndCounts) {
   const auto both = [&](std::uint64_t a, std::uint64_t b, std::chrono::nanoseconds after) {
     for (const auto& [left, sequence] : {std::pair(a, "a"), std::pair(b, "b")}) {
@@ -131,7 +190,7 @@ TEST_F(RunOutTest, OfSeveralCountersTheFirstToEndCounts) {
       numbers.all = 100'000;
       all.push_back({0, "shop.orders", numbers, sequence});
     }
-    run_out.update(rules, all, now += after);
+    run_out.update(rules, all, now += after, wall);
     all.clear();
   };
   both(90'000, 10'000, 1min);

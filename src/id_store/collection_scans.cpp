@@ -50,6 +50,13 @@ Array hold(const std::string& holder, std::chrono::milliseconds lasts) {
   return Array{Document{"$set", {{"holder", holder}, {"until", until}}}};
 }
 
+Reply take_turn(mongo::Client& client, const std::string& db, const std::string& holder,
+                std::chrono::milliseconds lasts) {
+  return client.write(db, {{"findAndModify", kCollection},
+                           {"query", {{"_id", kTurn}, free_for(holder)}},
+                           {"update", hold(holder, lasts)}});
+}
+
 /// Without `until`, which is less than any date: nobody has it.
 Reply make_turn(mongo::Client& client, const std::string& db) {
   return client.write(db, {{"insert", kCollection}, {"documents", Array{Document{"_id", kTurn}}}});
@@ -111,21 +118,15 @@ std::string progress_of(const auto& scan) {
 ScanLease::ScanLease(const mongo::Pool& pool, std::string db)
     : pool_(pool), db_(std::move(db)), holder_(new_holder()) {}
 
-Reply ScanLease::take(mongo::Client& client, std::chrono::milliseconds lasts) const {
-  return client.write(db_, {{"findAndModify", kCollection},
-                            {"query", {{"_id", kTurn}, free_for(holder_)}},
-                            {"update", hold(holder_, lasts)}});
-}
-
 bool ScanLease::acquire() {
   const std::scoped_lock lock(mutex_);
   mongo::Client client = pool_.client();
-  Reply reply = take(client, kLasts);
+  Reply reply = take_turn(client, db_, holder_, kLasts);
   if (reply.ok() && !value_of(reply)) {
     reply = make_turn(client, db_);
     if (reply.refused(ErrorCode::duplicate_key)) return false;  // another one has it
     if (reply.ok()) {
-      reply = take(client, kLasts);
+      reply = take_turn(client, db_, holder_, kLasts);
       if (reply.ok() && !value_of(reply)) return false;
     }
   }
@@ -136,7 +137,7 @@ bool ScanLease::renew() {
   const std::scoped_lock lock(mutex_);
   if (!is_held_) return false;
   mongo::Client client = pool_.client();
-  (void)take(client, kLasts);
+  (void)take_turn(client, db_, holder_, kLasts);
   return true;
 }
 
@@ -144,7 +145,7 @@ void ScanLease::release() {
   const std::scoped_lock lock(mutex_);
   is_held_ = false;
   mongo::Client client = pool_.client();
-  (void)take(client, std::chrono::milliseconds(0));
+  (void)take_turn(client, db_, holder_, std::chrono::milliseconds(0));
 }
 
 // ---- scans -------------------------------------------------------------------------------------
@@ -193,22 +194,17 @@ ids::Result<Reading> CollectionScans::ask(const Subject& subject) {
       .code = ids::Errc::unavailable, .reason = progress_of(*scan), .is_transient = true};
 }
 
-/// The next scan that somebody still wants; forgets the others.
-CollectionScans::Shared CollectionScans::next() {
-  const Time now = clock_.monotonic();
-  std::erase_if(scans_, [&](const Shared& scan) {
-    return scan->state == Scan::State::waiting && now - scan->asked > kWantedFor;
-  });
-  const auto waiting = std::ranges::find(scans_, Scan::State::waiting,
-                                         [](const Shared& scan) { return scan->state; });
-  return waiting == scans_.end() ? nullptr : *waiting;
-}
-
 std::optional<CollectionScans::Time> CollectionScans::run() {
   Shared waiting;
   {
     const std::scoped_lock lock(mutex_);
-    waiting = next();
+    const Time now = clock_.monotonic();
+    std::erase_if(scans_, [&](const Shared& scan) {
+      return scan->state == Scan::State::waiting && now - scan->asked > kWantedFor;
+    });
+    const auto found = std::ranges::find(scans_, Scan::State::waiting,
+                                         [](const Shared& scan) { return scan->state; });
+    if (found != scans_.end()) waiting = *found;
   }
   if (!waiting || scheduler_.is_stopping()) return std::nullopt;
   if (lease_.acquire()) {

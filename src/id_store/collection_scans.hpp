@@ -43,8 +43,6 @@ class ScanLease {
   void release();
 
  private:
-  [[nodiscard]] mongo::Reply take(mongo::Client& client, std::chrono::milliseconds lasts) const;
-
   const mongo::Pool& pool_;
   const std::string db_;
   const std::string holder_;
@@ -116,7 +114,6 @@ class CollectionScans {
 
   // Under the lock.
   [[nodiscard]] Shared find(const Subject& subject);
-  [[nodiscard]] Shared next();
 
   const std::string uri_;
   const Clock& clock_;

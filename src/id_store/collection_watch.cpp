@@ -47,6 +47,27 @@ std::optional<ids::UniqueIndexes> unique_indexes_in(const IndexList& answer) {
   return found;
 }
 
+std::shared_ptr<ids::Guard> new_guard(std::size_t rule, const Namespace& ns,
+                                      const Surroundings& around) {
+  return std::make_shared<ids::Guard>(rule, ns.db, ns.collection, around.tell);
+}
+
+std::shared_ptr<ids::FreeValues> new_values(const SpaceWatch& space, const Namespace& ns,
+                                            const Surroundings& around) {
+  return std::make_shared<ids::FreeValues>(ns.db, ns.collection, space.field, space.fill,
+                                           around.look_up);
+}
+
+InspectionRequest make_request(IndexWatch& index, const Namespace& ns, const Surroundings& around,
+                               Time now) {
+  index.make_due = Inquiry::kNever;
+  index.is_making = true;
+  index.make_begun = now;
+  const UniqueField field = unique_field(around.rules[index.rule]);
+  if (index.state == IndexState::guarded_twice) return YieldIndex{ns, field};
+  return MakeIndex{ns, field};
+}
+
 }  // namespace
 
 // ---- surroundings ------------------------------------------------------------------------------
@@ -117,7 +138,7 @@ CollectionWatch::CollectionWatch(const CollectionWatch& before, Surroundings& ar
     if (same != before.indexes_.end()) {
       IndexWatch& taken = indexes_.emplace_back(*same);
       taken.rule = rule;
-      if (taken.shared) taken.shared = new_guard(rule);
+      if (taken.shared) taken.shared = new_guard(rule, ns_, *around_);
       publish(taken);
     } else if (wanted.field != "_id") {
       index(rule, now);
@@ -127,7 +148,7 @@ CollectionWatch::CollectionWatch(const CollectionWatch& before, Surroundings& ar
     const auto was = before.around_->rule_of(ns, wanted.field);
     if (found != before.spaces_.end() && was && before.around_->rules[*was].space == wanted.space) {
       SpaceWatch& taken = spaces_.emplace_back(*found);
-      taken.free = new_values(taken);
+      taken.free = new_values(taken, ns_, *around_);
       around.fills_due = std::min(around.fills_due, now);
       continue;
     }
@@ -140,15 +161,6 @@ CollectionWatch::CollectionWatch(const CollectionWatch& before, Surroundings& ar
   plan();
 }
 
-std::shared_ptr<ids::Guard> CollectionWatch::new_guard(std::size_t rule) const {
-  return std::make_shared<ids::Guard>(rule, ns_.db, ns_.collection, around_->tell);
-}
-
-std::shared_ptr<ids::FreeValues> CollectionWatch::new_values(const SpaceWatch& space) const {
-  return std::make_shared<ids::FreeValues>(ns_.db, ns_.collection, space.field, space.fill,
-                                           around_->look_up);
-}
-
 IndexWatch& CollectionWatch::index(std::size_t rule, Time now) {
   const auto found = std::ranges::find(indexes_, rule, &IndexWatch::rule);
   if (found != indexes_.end()) return *found;
@@ -157,17 +169,21 @@ IndexWatch& CollectionWatch::index(std::size_t rule, Time now) {
     added.obstacle =
         not_yet(around_->down ? kCannotCheck + around_->down_told
                               : "whether a unique index guards the field has not been checked yet");
-    added.shared = new_guard(rule);
+    added.shared = new_guard(rule, ns_, *around_);
     publish(added);
   }
   indexes_.push_back(std::move(added));
-  begin(listing_, now);
+  listing_.begin(now);
+  plan_news();
   return indexes_.back();
 }
 
 IndexWatch& CollectionWatch::asked_for(std::size_t rule, Time now) {
   IndexWatch& its = index(rule, now);
-  if (!std::exchange(its.is_asked_for, true) && !its.is_ready()) hurry(listing_, now);
+  if (!std::exchange(its.is_asked_for, true) && !its.is_ready()) {
+    listing_.hurry(now);
+    plan_news();
+  }
   return its;
 }
 
@@ -175,26 +191,23 @@ SpaceWatch& CollectionWatch::space(std::string_view field, Time now) {
   const auto found = std::ranges::find(spaces_, field, &SpaceWatch::field);
   if (found != spaces_.end()) return *found;
   SpaceWatch added{std::string(field)};
-  added.free = new_values(added);
+  added.free = new_values(added, ns_, *around_);
   added.age_due = now + kRound;
   spaces_.push_back(std::move(added));
-  begin(counting_, now);
+  counting_.begin(now);
+  plan_news();
   around_->fills_due = std::min<Time>(around_->fills_due, now + 1s);
   return spaces_.back();
 }
 
 void CollectionWatch::list_indexes(Time now) {
-  if (listing_.due == Inquiry::kNever && !listing_.is_open) begin(listing_, now);
+  if (listing_.due != Inquiry::kNever || listing_.is_open) return;
+  listing_.begin(now);
+  plan_news();
 }
 
-void CollectionWatch::begin(Inquiry& inquiry, Time now) {
-  inquiry.begin(now);
-  around_->has_news = true;
-  plan();
-}
-
-void CollectionWatch::hurry(Inquiry& inquiry, Time now) {
-  inquiry.hurry(now);
+/// A request has come up.
+void CollectionWatch::plan_news() {
   around_->has_news = true;
   plan();
 }
@@ -253,7 +266,7 @@ std::optional<InspectionRequest> CollectionWatch::check(Time now) {
     const auto made = std::ranges::find_if(indexes_, [&](const IndexWatch& each) {
       return each.state == IndexState::no_collection && each.make_due <= now;
     });
-    if (made != indexes_.end()) return make_request(*made, now);
+    if (made != indexes_.end()) return make_request(*made, ns_, *around_, now);
     if (listing_.take(now)) return list_request(now);
   }
   if (!counting_.take(now)) return std::nullopt;
@@ -267,7 +280,7 @@ std::optional<InspectionRequest> CollectionWatch::next_making(Time now) {
     return each.state != IndexState::no_collection && each.make_due <= now;
   });
   std::optional<InspectionRequest> request;
-  if (found != indexes_.end()) request = make_request(*found, now);
+  if (found != indexes_.end()) request = make_request(*found, ns_, *around_, now);
   plan();
   return request;
 }
@@ -283,15 +296,6 @@ ListIndexes CollectionWatch::list_request(Time now) const {
     request.identifies = request.identifies || (each.shared != nullptr && is_anew_);
   }
   return request;
-}
-
-InspectionRequest CollectionWatch::make_request(IndexWatch& index, Time now) {
-  index.make_due = Inquiry::kNever;
-  index.is_making = true;
-  index.make_begun = now;
-  const UniqueField field = unique_field(around_->rules[index.rule]);
-  if (index.state == IndexState::guarded_twice) return YieldIndex{ns_, field};
-  return MakeIndex{ns_, field};
 }
 
 // ---- answers -----------------------------------------------------------------------------------
@@ -325,8 +329,9 @@ void CollectionWatch::learn(const ListIndexes& request, const IndexList& answer,
   const auto all = static_cast<std::int64_t>(around_->collections);
   const Time round = answer.kind == AnswerKind::unreachable ? Time(kSoon)
                      : all_well ? std::clamp<Time>(all * kPerListing, kSoon, around_->round())
-                     : others_build && is_awaited() ? Time(kAwaitedRound)
-                                                    : Time(kNotReadyRound);
+                     : others_build && std::ranges::any_of(indexes_, &IndexWatch::is_awaited)
+                         ? Time(kAwaitedRound)
+                         : Time(kNotReadyRound);
   listing_.answered(answer, now + round);
   plan();
 }
@@ -358,7 +363,8 @@ void CollectionWatch::need(std::size_t rule, ids::Guard::Need need, Time now) {
   }
   const bool waits = its.state == IndexState::no_collection && !its.is_making;
   if (waits && its.make_due == Inquiry::kNever) its.make_due = now;
-  hurry(listing_, now);
+  listing_.hurry(now);
+  plan_news();
   around_->awaited.push_back(ns_.text());
 }
 
@@ -377,7 +383,8 @@ void CollectionWatch::forget(std::string_view why, Time now) {
     publish(each);
   }
   plan();
-  if (is_awaited()) around_->awaited.push_back(ns_.text());
+  if (std::ranges::any_of(indexes_, &IndexWatch::is_awaited))
+    around_->awaited.push_back(ns_.text());
   around_->has_news = true;
 }
 

@@ -205,6 +205,8 @@ struct IndexWatch {
   std::shared_ptr<ids::Guard> shared{};  ///< if the rule demands an index
 
   [[nodiscard]] bool is_ready() const { return !obstacle; }
+  /// True if a write waits for it.
+  [[nodiscard]] bool is_awaited() const { return shared && shared->is_awaited(); }
   [[nodiscard]] bool is_transient() const {
     return obstacle && obstacle->code == ids::Errc::unavailable;
   }
@@ -286,13 +288,9 @@ class CollectionWatch : public Remembered {
 
  private:
   void plan();
-  void begin(Inquiry& inquiry, Time now);
-  void hurry(Inquiry& inquiry, Time now);
+  void plan_news();
   [[nodiscard]] std::optional<InspectionRequest> check(Time now);
   [[nodiscard]] ListIndexes list_request(Time now) const;
-  [[nodiscard]] InspectionRequest make_request(IndexWatch& index, Time now);
-  [[nodiscard]] std::shared_ptr<ids::Guard> new_guard(std::size_t rule) const;
-  [[nodiscard]] std::shared_ptr<ids::FreeValues> new_values(const SpaceWatch& space) const;
   void identify(const ListIndexes& request, const IndexList& answer);
   void judge(IndexWatch& index, const IndexList& answer, Time now);
   void judge_warned(IndexWatch& index, const IndexList& answer);
@@ -300,8 +298,6 @@ class CollectionWatch : public Remembered {
   void wait_for(IndexWatch& index, std::string_view why, Time now);
   void set(IndexWatch& index, std::optional<ids::Error> obstacle);
   void publish(const IndexWatch& index);
-  [[nodiscard]] ids::GuardState shown(const IndexWatch& index) const;
-  [[nodiscard]] bool is_awaited() const;
   void report_fill(SpaceWatch& space, const ids::Fill::Seen& seen, Time now);
   void say(log::Level level, std::string_view event, std::string message, const std::string& field,
            std::string_view name = {}, std::string value = {});

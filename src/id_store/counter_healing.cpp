@@ -5,7 +5,7 @@
 
 #include "id_store/advice.hpp"
 #include "id_store/counter_commands.hpp"
-#include "id_store/counter_document.hpp"
+#include "id_store/counter_run.hpp"
 #include "id_store/index.hpp"
 #include "id_store/outliers.hpp"
 #include "id_store/server_text.hpp"
@@ -180,10 +180,9 @@ ids::Result<HealTarget> past_what_is_stored(CounterRun& run, std::int64_t stands
 
 /// Reads small collections at once. Nothing: they are not, or cannot be read now.
 std::optional<ids::Result<FieldNumbers::Reading>> read_small(
-    const CounterRun& run, CollectionScans& scans, const FieldPlaces& places,
-    const std::vector<FieldPlace>& scanned) {
+    const CounterRun& run, const FieldPlaces& places, const std::vector<FieldPlace>& scanned) {
   const auto limit = std::min<std::chrono::milliseconds>(run.spec.scan, kSmallScan);
-  if (limit.count() == 0 || !scans.are_small(run.client, scanned)) return std::nullopt;
+  if (limit.count() == 0 || !run.counter.scans.are_small(run.client, scanned)) return std::nullopt;
   FieldNumbers stored(run.client, run.spec, run.fields);
   stored.use(places);
   stored.allow_scans(limit);
@@ -193,96 +192,24 @@ std::optional<ids::Result<FieldNumbers::Reading>> read_small(
   return reading;
 }
 
-ids::Result<FieldNumbers::Reading> read_for_new(const CounterRun& run, CollectionScans& scans,
-                                                FieldNumbers& stored) {
+ids::Result<FieldNumbers::Reading> read_for_new(const CounterRun& run, FieldNumbers& stored) {
   const auto scanned = stored.places_to_scan();
   if (!scanned) return scanned.error();
   if (scanned->empty()) return stored.read_furthest(1);
-  if (auto read = read_small(run, scans, stored.places(), *scanned)) return *std::move(read);
-  auto reading = scans.ask({run.spec, {run.fields.begin(), run.fields.end()}, stored.indexes()});
+  if (auto read = read_small(run, stored.places(), *scanned)) return *std::move(read);
+  auto reading =
+      run.counter.scans.ask({run.spec, {run.fields.begin(), run.fields.end()}, stored.indexes()});
   if (reading) reading->read_all = true;
   return reading;
 }
 
 /// Other programs create counters, too, and then only the index prevents that there are two.
-void make_counters_index(const CounterRun& run, const CounterEvents& events) {
+void make_counters_index(const CounterRun& run) {
   const auto command = make_index_of(run.spec.place);
   if (!command) return;
   const Reply reply = run.client.write(run.spec.place.db, *command);
   if (reply.kind != Reply::Kind::refused || has_index(run.client, run.spec.place)) return;
-  events.index_refused(error_text(reply), index_by_hand(run.spec.place));
-}
-
-}  // namespace
-
-// ---- create
-
-/// The first number of a new counter: past `start`, all stored numbers, and all numbers that this
-/// process was ever given. A counter that existed before was lost, and other proxies may hold
-/// numbers of it. `exists`: its document does, without a value.
-ids::Result<CounterDocument::NewCounter> CounterDocument::first_of_new(Run& run, bool exists) {
-  const auto was_used = was_given_out(run, exists);
-  if (!was_used) return was_used.error();
-  FieldNumbers stored(run.client, spec_, run.fields);
-  auto reading = read_for_new(run, scans_, stored);
-  if (!reading) return reading.error();
-  if (!reading->is_known && !reading->is_guarded) {
-    return has_hidden(run.fields) ? advice::no_gap(run.client, run.fields)
-                                  : advice::not_sorted(run.client, spec_, run.fields);
-  }
-  auto first = behind(run, spec_.start, run.job.beyond);
-  if (!first) return at_max(spec_);
-  leave_out_far(run, *first, *reading);
-  ids::Result<std::string_view> warning = std::string_view();
-  if (is_too_far(run, *first, *reading)) warning = ignore_outliers(run, stored, *reading, *first);
-  if (!warning) return warning.error();
-  first = behind(run, first, reading->most());
-  if (!first) return at_max(spec_);
-  const auto safe = behind_others(run, *first, *reading, *was_used ? Loss::certain : Loss::none);
-  if (!safe) return safe.error();
-  if (numbers_.is_beyond_max(*safe)) return at_max(spec_);
-  const NewCounter created{*safe, *warning, reading->read_all, *was_used};
-  return reading->is_known ? created : first_free_of_new(stored, created, run.count);
-}
-
-/// For stored strings whose maximum cannot be read: searches for free numbers from the first one.
-/// The next job continues where this one ends.
-ids::Result<CounterDocument::NewCounter> CounterDocument::first_free_of_new(FieldNumbers& stored,
-                                                                            NewCounter created,
-                                                                            std::uint64_t count) {
-  const std::int64_t from = numbers_.further(created.first, taken_up_to_.value_or(created.first));
-  const auto free = stored.first_free(from, count);
-  if (!free) return free.error();
-  if (free->count == 0) {
-    taken_up_to_ = free->first;
-    return failed("still looking for a free number for counter " + events_.counter());
-  }
-  created.first = free->first;
-  return created;
-}
-
-CounterDocument::Attempt CounterDocument::create(Run& run, bool exists) {
-  const auto created = first_of_new(run, exists);
-  run.met_by_check = !created;
-  if (!created) return created.error();
-  return create_at(run, exists, *created);
-}
-
-CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
-                                                    const NewCounter& created) {
-  const auto value = numbers_.value_before(created.first);
-  if (!value) return at_max(spec_);
-  make_counters_index(run, events_);
-  const Reply reply =
-      exists ? change(run.client, {"$exists", false}, set_value(spec_.place.value_field, *value))
-             : run.client.write(spec_.place.db, {{"insert", spec_.place.collection},
-                                                 {"documents", Array{new_counter(spec_, *value)}}});
-  if (reply.refused(ErrorCode::duplicate_key)) return std::nullopt;
-  if (!reply.ok()) return after_failure(run, reply, false);
-  if (exists && !value_of(reply)) return std::nullopt;
-  if (created.was_used && !run.job.lost) events_.went_backwards();  // else it is said
-  events_.created(created.first, created.warning);
-  return std::nullopt;
+  run.counter.events.index_refused(error_text(reply), index_by_hand(run.spec.place));
 }
 
 // ---- marks
@@ -297,78 +224,156 @@ CounterDocument::Attempt CounterDocument::create_at(Run& run, bool exists,
 // Proxies of release 0.1 write no marks. A counter that they use gets its mark from the first newer
 // proxy.
 
-ids::Result<bool> CounterDocument::was_given_out(Run& run, bool exists) const {
-  if (marked_ || run.job.lost || run.job.beyond) return true;
-  const Reply mark = run.client.read_first(spec_.place.db, find_mark(spec_.place, exists));
-  if (!mark.ok()) return answer_to(run, mark);
+ids::Result<bool> was_given_out(CounterRun& run, bool exists) {
+  if (run.counter.marked || run.job.lost || run.job.beyond) return true;
+  const Reply mark = run.client.read_first(run.spec.place.db, find_mark(run.spec.place, exists));
+  if (!mark.ok()) return run.answer_to(mark);
   return !mark.document.empty();
 }
 
-ids::Result<void> CounterDocument::mark(Run& run) {
+/// For stored strings whose maximum cannot be read: searches for free numbers from the first one.
+/// The next job continues where this one ends.
+ids::Result<NewCounter> first_free_of_new(CounterRun& run, FieldNumbers& stored,
+                                          NewCounter created) {
+  const std::int64_t from =
+      run.numbers.further(created.first, run.counter.taken_up_to.value_or(created.first));
+  const auto free = stored.first_free(from, run.count);
+  if (!free) return free.error();
+  if (free->count == 0) {
+    run.counter.taken_up_to = free->first;
+    return failed("still looking for a free number for counter " + run.counter.events.counter());
+  }
+  created.first = free->first;
+  return created;
+}
+
+/// Raises the counter, which stood at `stands`, to `from`, unless it is already further, and
+/// allocates in the same command.
+Attempt raise(CounterRun& run, std::int64_t stands, std::int64_t from) {
+  if (run.numbers.is_beyond_max(from)) return at_max(run.spec);
+  const std::string& field = run.spec.place.value_field;
+  const auto floor = run.numbers.value_before(from);
+  run.count = floor ? std::min(run.count, run.numbers.room_behind(*floor)) : 0;
+  const auto increment = run.numbers.increment(run.count);
+  if (!increment || run.count == 0) return at_max(run.spec);
+  if (run.spec.place.is_range()) return allocate_in_range(run, from);
+  const Document base{run.numbers.upwards() ? "$max" : "$min", Array{to_long(field), *floor}};
+  const Reply reply = run.change(run.bound(*increment), set_sum(field, base, *increment));
+  if (!reply.ok()) return run.after_failure(reply, true);
+  const auto pre_image = value_of(reply);
+  if (!pre_image) return std::nullopt;
+  const StoredValue before = stored_value(*pre_image, field);
+  if (!before.is_number()) return run.not_an_integer();
+  const auto first = run.numbers.first_at(run.numbers.further(before.number, *floor));
+  if (!first) return at_max(run.spec);
+  if (run.numbers.is_ahead(from, stands)) run.counter.events.healed(*first, "max");
+  return allocated(run, *first, run.count);
+}
+
+/// Allocates free numbers by compare-and-set: if another proxy changed the counter, tries again.
+Attempt fill_gap(CounterRun& run, std::int64_t value, std::int64_t from) {
+  const auto free = FieldNumbers(run.client, run.spec, run.fields).first_free(from, run.count);
+  if (!free) return free.error();
+  const auto next = run.numbers.after(free->first, free->count);
+  const auto stands = next ? run.numbers.value_before(*next) : std::nullopt;
+  if (!stands) return at_max(run.spec);
+  const Reply reply = run.change({"$eq", value}, set_value(run.spec.place.value_field, *stands));
+  if (!reply.ok()) return run.after_failure(reply, true);
+  if (!value_of(reply) || free->count == 0) return std::nullopt;
+  run.counter.events.healed(free->first, "gap");
+  return allocated(run, free->first, free->count);
+}
+
+}  // namespace
+
+ids::Result<void> mark(CounterRun& run) {
   constexpr int kAttempts = 16;
-  if (marked_) return {};
-  mark_first_ = true;
+  if (run.counter.marked) return {};
+  run.counter.mark_first = true;
   for (int i = 0; i < kAttempts; ++i) {
-    const Reply reply = run.client.write(spec_.place.db, write_mark(spec_.place));
+    const Reply reply = run.client.write(run.spec.place.db, write_mark(run.spec.place));
     // Another proxy has just written it, perhaps not yet with majority. A repetition waits for
     // that.
     if (reply.refused(ErrorCode::duplicate_key)) continue;
     if (reply.ok()) {
-      marked_ = true;
-      mark_first_ = false;
+      run.counter.marked = true;
+      run.counter.mark_first = false;
       return {};
     }
-    if (Attempt failure = after_failure(run, reply, false)) return std::move(failure->why);
+    if (Attempt failure = run.after_failure(reply, false)) return std::move(failure->why);
   }
-  return failed("the mark of counter " + events_.counter() + " cannot be written");
+  return failed("the mark of counter " + run.counter.events.counter() + " cannot be written");
+}
+
+// ---- create
+
+ids::Result<NewCounter> first_of_new(CounterRun& run, bool exists) {
+  const auto was_used = was_given_out(run, exists);
+  if (!was_used) return was_used.error();
+  FieldNumbers stored(run.client, run.spec, run.fields);
+  auto reading = read_for_new(run, stored);
+  if (!reading) return reading.error();
+  if (!reading->is_known && !reading->is_guarded) {
+    return has_hidden(run.fields) ? advice::no_gap(run.client, run.fields)
+                                  : advice::not_sorted(run.client, run.spec, run.fields);
+  }
+  auto first = behind(run, run.spec.start, run.job.beyond);
+  if (!first) return at_max(run.spec);
+  leave_out_far(run, *first, *reading);
+  ids::Result<std::string_view> warning = std::string_view();
+  if (is_too_far(run, *first, *reading)) warning = ignore_outliers(run, stored, *reading, *first);
+  if (!warning) return warning.error();
+  first = behind(run, first, reading->most());
+  if (!first) return at_max(run.spec);
+  const auto safe = behind_others(run, *first, *reading, *was_used ? Loss::certain : Loss::none);
+  if (!safe) return safe.error();
+  if (run.numbers.is_beyond_max(*safe)) return at_max(run.spec);
+  const NewCounter created{*safe, *warning, reading->read_all, *was_used};
+  return reading->is_known ? created : first_free_of_new(run, stored, created);
+}
+
+Attempt create(CounterRun& run, bool exists) {
+  const auto created = first_of_new(run, exists);
+  run.met_by_check = !created;
+  if (!created) return created.error();
+  return create_at(run, exists, *created);
+}
+
+Attempt create_at(CounterRun& run, bool exists, const NewCounter& created) {
+  const auto value = run.numbers.value_before(created.first);
+  if (!value) return at_max(run.spec);
+  make_counters_index(run);
+  const Reply reply =
+      exists ? run.change({"$exists", false}, set_value(run.spec.place.value_field, *value))
+             : run.client.write(run.spec.place.db,
+                                {{"insert", run.spec.place.collection},
+                                 {"documents", Array{new_counter(run.spec, *value)}}});
+  if (reply.refused(ErrorCode::duplicate_key)) return std::nullopt;
+  if (!reply.ok()) return run.after_failure(reply, false);
+  if (exists && !value_of(reply)) return std::nullopt;
+  if (created.was_used && !run.job.lost) run.counter.events.went_backwards();  // else it is said
+  run.counter.events.created(created.first, created.warning);
+  return std::nullopt;
 }
 
 // ---- heal
 
-CounterDocument::Attempt CounterDocument::heal(Run& run) {
-  const auto found = read(run);
-  if (!found) return found.error();
-  if (!found->has_value()) {
-    if (spec_.place.is_range()) return explain_range(run, *found);
-    if (Attempt done = create(run, found->exists)) return done;
-    return allocate(run);
-  }
-  if (found->lacks_seal) return seal(run, *found);
-  if (!found->value.is_number()) return not_an_integer();
-  const auto stands = numbers_.first_at(found->value.number);
-  if (!stands) return at_max(spec_);
-  const auto target = heal_target(run, *stands);
-  if (!target) {
-    CounterReply reply(target.error());
-    if (run.not_healed) reply.kind = CounterReply::Kind::not_healed;
-    return reply;
-  }
-  if (target->taken) {
-    events_.ready_again();
-    events_.numbers_taken(count_of(*target->taken));
-    return CounterReply(CounterReply::Kind::kept, {}, {}, *target->taken);
-  }
-  return target->by_gap ? fill_gap(run, found->value.number, target->first)
-                        : raise(run, *stands, target->first);
-}
-
-/// `stands`: the number that the counter would give out next without the heal.
-ids::Result<HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stands) {
-  FieldNumbers stored(run.client, spec_, run.fields);
+ids::Result<HealTarget> heal_target(CounterRun& run, std::int64_t stands) {
+  FieldNumbers stored(run.client, run.spec, run.fields);
   auto reading = stored.read_furthest(1);
   if (!reading) return refused_heal(run, reading.error());
   if (!reading->is_known && !reading->is_guarded && !has_hidden(run.fields))
-    return refused_heal(run, advice::not_sorted(run.client, spec_, run.fields));
+    return refused_heal(run, advice::not_sorted(run.client, run.spec, run.fields));
   const auto from = behind(run, stands, run.job.beyond);
-  if (!from) return at_max(spec_);
+  if (!from) return at_max(run.spec);
   leave_out_far(run, *from, *reading);
-  if (spec_.heal.mode == Heal::Mode::gap || !reading->is_known) {
+  if (run.spec.heal.mode == Heal::Mode::gap || !reading->is_known) {
     if (!reading->is_guarded) return refused_heal(run, advice::no_gap(run.client, run.fields));
     return by_gap(run, stored, *reading, stands);
   }
   if (is_too_far(run, *from, *reading)) {
     if (reading->is_guarded && !has_pattern(run.fields)) {
-      events_.jump_too_large(*from, *reading->most());
+      run.counter.events.jump_too_large(*from, *reading->most());
       return by_gap(run, stored, *reading, stands);
     }
     // The numbers after a free one may be taken, and without an index nothing would detect that.
@@ -385,43 +390,31 @@ ids::Result<HealTarget> CounterDocument::heal_target(Run& run, std::int64_t stan
   return HealTarget{stands, false, *std::move(taken)};
 }
 
-/// Raises the counter, which stood at `stands`, to `from`, unless it is already further, and
-/// allocates in the same command.
-CounterDocument::Attempt CounterDocument::raise(Run& run, std::int64_t stands, std::int64_t from) {
-  if (numbers_.is_beyond_max(from)) return at_max(spec_);
-  const std::string& field = spec_.place.value_field;
-  const auto floor = numbers_.value_before(from);
-  run.count = floor ? std::min(run.count, numbers_.room_behind(*floor)) : 0;
-  const auto increment = numbers_.increment(run.count);
-  if (!increment || run.count == 0) return at_max(spec_);
-  if (spec_.place.is_range()) return allocate_in_range(run, from);
-  const Document base{numbers_.upwards() ? "$max" : "$min", Array{to_long(field), *floor}};
-  const Reply reply = change(run.client, bound(*increment), set_sum(field, base, *increment));
-  if (!reply.ok()) return after_failure(run, reply, true);
-  const auto pre_image = value_of(reply);
-  if (!pre_image) return std::nullopt;
-  const StoredValue before = stored_value(*pre_image, field);
-  if (!before.is_number()) return not_an_integer();
-  const auto first = numbers_.first_at(numbers_.further(before.number, *floor));
-  if (!first) return at_max(spec_);
-  if (numbers_.is_ahead(from, stands)) events_.healed(*first, "max");
-  return allocated(run, *first, run.count);
-}
-
-/// Allocates free numbers by compare-and-set: if another proxy changed the counter, tries again.
-CounterDocument::Attempt CounterDocument::fill_gap(Run& run, std::int64_t value,
-                                                   std::int64_t from) {
-  const auto free = FieldNumbers(run.client, spec_, run.fields).first_free(from, run.count);
-  if (!free) return free.error();
-  const auto next = numbers_.after(free->first, free->count);
-  const auto stands = next ? numbers_.value_before(*next) : std::nullopt;
-  if (!stands) return at_max(spec_);
-  const Reply reply =
-      change(run.client, {"$eq", value}, set_value(spec_.place.value_field, *stands));
-  if (!reply.ok()) return after_failure(run, reply, true);
-  if (!value_of(reply) || free->count == 0) return std::nullopt;
-  events_.healed(free->first, "gap");
-  return allocated(run, free->first, free->count);
+Attempt heal(CounterRun& run) {
+  const auto found = run.read();
+  if (!found) return found.error();
+  if (!found->has_value()) {
+    if (run.spec.place.is_range()) return explain_range(run, *found);
+    if (Attempt done = create(run, found->exists)) return done;
+    return allocate(run);
+  }
+  if (found->lacks_seal) return seal(run, *found);
+  if (!found->value.is_number()) return run.not_an_integer();
+  const auto stands = run.numbers.first_at(found->value.number);
+  if (!stands) return at_max(run.spec);
+  const auto target = heal_target(run, *stands);
+  if (!target) {
+    CounterReply reply(target.error());
+    if (run.not_healed) reply.kind = CounterReply::Kind::not_healed;
+    return reply;
+  }
+  if (target->taken) {
+    run.counter.events.ready_again();
+    run.counter.events.numbers_taken(count_of(*target->taken));
+    return CounterReply(CounterReply::Kind::kept, {}, {}, *target->taken);
+  }
+  return target->by_gap ? fill_gap(run, found->value.number, target->first)
+                        : raise(run, *stands, target->first);
 }
 
 }  // namespace idproxy::id_store

@@ -114,6 +114,55 @@ void report_counter(auto& counter) {
   if (!lost.empty()) events.numbers_lost(lost);
 }
 
+/// `down_why`: why the store is down; null: it is up.
+std::optional<ids::Error> why_not_ready(const auto& counter, const std::string* down_why) {
+  constexpr const char* kButThose = "no numbers but those in memory: ";
+  ids::CounterStatistics cache = counter.cache->statistics();
+  if (cache.exhausted) return std::move(cache.why);
+  if (cache.held > 0) {
+    // Inserts still get these, but whoever can mend it learns it before they do not.
+    if (!counter.obstacle || !counter.obstacle->by_server) return std::nullopt;
+    ids::Error why = *counter.obstacle;
+    why.reason.insert(0, kButThose);
+    if (why.advice) {
+      Reason advice = *why.advice;
+      advice.text.insert(0, kButThose);
+      why.advice = std::make_shared<const Reason>(std::move(advice));
+    }
+    return why;
+  }
+  if (down_why != nullptr && counter.announced) {
+    return ids::Error{ids::Errc::unavailable, "the id store " + *down_why};
+  }
+  return counter.obstacle;
+}
+
+void wake_counter(Scheduler& scheduler, const auto& counter) {
+  using Order = Scheduler::Order;
+  const ids::BlockCache& cache = *counter->cache;
+  const Order order = !cache.is_new()      ? Order::first
+                      : cache.is_awaited() ? Order::soon
+                                           : Order::last;
+  scheduler.wake({counter, &counter->task}, order);
+}
+
+void count_job(StoreMetrics& metrics, const CounterEvents& events, const ids::CounterJob& job,
+               const ids::CounterReply& reply, ids::BlockOutcome outcome) {
+  if (reply.kind == ReplyKind::given_back) metrics.numbers_returned += job.unused.count;
+  if (outcome == ids::BlockOutcome::went_back) events.went_backwards();
+  if (reply.kind != ReplyKind::allocated) return;
+  if (job.kind == ids::CounterJob::Kind::heal) ++metrics.heals;
+  if (outcome == ids::BlockOutcome::used) {
+    ++metrics.blocks;
+    metrics.numbers_allocated += reply.range.count;
+    return;
+  }
+  ++metrics.blocks_dropped;
+  if (outcome == ids::BlockOutcome::dropped) {
+    events.block_dropped("they had been handed out before");
+  }
+}
+
 }  // namespace
 
 Counters::Counter::Counter(Counters& owner, const ids::CounterSpec& its)
@@ -142,7 +191,7 @@ std::shared_ptr<ids::BlockCache> Counters::announce(const ids::CounterSpec& spec
                                    .is_transient = true};
   }
   counter->check_at = clock_.monotonic();
-  wake(counter);
+  wake_counter(scheduler_, counter);
   return counter->cache;
 }
 
@@ -171,7 +220,7 @@ Counters::Shared Counters::make(const ids::CounterSpec& spec) {
   auto counter = std::make_shared<Counter>(*this, spec);
   counter->cache =
       std::make_shared<ids::BlockCache>(spec, clock_, [this, weak = std::weak_ptr(counter)] {
-        if (const Shared woken = weak.lock()) wake(woken);
+        if (const Shared woken = weak.lock()) wake_counter(scheduler_, woken);
       });
   return counter;
 }
@@ -193,7 +242,7 @@ bool Counters::renew(const Shared& counter, const ids::CounterSpec& spec) {
         [this](const Shared& old) { return is_unused(old) && old->cache->is_empty(); });
   }
   counter->cache->change(counter->spec);
-  wake(counter);
+  wake_counter(scheduler_, counter);
   return fits;
 }
 
@@ -224,30 +273,9 @@ std::vector<NotReadyReport> Counters::not_ready() const {
     if (starves) return no_thread();
     const bool is_of_rule = counter.obstacle && counter.obstacle->by_server;
     const bool is_of_many = counter.spec.place.has_document_key() && !counter.announced;
-    return is_of_many && !is_of_rule ? std::nullopt : why_not_ready(counter);
+    return is_of_many && !is_of_rule ? std::nullopt
+                                     : why_not_ready(counter, looking_ ? &down_why_ : nullptr);
   });
-}
-
-std::optional<ids::Error> Counters::why_not_ready(const Counter& counter) const {
-  constexpr const char* kButThose = "no numbers but those in memory: ";
-  ids::CounterStatistics cache = counter.cache->statistics();
-  if (cache.exhausted) return std::move(cache.why);
-  if (cache.held > 0) {
-    // Inserts still get these, but whoever can mend it learns it before they do not.
-    if (!counter.obstacle || !counter.obstacle->by_server) return std::nullopt;
-    ids::Error why = *counter.obstacle;
-    why.reason.insert(0, kButThose);
-    if (why.advice) {
-      Reason advice = *why.advice;
-      advice.text.insert(0, kButThose);
-      why.advice = std::make_shared<const Reason>(std::move(advice));
-    }
-    return why;
-  }
-  if (looking_ && counter.announced) {
-    return ids::Error{ids::Errc::unavailable, "the id store " + down_why_};
-  }
-  return counter.obstacle;
 }
 
 std::vector<InUse> Counters::in_use() const {
@@ -291,15 +319,6 @@ void Counters::sweep() {
 bool Counters::is_unused(const Shared& counter) const {
   return scheduler_.is_idle(counter->task) && counter->cache.use_count() == 1 &&
          counter != looking_;
-}
-
-void Counters::wake(const Shared& counter) {
-  using Order = Scheduler::Order;
-  const ids::BlockCache& cache = *counter->cache;
-  const Order order = !cache.is_new()      ? Order::first
-                      : cache.is_awaited() ? Order::soon
-                                           : Order::last;
-  scheduler_.wake({counter, &counter->task}, order);
 }
 
 /// A task: reads the counters that are in use. The numbers that caches hold may change meanwhile:
@@ -351,7 +370,7 @@ std::optional<Counters::Time> Counters::run(Counter& counter) {
     scheduler_.wake_at(watch_, clock_.monotonic() + kWatchEvery);
   }
   if (counters_.is_stopping() && job)
-    wake(counter.shared_from_this());  // after stop() the cache wakes nobody
+    wake_counter(scheduler_, counter.shared_from_this());  // after stop() the cache wakes nobody
   return next_turn(counter, due);
 }
 
@@ -379,7 +398,7 @@ void Counters::do_job(Counter& counter, const ids::CounterJob& job,
     note(counter, job, reply);
   }
   const ids::BlockOutcome outcome = counter.cache->finish(reply);
-  count(counter, job, reply, outcome);
+  count_job(metrics_, counter.document->events(), job, reply, outcome);
 }
 
 /// Its commands do not count as those of counters.
@@ -449,23 +468,6 @@ std::optional<std::string> Counters::why_ranges_refused(const std::string& colle
   return found == refused_ranges_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void Counters::count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
-                     ids::BlockOutcome outcome) {
-  if (reply.kind == ReplyKind::given_back) metrics_.numbers_returned += job.unused.count;
-  if (outcome == ids::BlockOutcome::went_back) counter.document->events().went_backwards();
-  if (reply.kind != ReplyKind::allocated) return;
-  if (job.kind == ids::CounterJob::Kind::heal) ++metrics_.heals;
-  if (outcome == ids::BlockOutcome::used) {
-    ++metrics_.blocks;
-    metrics_.numbers_allocated += reply.range.count;
-    return;
-  }
-  ++metrics_.blocks_dropped;
-  if (outcome == ids::BlockOutcome::dropped) {
-    counter.document->events().block_dropped("they had been handed out before");
-  }
-}
-
 /// Notes whether the counter's last command reached the store, and logs a change.
 void Counters::note_reached(Counter& counter) {
   const bool reached = counter.document->reached();
@@ -486,7 +488,7 @@ void Counters::note_reached(Counter& counter) {
 }
 
 void Counters::stop() {
-  counters_.stop([this](const Shared& counter) { wake(counter); });
+  counters_.stop([this](const Shared& counter) { wake_counter(scheduler_, counter); });
 }
 
 void Counters::lose_rest() {

@@ -127,19 +127,15 @@ class Counters {
   [[nodiscard]] std::optional<Time> run(Counter& counter);
   void do_job(Counter& counter, const ids::CounterJob& job,
               const std::vector<ids::CounterField>& fields);
-  void count(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply,
-             ids::BlockOutcome outcome);
   void note_reached(Counter& counter);
   void check(Counter& counter, const std::vector<ids::CounterField>& fields);
   [[nodiscard]] std::optional<Time> watch();
-  void wake(const Shared& counter);
 
   // Under the lock.
   [[nodiscard]] Shared get(const ids::CounterSpec& spec, Fields fields, std::uint64_t watch);
   [[nodiscard]] Shared make(const ids::CounterSpec& spec);
   [[nodiscard]] bool renew(const Shared& counter, const ids::CounterSpec& spec);
   void note(Counter& counter, const ids::CounterJob& job, const ids::CounterReply& reply);
-  [[nodiscard]] std::optional<ids::Error> why_not_ready(const Counter& counter) const;
   [[nodiscard]] std::optional<Time> next_turn(const Counter& counter,
                                               std::optional<Time> due) const;
   void sweep();

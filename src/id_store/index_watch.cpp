@@ -87,16 +87,28 @@ IndexState state_of(IndexWatch& index, const WatchedRule& rule, const IndexList&
   return answer.kind == AnswerKind::no_collection ? IndexState::no_collection : IndexState::to_make;
 }
 
+/// The guard's state for writes.
+GuardState shown(const IndexWatch& index, const Namespace& ns, const Surroundings& around,
+                 const std::optional<ids::CollectionUuid>& uuid) {
+  using State = GuardState::Kind;
+  const auto unknown = [](std::string_view why) {
+    return GuardState{State::unknown, not_yet(std::string(why)), {}};
+  };
+  if (around.is_left_alone(ns)) return {State::left_alone, {}, {}};
+  if (around.is_changing(ns)) {
+    return unknown("a command that changes the collection or its indexes is under way");
+  }
+  const bool is_absent = index.state == IndexState::no_collection;
+  if (index.is_ready() && is_absent) return unknown(kBeingMade);
+  if (index.is_ready()) return {State::guarded, {}, uuid};
+  if (index.has_failed() && !index.tries_again) return {State::unguarded, *index.obstacle, {}};
+  return unknown(index.obstacle->reason);
+}
+
 }  // namespace
 
 Commands CollectionWatch::command_for(const IndexWatch& index) const {
   return create_index_command(ns_, unique_field(around_->rules[index.rule]), index.offer);
-}
-
-bool CollectionWatch::is_awaited() const {
-  return std::ranges::any_of(indexes_, [](const IndexWatch& each) {
-    return each.shared != nullptr && each.shared->is_awaited();
-  });
 }
 
 // ---- lists of indexes --------------------------------------------------------------------------
@@ -135,7 +147,7 @@ void CollectionWatch::judge(IndexWatch& index, const IndexList& answer, Time now
                 (rule.unique_index == UniqueIndex::create ? "create" : "require") + " needs"));
     case IndexState::no_collection:
       // The application may want to make the collection itself, with options of its own.
-      if (!is_awaited()) {
+      if (!std::ranges::any_of(indexes_, &IndexWatch::is_awaited)) {
         index.tries_again = index.has_failed();
         if (!index.tries_again) index.obstacle.reset();
         return;
@@ -280,26 +292,9 @@ void CollectionWatch::set(IndexWatch& index, std::optional<ids::Error> obstacle)
   }
 }
 
-/// Returns the guard's state for writes.
-GuardState CollectionWatch::shown(const IndexWatch& index) const {
-  using State = GuardState::Kind;
-  const auto unknown = [](std::string_view why) {
-    return GuardState{State::unknown, not_yet(std::string(why)), {}};
-  };
-  if (around_->is_left_alone(ns_)) return {State::left_alone, {}, {}};
-  if (around_->is_changing(ns_)) {
-    return unknown("a command that changes the collection or its indexes is under way");
-  }
-  const bool is_absent = index.state == IndexState::no_collection;
-  if (index.is_ready() && is_absent) return unknown(kBeingMade);
-  if (index.is_ready()) return {State::guarded, {}, uuid_};
-  if (index.has_failed() && !index.tries_again) return {State::unguarded, *index.obstacle, {}};
-  return unknown(index.obstacle->reason);
-}
-
 void CollectionWatch::publish(const IndexWatch& index) {
   if (!index.shared) return;
-  index.shared->set(shown(index), listed_at_);
+  index.shared->set(shown(index, ns_, *around_, uuid_), listed_at_);
   around_->answers.push_back(index.shared);
 }
 

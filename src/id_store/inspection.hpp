@@ -14,6 +14,18 @@
 
 namespace idproxy::id_store {
 
+/// All that an inspection knows.
+struct InspectionState : Surroundings {
+  std::map<std::string, CollectionWatch, std::less<>> watches{};  ///< by namespace
+  Agenda databases_due{};                                         ///< that are to be checked
+  std::deque<std::shared_ptr<ids::FreeValues>> lookups{};
+  Time all_databases_due = Inquiry::kNever;
+  bool was_down = false;  ///< ever
+  std::size_t sweep_databases_at = kMostUnused;
+  std::size_t sweep_collections_at = kMostUnused;
+  std::uint64_t asked = 0;
+};
+
 /// The watches of the collections of one list of rules, without threads and connections, and their
 /// next request. Each Watch for these rules holds it; when the last one lets go of it, the
 /// Inspector stops asking for these rules. Not thread-safe: the Inspector has the lock. Times are
@@ -37,7 +49,7 @@ class Inspection {
   /// objects.
   Inspection(std::vector<WatchedRule> rules, Time now, const Inspection* before = nullptr);
 
-  [[nodiscard]] const std::vector<WatchedRule>& rules() const { return around_->rules; }
+  [[nodiscard]] const std::vector<WatchedRule>& rules() const { return state_->rules; }
 
   // As Watch's. For anything that is not known yet, next() returns a request.
   [[nodiscard]] ids::Readiness readiness(std::size_t rule_index, std::string_view db,
@@ -45,9 +57,7 @@ class Inspection {
   [[nodiscard]] std::shared_ptr<ids::Guard> guard(std::size_t rule_index, std::string_view db,
                                                   std::string_view collection, Time now);
   /// The reference is valid until the next call.
-  [[nodiscard]] const SpaceWatch& space(std::string_view ns, std::string_view field, Time now) {
-    return watch(split_namespace(ns)).space(field, now);
-  }
+  [[nodiscard]] const SpaceWatch& space(std::string_view ns, std::string_view field, Time now);
   /// Event: these values are to be looked up.
   void look_up(std::shared_ptr<ids::FreeValues> values);
   /// Event: a guard has this request. Its collection comes before all others.
@@ -60,19 +70,19 @@ class Inspection {
   void end_change(const ids::CatalogChange& change, Time now);
   /// The guards that may have to answer writes since the last call.
   [[nodiscard]] std::vector<std::shared_ptr<ids::Guard>> take_answers() {
-    return std::exchange(around_->answers, {});
+    return std::exchange(state_->answers, {});
   }
   [[nodiscard]] std::optional<ids::UniqueIndexes> unique_indexes(std::string_view ns, Time now);
-  [[nodiscard]] std::uint64_t version() const { return around_->version; }
+  [[nodiscard]] std::uint64_t version() const { return state_->version; }
   [[nodiscard]] std::vector<ids::NotReady> not_ready(std::size_t most_per_rule) const;
   /// As Watch's.
   [[nodiscard]] std::map<std::size_t, MissingIndex> lack_index() const;
   /// The spaces of random numbers whose limits are known, as ids::Store::numbers().
   [[nodiscard]] std::vector<ids::RuleNumbers> spaces() const;
   /// Why the last request reached no server; nothing if it reached one.
-  [[nodiscard]] const std::optional<std::string>& why_down() const { return around_->down; }
+  [[nodiscard]] const std::optional<std::string>& why_down() const { return state_->down; }
   /// True if next() has had something new to return since the last call.
-  [[nodiscard]] bool take_news() { return std::exchange(around_->has_news, false); }
+  [[nodiscard]] bool take_news() { return std::exchange(state_->has_news, false); }
 
   /// The next request that is due; not returned again before learn() has its answer.
   [[nodiscard]] std::optional<InspectionRequest> next(Asks asks, Time now);
@@ -92,49 +102,24 @@ class Inspection {
   /// The events since the last call.
   [[nodiscard]] std::vector<LogEvent> take_log_events(Time now);
   /// When to call take_log_events() even if there has been no answer.
-  [[nodiscard]] Time log_events_due() const { return around_->fills_due; }
+  [[nodiscard]] Time log_events_due() const { return state_->fills_due; }
   /// For an object that must not write to the log: another one does.
-  void drop_log_events() { around_->log_events.clear(); }
+  void drop_log_events() { state_->log_events.clear(); }
 
  private:
-  void take_over(const Inspection& before, Time now);
-  void pin(std::size_t rule, Time now);
-  void list_all(const WatchedRule& rule);
-  DatabaseWatch& database(std::string_view db);
-  CollectionWatch& watch(const Namespace& ns);
-  template <class Watches, class IsUsed>
-  void sweep(Watches& all, std::size_t& at, std::initializer_list<Agenda*> agendas,
-             const IsUsed& is_used);
-  void sweep_collections();
-  void forget_changed(const ids::CatalogChange& change, Time now);
-  void plan(const std::string& db, const DatabaseWatch& database);
-
-  [[nodiscard]] std::optional<InspectionRequest> next_awaited(Time now);
-  [[nodiscard]] std::optional<InspectionRequest> next_of_all(Time now);
-
   void reached(const ServerAnswer& answer, Time now);
   void note(const ListDatabases& request, const DatabaseList& answer, Time now);
   void note(const ListCollections& request, const CollectionList& answer, Time now);
-  void learn_views(DatabaseWatch& database, const std::string& db, const CollectionList& answer,
-                   Time now);
   void note(const LookUpValues& /*request*/, const ServerAnswer& /*answer*/, Time /*now*/) {}
   void note(const MakeRoom& request, const DroppedIndex& answer, Time now);
   template <class Request, class Answer>
   void note(const Request& request, const Answer& answer, Time now) {
-    const auto found = watches_.find(request.ns.text());
+    const auto found = state_->watches.find(request.ns.text());
     // It may have been forgotten meanwhile.
-    if (found != watches_.end()) found->second.learn(request, answer, now);
+    if (found != state_->watches.end()) found->second.learn(request, answer, now);
   }
 
-  std::unique_ptr<Surroundings> around_ = std::make_unique<Surroundings>();
-  std::map<std::string, CollectionWatch, std::less<>> watches_;  // by namespace
-  Agenda databases_;                                             // that are to be checked
-  std::deque<std::shared_ptr<ids::FreeValues>> lookups_;
-  Time all_databases_due_ = kNever;
-  bool was_down_ = false;  // ever
-  std::size_t sweep_databases_at_ = kMostUnused;
-  std::size_t sweep_collections_at_ = kMostUnused;
-  std::uint64_t asked_ = 0;
+  std::unique_ptr<InspectionState> state_ = std::make_unique<InspectionState>();
 };
 
 }  // namespace idproxy::id_store

@@ -38,6 +38,42 @@ void answer_at_end(ids::IndexRoom& room) {
                          .is_transient = true});
 }
 
+/// The newest first.
+std::vector<std::shared_ptr<Inspection>> in_use(
+    const std::vector<std::weak_ptr<Inspection>>& inspections) {
+  std::vector<std::shared_ptr<Inspection>> found;
+  for (auto known = inspections.rbegin(); known != inspections.rend(); ++known) {
+    if (auto inspection = known->lock()) found.push_back(std::move(inspection));
+  }
+  return found;
+}
+
+std::shared_ptr<Inspection> newest(const std::vector<std::weak_ptr<Inspection>>& inspections) {
+  const auto all = in_use(inspections);
+  return all.empty() ? nullptr : all.front();
+}
+
+/// Only the newest inspection makes indexes: an older one may have rules that are gone.
+std::vector<std::shared_ptr<Inspection>> asking(
+    const std::vector<std::weak_ptr<Inspection>>& inspections, Inspection::Asks asks) {
+  auto all = in_use(inspections);
+  if (asks == Inspection::Asks::indexes && !all.empty()) all.resize(1);
+  return all;
+}
+
+/// Without the lock: who is answered may ask again.
+void answer_guards(const std::vector<std::weak_ptr<Inspection>>& inspections,
+                   std::unique_lock<std::mutex>& lock) {
+  std::vector<std::shared_ptr<ids::Guard>> answers;
+  for (const auto& inspection : in_use(inspections)) {
+    std::ranges::move(inspection->take_answers(), std::back_inserter(answers));
+  }
+  if (answers.empty()) return;
+  lock.unlock();
+  for (const auto& guard : answers) guard->answer();
+  lock.lock();
+}
+
 }  // namespace
 
 Inspector::Inspector(std::string uri, const mongo::Pool& pool, const Clock& clock,
@@ -66,7 +102,7 @@ void Inspector::stop() {
 
 std::shared_ptr<Inspection> Inspector::inspect(std::vector<WatchedRule> rules) {
   const std::scoped_lock lock(mutex_);
-  auto before = newest();
+  auto before = newest(inspections_);
   if (before && before->rules() == rules) return before;
   make_tasks(rules);
   const auto now = clock_.monotonic();
@@ -121,7 +157,7 @@ void Inspector::wake() {
 std::shared_ptr<void> Inspector::change(const ids::CatalogChange& change) {
   const auto each = [this, change](auto member) {
     const std::scoped_lock lock(mutex_);
-    for (const auto& inspection : in_use()) {
+    for (const auto& inspection : in_use(inspections_)) {
       ((*inspection).*member)(change, clock_.monotonic());
     }
     wake();
@@ -150,19 +186,6 @@ std::shared_ptr<ids::IndexRoom> Inspector::index_room(const ids::CatalogChange& 
       });
 }
 
-std::shared_ptr<Inspection> Inspector::newest() const {
-  const auto all = in_use();
-  return all.empty() ? nullptr : all.front();
-}
-
-std::vector<std::shared_ptr<Inspection>> Inspector::in_use() const {
-  std::vector<std::shared_ptr<Inspection>> found;
-  for (auto known = inspections_.rbegin(); known != inspections_.rend(); ++known) {
-    if (auto inspection = known->lock()) found.push_back(std::move(inspection));
-  }
-  return found;
-}
-
 void Inspector::await_first_inspection(const Inspection& inspection,
                                        std::chrono::milliseconds limit) {
   Lock lock(mutex_);
@@ -176,7 +199,7 @@ std::optional<Scheduler::Time> Inspector::run(Asks asks, const mongo::Pool& pool
     wake();  // other threads send what else there is meanwhile
     std::visit([&](const auto& its) { carry_out(its, pool, lock); }, *request);
     learned_.notify_all();
-    answer(lock);
+    answer_guards(inspections_, lock);
     wake();
   }
   tell(lock);
@@ -200,7 +223,7 @@ void Inspector::carry_out(const Request& request, const mongo::Pool& pool, Lock&
   const auto answer = send();
   lock.lock();
   const auto now = clock_.monotonic();
-  const auto all = in_use();
+  const auto all = in_use(inspections_);
   for (const auto& inspection : all) {
     const std::uint64_t version = inspection->version();
     inspection->learn(request, answer, now);
@@ -209,47 +232,23 @@ void Inspector::carry_out(const Request& request, const mongo::Pool& pool, Lock&
   }
 }
 
-/// Only the newest inspection makes indexes: an older one may have rules that are gone.
-std::vector<std::shared_ptr<Inspection>> Inspector::asking(Asks asks) const {
-  auto all = in_use();
-  if (asks == Asks::indexes && !all.empty()) all.resize(1);
-  return all;
-}
-
 std::optional<InspectionRequest> Inspector::next(Asks asks) {
   const auto now = clock_.monotonic();
-  if (asks == Asks::indexes) {
-    if (auto request = next_room()) return request;
+  const auto speaks = newest(inspections_);
+  if (asks == Asks::indexes && speaks && !rooms_.empty()) {
+    const auto room = std::move(rooms_.front());
+    rooms_.pop_front();
+    return speaks->request_for(room);
   }
-  for (const auto& inspection : asking(asks)) {
+  for (const auto& inspection : asking(inspections_, asks)) {
     if (auto request = inspection->next(asks, now)) return request;
   }
   return std::nullopt;
 }
 
-std::optional<InspectionRequest> Inspector::next_room() {
-  const auto speaks = newest();
-  if (rooms_.empty() || !speaks) return std::nullopt;
-  const auto room = std::move(rooms_.front());
-  rooms_.pop_front();
-  return speaks->request_for(room);
-}
-
-/// Without the lock: who is answered may ask again.
-void Inspector::answer(Lock& lock) {
-  std::vector<std::shared_ptr<ids::Guard>> answers;
-  for (const auto& inspection : in_use()) {
-    std::ranges::move(inspection->take_answers(), std::back_inserter(answers));
-  }
-  if (answers.empty()) return;
-  lock.unlock();
-  for (const auto& guard : answers) guard->answer();
-  lock.lock();
-}
-
 /// Without the lock: writing to the log may block.
 void Inspector::tell(Lock& lock) {
-  const auto inspection = newest();
+  const auto inspection = newest(inspections_);
   if (!inspection) return;
   const auto log_events = inspection->take_log_events(clock_.monotonic());
   if (inspection->take_news()) wake();
@@ -262,10 +261,10 @@ void Inspector::tell(Lock& lock) {
 Inspection::Time Inspector::due(Asks asks) const {
   if (asks == Asks::indexes && !rooms_.empty()) return clock_.monotonic();
   auto first = Inspection::kNever;
-  for (const auto& inspection : asking(asks)) {
+  for (const auto& inspection : asking(inspections_, asks)) {
     first = std::min(first, inspection->due(asks));
   }
-  const auto speaks = newest();
+  const auto speaks = newest(inspections_);
   if (!speaks || asks != Asks::checks) return first;
   return std::min(first, speaks->log_events_due());
 }

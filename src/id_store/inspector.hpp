@@ -76,12 +76,7 @@ class Inspector {
 
   // Under the lock.
   void make_tasks(const std::vector<WatchedRule>& rules);
-  void answer(Lock& lock);
-  [[nodiscard]] std::shared_ptr<Inspection> newest() const;
-  [[nodiscard]] std::vector<std::shared_ptr<Inspection>> in_use() const;  // the newest first
-  [[nodiscard]] std::vector<std::shared_ptr<Inspection>> asking(Asks asks) const;
   [[nodiscard]] std::optional<InspectionRequest> next(Asks asks);
-  [[nodiscard]] std::optional<InspectionRequest> next_room();
   [[nodiscard]] Inspection::Time due(Asks asks) const;
   void tell(Lock& lock);
 

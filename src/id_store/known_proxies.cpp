@@ -31,29 +31,29 @@ std::vector<std::string> texts_of(Bytes document, std::string_view field, std::s
   return texts;
 }
 
-}  // namespace
-
-std::string proxy_id(const ProxyDescription& proxy) {
-  return proxy.listeners.empty() ? proxy.host : proxy.host + " " + proxy.listeners.front();
-}
-
-/// The time from a date to read_at_; not below 0.
-std::optional<std::chrono::nanoseconds> KnownProxies::since(Bytes document,
-                                                            std::string_view field) const {
+/// The time from a date to `now`; not below 0.
+std::optional<std::chrono::nanoseconds> time_since(Bytes document, std::string_view field,
+                                                   std::int64_t now) {
   const auto date = bson::find(document, field);
   if (!date || date->type != bson::Type::date) return std::nullopt;
   const std::int64_t at = load_i64(date->value.data());
   // Whoever wrote it may have written any number, also one with which the difference overflows.
   constexpr std::int64_t kFutureMs = std::chrono::milliseconds(kFuture).count();
   constexpr std::int64_t kLatest = 9'000'000'000'000;  // in the year 2255; nanoseconds have room
-  if (at < 0 || server_time_ > kLatest || at > server_time_ + kFutureMs) return std::nullopt;
-  return std::chrono::milliseconds(std::max<std::int64_t>(server_time_ - at, 0));
+  if (at < 0 || now > kLatest || at > now + kFutureMs) return std::nullopt;
+  return std::chrono::milliseconds(std::max<std::int64_t>(now - at, 0));
+}
+
+}  // namespace
+
+std::string proxy_id(const ProxyDescription& proxy) {
+  return proxy.listeners.empty() ? proxy.host : proxy.host + " " + proxy.listeners.front();
 }
 
 void KnownProxies::add(Bytes document) {
   const std::string_view id = bson::text_in(document, "_id");
-  const auto age = since(document, "since");
-  const auto unseen = since(document, "seen");
+  const auto age = time_since(document, "since", server_time_);
+  const auto unseen = time_since(document, "seen", server_time_);
   KnownProxy proxy;
   proxy.host = text_of(document, "host");
   proxy.version = text_of(document, "version");

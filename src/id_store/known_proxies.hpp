@@ -49,9 +49,6 @@ class KnownProxies {
   [[nodiscard]] std::vector<KnownProxy> at(std::chrono::nanoseconds now) const;
 
  private:
-  [[nodiscard]] std::optional<std::chrono::nanoseconds> since(Bytes document,
-                                                              std::string_view field) const;
-
   std::string own_id_;
   std::chrono::nanoseconds read_at_{};
   std::int64_t server_time_ = 0;

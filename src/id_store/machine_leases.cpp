@@ -56,27 +56,25 @@ std::shared_ptr<MachineLease> MachineLeases::lease(const ids::LeaseSpec& spec,
                                                    const ids::CounterField& field,
                                                    const ids::Sources& sources,
                                                    std::uint64_t watch) {
+  const auto make = [&] {
+    auto made = std::make_shared<Lease>(*this, spec.key());
+    made->machine = std::make_shared<MachineLease>(
+        spec, sources,
+        [this, weak = std::weak_ptr(made)] {
+          if (const Shared woken = weak.lock()) scheduler_.wake({woken, &woken->task});
+        },
+        used_);
+    return made;
+  };
   const std::scoped_lock lock(leases_.mutex);
   using Got = decltype(leases_)::Got;
-  const auto [lease, got] = leases_.get(
-      spec.key(), watch, [](const Shared& /*known*/) { return true; },
-      [&] { return make(spec, sources); });
+  const auto [lease, got] =
+      leases_.get(spec.key(), watch, [](const Shared& /*known*/) { return true; }, make);
   lease->add_field(field, watch);
   const bool is_older = watch < lease->watch;
   if (got == Got::renewed) lease->machine->share(spec, MachineLease::Rules::anew);
   if (got == Got::known && !is_older) lease->machine->share(spec, MachineLease::Rules::more);
   return lend_machine(*lease);
-}
-
-MachineLeases::Shared MachineLeases::make(const ids::LeaseSpec& spec, const ids::Sources& sources) {
-  auto lease = std::make_shared<Lease>(*this, spec.key());
-  lease->machine = std::make_shared<MachineLease>(
-      spec, sources,
-      [this, weak = std::weak_ptr(lease)] {
-        if (const Shared woken = weak.lock()) scheduler_.wake({woken, &woken->task});
-      },
-      used_);
-  return lease;
 }
 
 std::vector<NotReadyReport> MachineLeases::not_ready() const {

@@ -57,8 +57,6 @@ class MachineLeases {
   using Shared = std::shared_ptr<Lease>;
 
   [[nodiscard]] std::optional<Scheduler::Time> run(Lease& lease);
-  // Under the lock.
-  [[nodiscard]] Shared make(const ids::LeaseSpec& spec, const ids::Sources& sources);
 
   const mongo::Pool& pool_;
   StoreMetrics& metrics_;

@@ -271,6 +271,25 @@ Document kill_cursors(const Batch& batch) {
   return {{"killCursors", split_ns(batch.ns).collection}, {"cursors", Array{batch.id}}};
 }
 
+Reply failure_of(const bson_error_t& error, SetNameCheck& set_name) {
+  Reply reply;
+  reply.kind = kind_of(error);
+  reply.code = static_cast<std::int32_t>(error.code);
+  reply.message = static_cast<const char*>(error.message);
+  if (!reply.was_not_sent() || reply.code != kNoServer) return reply;
+  if (std::string fault = set_name.fault(); !fault.empty()) {
+    reply.code = kOtherSet;
+    reply.message = std::move(fault);
+  }
+  return reply;
+}
+
+/// A refusal is not a failure: the collection may not exist, or another proxy may have been first.
+void count_failure(const Reply& reply, RoundTrips* round_trips) {
+  const bool failed = !reply.ok() && reply.kind != Reply::Kind::refused;
+  if (failed && round_trips != nullptr) ++round_trips->failed;
+}
+
 }  // namespace
 
 bool Reply::was_not_sent() const {
@@ -284,25 +303,6 @@ Client::Client(mongoc_client_pool_t* pool, const Pool& owner, RoundTrips* round_
       wtimeout_(owner.wtimeout_),
       round_trips_(round_trips) {}
 
-Reply Client::failure(const bson_error_t& error) const {
-  Reply reply;
-  reply.kind = kind_of(error);
-  reply.code = static_cast<std::int32_t>(error.code);
-  reply.message = static_cast<const char*>(error.message);
-  if (!reply.was_not_sent() || reply.code != kNoServer) return reply;
-  if (std::string fault = set_name_->fault(); !fault.empty()) {
-    reply.code = kOtherSet;
-    reply.message = std::move(fault);
-  }
-  return reply;
-}
-
-/// A refusal is not a failure: the collection may not exist, or another proxy may have been first.
-void Client::count(const Reply& reply) const {
-  const bool failed = !reply.ok() && reply.kind != Reply::Kind::refused;
-  if (failed && round_trips_ != nullptr) ++round_trips_->failed;
-}
-
 /// A cursor belongs to the session that opened it. libmongoc takes implicit sessions from a pool
 /// that all threads share, so that a getMore would sometimes use another one. Returns a failure.
 std::optional<Reply> Client::open_session() {
@@ -313,12 +313,12 @@ std::optional<Reply> Client::open_session() {
   session_.reset(mongoc_client_start_session(client_.get(), options.get(), &error));
   has_sessions_ = session_ || error.code != MONGOC_ERROR_CLIENT_SESSION_FAILURE;
   if (session_ || !has_sessions_) return std::nullopt;
-  return failure(error);
+  return failure_of(error, *set_name_);
 }
 
 Reply Client::send(const Send& send) {
   if (auto failed = open_session()) {
-    count(*failed);
+    count_failure(*failed, round_trips_);
     return *std::move(failed);
   }
   bson_error_t error{};
@@ -333,9 +333,10 @@ Reply Client::send(const Send& send) {
   }
   Document document(Bytes(bson_get_data(&raw), raw.len));
   bson_destroy(&raw);
-  Reply reply = ok || error.domain == MONGOC_ERROR_WRITE_CONCERN ? Reply{} : failure(error);
+  Reply reply =
+      ok || error.domain == MONGOC_ERROR_WRITE_CONCERN ? Reply{} : failure_of(error, *set_name_);
   reply.document = std::move(document);
-  count(reply);
+  count_failure(reply, round_trips_);
   return reply;
 }
 
@@ -360,20 +361,19 @@ bool Client::has_replicas() const {
 }
 
 Reply Client::read(const std::string& db, const Document& command) {
-  Reply reply = send_read(db, command);
+  const auto send_one = [&](const Document& each) {
+    return send([&](const Call& call) {
+      return mongoc_client_read_command_with_opts(client_.get(), db.c_str(), each.get(), nullptr,
+                                                  call.options, call.reply, call.error);
+    });
+  };
+  Reply reply = send_one(command);
   auto rest = without_refused_options(command, reply);
   while (rest) {
-    reply = send_read(db, *rest);
+    reply = send_one(*rest);
     rest = without_refused_options(*rest, reply);
   }
   return reply;
-}
-
-Reply Client::send_read(const std::string& db, const Document& command) {
-  return send([&](const Call& call) {
-    return mongoc_client_read_command_with_opts(client_.get(), db.c_str(), command.get(), nullptr,
-                                                call.options, call.reply, call.error);
-  });
 }
 
 Reply Client::write(const std::string& db, const Document& command) {
@@ -395,7 +395,7 @@ Reply Client::send_write(const std::string& db, const Document& command, const D
   const bool was_ok = reply.ok();
   if (was_ok) read_write_concern_error(reply);
   if (reply.kind != Reply::Kind::unreachable) read_write_errors(reply);
-  if (was_ok) count(reply);
+  if (was_ok) count_failure(reply, round_trips_);
   reply.not_carried_out = reply.kind == Reply::Kind::unreachable && monitor.came_to_nothing();
   return reply;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <iterator>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -24,6 +25,7 @@ using ids::NumberFormat;
 using mongo::Array;
 using mongo::Document;
 using mongo::Reply;
+using Reading = FieldNumbers::Reading;
 
 /// At least one digit, even without a pad.
 std::size_t width_of(const ids::NumberFormat& format) {
@@ -385,11 +387,15 @@ std::vector<std::int64_t> first_of(const Numbers& all, std::span<const ids::Rang
   return numbers;
 }
 
-}  // namespace
+ids::Error no_index(mongo::Client& client, const FieldPlace& place, std::string_view why) {
+  return exhausted(Reason{
+      "the values of " + text_of(place) + " cannot be read without an index" + std::string(why),
+      ": ", advise_index(client, place.ns, unique_field(*place.field))});
+}
 
-ids::Result<void> FieldNumbers::find_places() {
-  if (places_) return {};
-  auto found = id_store::find_places(client_, spec_.place, fields_);
+ids::Result<void> find_places(FieldJob& job) {
+  if (job.places) return {};
+  auto found = id_store::find_places(job.client, job.spec.place, job.fields);
   if (!found) return found.error();
   for (const FieldPlace& place : found->all) {
     const bool has_letters =
@@ -401,98 +407,70 @@ ids::Result<void> FieldNumbers::find_places() {
                      "or are the same as others: make it without one, or write the numbers in "
                      "digits");
   }
-  places_ = *std::move(found);
+  job.places = *std::move(found);
   return {};
 }
 
-ids::Result<std::vector<FieldPlace>> FieldNumbers::places_to_scan() {
-  if (const auto found = find_places(); !found) return found.error();
-  std::vector<FieldPlace> scanned;
-  std::ranges::copy_if(places_->all, std::back_inserter(scanned), [](const FieldPlace& place) {
-    return place.access == FieldPlace::Access::scan;
-  });
-  return scanned;
-}
-
-bool FieldNumbers::are_guarded() const {
-  const std::vector<FieldPlace>& places = places_->all;
-  return can_be_guarded(fields_) &&
-         (fields_.front().repeats || (places.size() == 1 && places.front().is_unique));
-}
-
-ids::Result<void> FieldNumbers::find_readable_places() {
-  if (const auto found = find_places(); !found) return found.error();
-  if (scans_end_) return {};
+ids::Result<void> find_readable_places(FieldJob& job) {
+  if (const auto found = find_places(job); !found) return found.error();
+  if (job.scans_end) return {};
   const auto unindexed =
-      std::ranges::find(places_->all, FieldPlace::Access::scan, &FieldPlace::access);
-  if (unindexed == places_->all.end()) return {};
-  return not_indexed(*unindexed, {});
+      std::ranges::find(job.places->all, FieldPlace::Access::scan, &FieldPlace::access);
+  if (unindexed == job.places->all.end()) return {};
+  return no_index(job.client, *unindexed, {});
 }
 
-bool FieldNumbers::may_scan(const FieldPlace& place) {
-  const Document find{{"find", place.ns.collection},
-                      {"filter", {place.field->field, {"$exists", true}}}};
-  const Reply planned =
-      client_.read(place.ns.db, {{"explain", find}, {"verbosity", "queryPlanner"}});
-  return !planned.refused(ErrorCode::no_query_execution_plans);
-}
-
-ids::Error FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
-  return exhausted(Reason{
-      "the values of " + text_of(place) + " cannot be read without an index" + std::string(why),
-      ": ", advise_index(client_, place.ns, unique_field(*place.field))});
-}
-
-ids::Error FieldNumbers::failure(const FieldPlace& place, const Reply& reply) {
+ids::Error failure(FieldJob& job, const FieldPlace& place, const Reply& reply) {
   const bool is_too_long =
       place.access == FieldPlace::Access::scan && reply.refused(ErrorCode::max_time_ms_expired);
-  if (is_too_long) return not_indexed(place, kTooLong);
-  if (reply.refused(ErrorCode::no_query_execution_plans)) return not_indexed(place, kNoTableScan);
+  if (is_too_long) return no_index(job.client, place, kTooLong);
+  if (reply.refused(ErrorCode::no_query_execution_plans))
+    return no_index(job.client, place, kNoTableScan);
   // The index of the hint has just been dropped, or its collection.
-  index_has_gone_ = reply.refused(ErrorCode::query_plan_killed) ||
-                    (reply.refused(ErrorCode::bad_value) && !place.hint.empty() &&
-                     reply.message.find("hint") != std::string::npos);
-  if (index_has_gone_) return failed("the id store answered with " + error_text(reply));
-  return after_read_error(client_, reply, place.ns);
+  job.index_has_gone = reply.refused(ErrorCode::query_plan_killed) ||
+                       (reply.refused(ErrorCode::bad_value) && !place.hint.empty() &&
+                        reply.message.find("hint") != std::string::npos);
+  if (job.index_has_gone) return failed("the id store answered with " + error_text(reply));
+  return after_read_error(job.client, reply, place.ns);
 }
 
-Reply FieldNumbers::read(const FieldPlace& place, const Document& command,
-                         const std::function<bool(Bytes)>& use) {
-  if (linearizable_ && client_.has_replicas()) {
-    Reply reply =
-        client_.read_all(place.ns.db, {command, {"readConcern", {"level", "linearizable"}}}, use);
+Reply read(FieldJob& job, const FieldPlace& place, const Document& command,
+           const std::function<bool(Bytes)>& use) {
+  if (job.linearizable && job.client.has_replicas()) {
+    Reply reply = job.client.read_all(place.ns.db,
+                                      {command, {"readConcern", {"level", "linearizable"}}}, use);
     if (!reply.refused(ErrorCode::not_a_replica_set)) return reply;
   }
-  return client_.read_all(place.ns.db, command, use);
+  return job.client.read_all(place.ns.db, command, use);
 }
 
-ids::Result<FieldNumbers::Reading> FieldNumbers::read_furthest(std::size_t count) {
-  if (const auto found = find_readable_places(); !found) return found.error();
-  Reading reading{.asked = count};
-  const std::vector<FieldPlace>& places = places_->all;
-  reading.is_guarded = are_guarded();
-  for (const FieldPlace& place : places) {
-    if (place.access == FieldPlace::Access::nothing) continue;
-    const auto done = is_hidden(*place.field)               ? read_hidden(place, reading)
-                      : !is_text(*place.field)              ? read_numbers(place, count, reading)
-                      : place.field->format.pattern.empty() ? read_texts(place, count, reading)
-                                                            : read_pattern(place, count, reading);
-    if (!done) return done.error();
+ids::Result<std::set<std::int64_t>> taken(FieldJob& job, std::span<const std::int64_t> numbers) {
+  std::set<std::int64_t> taken;
+  for (std::span<const std::int64_t> rest(numbers); !rest.empty();) {
+    const auto some = rest.first(std::min(rest.size(), kPage));
+    rest = rest.subspan(some.size());
+    for (const FieldPlace& place : job.places->all) {
+      if (place.access == FieldPlace::Access::nothing) continue;
+      const Document command =
+          find_in(place, {"$in", values_of(some, *place.field)}, limit_of(place, job.scans_end));
+      const Reply reply = job.client.read_all(place.ns.db, command, [&](Bytes document) {
+        for (const Stored& each : numbers_in(document, place)) taken.insert(each.number);
+        return true;
+      });
+      if (!reply.ok()) return failure(job, place, reply);
+    }
   }
-  std::sort(reading.furthest.begin(), reading.furthest.end(),
-            [this](std::int64_t a, std::int64_t b) { return numbers_.is_ahead(a, b); });
-  return reading;
+  return taken;
 }
 
 /// The numbers within a bracket, up to the counter's max; `order` sorts the furthest to the front.
 /// Reads on until `count` documents held a single number: an array sorts by an element that may lie
 /// outside of the bracket, and so hides numbers that sort behind it; and texts with the digits of a
 /// number may be other texts.
-ids::Result<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& place,
-                                                              const Document& bracket,
-                                                              std::int32_t order,
-                                                              std::size_t count) {
-  const Document command{find_in(place, bracket, limit_of(place, scans_end_)),
+ids::Result<std::vector<std::int64_t>> furthest(FieldJob& job, const FieldPlace& place,
+                                                const Document& bracket, std::int32_t order,
+                                                std::size_t count) {
+  const Document command{find_in(place, bracket, limit_of(place, job.scans_end)),
                          {"sort", {place.field->field, order}}};
   for (std::size_t limit = count;; limit *= kMoreDocuments) {
     std::vector<std::int64_t> numbers;
@@ -503,13 +481,15 @@ ids::Result<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& 
       ++seen;
       if (const auto only = only_number_in(document, place)) single.push_back(*only);
       for (const auto [number, is_certain] : numbers_in(document, place)) {
-        if (!numbers_.is_beyond_max(number)) (is_certain ? numbers : uncertain).push_back(number);
+        if (!job.numbers.is_beyond_max(number))
+          (is_certain ? numbers : uncertain).push_back(number);
       }
       return true;
     };
-    const Reply reply = read(place, {command, {"limit", static_cast<std::int32_t>(limit)}}, use);
-    if (!reply.ok()) return failure(place, reply);
-    const auto equal = taken(uncertain);
+    const Reply reply =
+        read(job, place, {command, {"limit", static_cast<std::int32_t>(limit)}}, use);
+    if (!reply.ok()) return failure(job, place, reply);
+    const auto equal = taken(job, uncertain);
     if (!equal) return equal.error();
     numbers.insert(numbers.end(), equal->begin(), equal->end());
     const auto known = static_cast<std::size_t>(std::ranges::count_if(
@@ -523,21 +503,21 @@ ids::Result<std::vector<std::int64_t>> FieldNumbers::furthest(const FieldPlace& 
 }
 
 /// Hidden numbers are in no order. Only the latest ones are read, if documents have their time.
-ids::Result<void> FieldNumbers::read_hidden(const FieldPlace& place, Reading& reading) {
+ids::Result<void> read_hidden(FieldJob& job, const FieldPlace& place, Reading& reading) {
   const Document any{"$type", is_text(*place.field) ? "string" : "number"};
-  const Document find = find_in(place, any, limit_of(place, scans_end_));
-  const Reply first = client_.read_first(place.ns.db, Document(find).add("limit", 1));
-  if (!first.ok()) return failure(place, first);
+  const Document find = find_in(place, any, limit_of(place, job.scans_end));
+  const Reply first = job.client.read_first(place.ns.db, Document(find).add("limit", 1));
+  if (!first.ok()) return failure(job, place, first);
   if (first.document.empty()) return {};
-  if (place.access == FieldPlace::Access::scan) return not_indexed(place, {});
+  if (place.access == FieldPlace::Access::scan) return no_index(job.client, place, {});
   reading.is_known = false;
-  if (spec_.heal.by.empty()) return {};
+  if (job.spec.heal.by.empty()) return {};
   FieldPlace of_time = place;
   of_time.hint.clear();
-  const Document latest{find_in(of_time, any, kIndexLimit), {"sort", {spec_.heal.by, -1}}};
+  const Document latest{find_in(of_time, any, kIndexLimit), {"sort", {job.spec.heal.by, -1}}};
   const auto limit = static_cast<std::int32_t>(kPage);
   // If they cannot be read in time, the search for free numbers takes longer.
-  (void)read(place, {latest, {"limit", limit}}, [&](Bytes document) {
+  (void)read(job, place, {latest, {"limit", limit}}, [&](Bytes document) {
     for (const Stored& each : numbers_in(document, place)) reading.furthest.push_back(each.number);
     return true;
   });
@@ -546,35 +526,51 @@ ids::Result<void> FieldNumbers::read_hidden(const FieldPlace& place, Reading& re
 
 /// Without the bracket, strings and ObjectIds would sort behind all numbers. Numbers beyond the
 /// counter's max do not matter: it never reaches them.
-ids::Result<void> FieldNumbers::read_numbers(const FieldPlace& place, std::size_t count,
-                                             Reading& reading) {
-  const bool up = numbers_.upwards();
-  Document bracket{{"$gte", up ? INT64_MIN : spec_.max}, {"$lte", up ? spec_.max : INT64_MAX}};
-  const auto found = furthest(place, bracket, up ? -1 : 1, count);
+ids::Result<void> read_numbers(FieldJob& job, const FieldPlace& place, std::size_t count,
+                               Reading& reading) {
+  const bool up = job.numbers.upwards();
+  Document bracket{{"$gte", up ? INT64_MIN : job.spec.max},
+                   {"$lte", up ? job.spec.max : INT64_MAX}};
+  const auto found = furthest(job, place, bracket, up ? -1 : 1, count);
   if (!found) return found.error();
   reading.furthest.insert(reading.furthest.end(), found->begin(), found->end());
   return {};
 }
 
+/// True, too, if the server exceeds the time limit for an index: if most texts use all of `pad`, it
+/// must skip many texts of other widths. Not linearizable, which takes a tenth of a second: the
+/// answer says how to look, not what is there.
+ids::Result<bool> holds_texts(FieldJob& job, const FieldPlace& place, TextClass which) {
+  Document texts = texts_of(which, place.field->format, {}, order_in(place));
+  if (ignores_case(place)) texts.add("$options", "i");
+  const Document command = find_in(place, texts, limit_of(place, job.scans_end)).add("limit", 1);
+  const Reply reply = job.client.read_first(place.ns.db, command);
+  const bool is_scan = place.access == FieldPlace::Access::scan;
+  if (!is_scan && reply.refused(ErrorCode::max_time_ms_expired)) return true;
+  if (!reply.ok()) return failure(job, place, reply);
+  return !reply.document.empty();
+}
+
 /// Class by class, the furthest first. A class that cannot be read in order matters only if no
 /// number has been found further ahead.
-ids::Result<void> FieldNumbers::read_texts(const FieldPlace& place, std::size_t count,
-                                           Reading& reading) {
-  const int step = numbers_.upwards() ? -1 : 1;
+ids::Result<void> read_texts(FieldJob& job, const FieldPlace& place, std::size_t count,
+                             Reading& reading) {
+  const int step = job.numbers.upwards() ? -1 : 1;
   std::size_t found = 0;
-  for (int at = static_cast<int>(class_of(spec_.max, place.field->format));
-       at >= static_cast<int>(lowest_) && at <= static_cast<int>(TextClass::wide); at += step) {
+  for (int at = static_cast<int>(class_of(job.spec.max, place.field->format));
+       at >= static_cast<int>(job.lowest) && at <= static_cast<int>(TextClass::wide); at += step) {
     const auto which = static_cast<TextClass>(at);
     if (is_wide(which)) {
       if (found > 0) return {};
-      const auto holds = holds_texts(place, which);
+      const auto holds = holds_texts(job, place, which);
       if (!holds) return holds.error();
       reading.is_known = reading.is_known && !*holds;
       if (*holds) return {};
       continue;
     }
-    const std::int32_t order = is_negative(which) == numbers_.upwards() ? 1 : -1;
-    const auto numbers = furthest(place, texts_up_to_max(numbers_, which, place), order, count);
+    const std::int32_t order = is_negative(which) == job.numbers.upwards() ? 1 : -1;
+    const auto numbers =
+        furthest(job, place, texts_up_to_max(job.numbers, which, place), order, count);
     if (!numbers) return numbers.error();
     reading.furthest.insert(reading.furthest.end(), numbers->begin(), numbers->end());
     found += numbers->size();
@@ -584,76 +580,31 @@ ids::Result<void> FieldNumbers::read_texts(const FieldPlace& place, std::size_t 
 }
 
 /// The server takes the numbers out of the texts, which sort by something else.
-ids::Result<void> FieldNumbers::read_pattern(const FieldPlace& place, std::size_t count,
-                                             Reading& reading) {
+ids::Result<void> read_pattern(FieldJob& job, const FieldPlace& place, std::size_t count,
+                               Reading& reading) {
   const bool is_scan = place.access == FieldPlace::Access::scan;
-  const auto limit = is_scan ? limit_of(place, scans_end_) : kPatternLimit;
-  const Document command = numbers_in_varying_texts(place, numbers_, count, limit);
-  const Reply reply = read(place, command, [&](Bytes document) {
+  const auto limit = is_scan ? limit_of(place, job.scans_end) : kPatternLimit;
+  const Document command = numbers_in_varying_texts(place, job.numbers, count, limit);
+  const Reply reply = read(job, place, command, [&](Bytes document) {
     if (const auto number = bson::find_integer(document, "n")) reading.furthest.push_back(*number);
     return true;
   });
   if (reply.ok()) return {};
-  if (is_scan || !reply.refused(ErrorCode::max_time_ms_expired)) return failure(place, reply);
+  if (is_scan || !reply.refused(ErrorCode::max_time_ms_expired)) return failure(job, place, reply);
   return exhausted("the values of " + text_of(place) +
                    " cannot be read in time, as their texts do not sort like their numbers: add a "
                    "`reset` or a `scope` that fixes what stands in front of {counter}");
 }
 
-/// True, too, if the server exceeds the time limit for an index: if most texts use all of `pad`, it
-/// must skip many texts of other widths. Not linearizable, which takes a tenth of a second: the
-/// answer says how to look, not what is there.
-ids::Result<bool> FieldNumbers::holds_texts(const FieldPlace& place, TextClass which) {
-  Document texts = texts_of(which, place.field->format, {}, order_in(place));
-  if (ignores_case(place)) texts.add("$options", "i");
-  const Document command = find_in(place, texts, limit_of(place, scans_end_)).add("limit", 1);
-  const Reply reply = client_.read_first(place.ns.db, command);
-  const bool is_scan = place.access == FieldPlace::Access::scan;
-  if (!is_scan && reply.refused(ErrorCode::max_time_ms_expired)) return true;
-  if (!reply.ok()) return failure(place, reply);
-  return !reply.document.empty();
-}
-
-ids::Result<std::set<std::int64_t>> FieldNumbers::taken(std::span<const std::int64_t> numbers) {
-  std::set<std::int64_t> taken;
-  for (std::span<const std::int64_t> rest(numbers); !rest.empty();) {
-    const auto some = rest.first(std::min(rest.size(), kPage));
-    rest = rest.subspan(some.size());
-    for (const FieldPlace& place : places_->all) {
-      if (place.access == FieldPlace::Access::nothing) continue;
-      const Document command =
-          find_in(place, {"$in", values_of(some, *place.field)}, limit_of(place, scans_end_));
-      const Reply reply = client_.read_all(place.ns.db, command, [&](Bytes document) {
-        for (const Stored& each : numbers_in(document, place)) taken.insert(each.number);
-        return true;
-      });
-      if (!reply.ok()) return failure(place, reply);
-    }
-  }
-  return taken;
-}
-
-ids::Result<std::vector<ids::Range>> FieldNumbers::taken_among(
-    std::span<const ids::Range> numbers) {
-  std::vector<ids::Range> found;
-  const std::vector<std::int64_t> candidates = first_of(numbers_, numbers);
-  const auto stored = taken(candidates);
-  if (!stored) return stored.error();
-  for (const std::int64_t number : candidates) {
-    if (stored->contains(number)) found.push_back({number, 1});
-  }
-  return found;
-}
-
 /// Past stored numbers that are in no order: looks 1, 2, 4, … numbers ahead for three free ones in
 /// a row, and through ever smaller rests of what lies before the last number.
-ids::Result<std::int64_t> FieldNumbers::gallop(std::int64_t from) {
+ids::Result<std::int64_t> gallop(FieldJob& job, std::int64_t from) {
   constexpr std::int64_t kInARow = 3;
-  std::int64_t last = spec_.max;
-  if (spec_.heal.max_jump < last - from) last = from + spec_.heal.max_jump;
+  std::int64_t last = job.spec.max;
+  if (job.spec.heal.max_jump < last - from) last = from + job.spec.heal.max_jump;
   for (std::int64_t ahead = 1; from <= last;) {
     const ids::Range next{from, static_cast<std::uint64_t>(std::min(kInARow, last - from + 1))};
-    const auto found = taken(first_of(numbers_, std::array{next}));
+    const auto found = taken(job, first_of(job.numbers, std::array{next}));
     if (!found) return found.error();
     if (found->empty()) return from;
     ahead = std::min(ahead, last - from > 1 ? (last - from) / 2 : 1);
@@ -664,32 +615,92 @@ ids::Result<std::int64_t> FieldNumbers::gallop(std::int64_t from) {
                    ", which is heal.max_jump ahead, or max");
 }
 
+}  // namespace
+
+ids::Result<std::vector<FieldPlace>> FieldNumbers::places_to_scan() {
+  if (const auto found = find_places(job_); !found) return found.error();
+  std::vector<FieldPlace> scanned;
+  std::ranges::copy_if(job_.places->all, std::back_inserter(scanned), [](const FieldPlace& place) {
+    return place.access == FieldPlace::Access::scan;
+  });
+  return scanned;
+}
+
+bool FieldNumbers::are_guarded() const {
+  const std::vector<FieldPlace>& places = job_.places->all;
+  return can_be_guarded(job_.fields) &&
+         (job_.fields.front().repeats || (places.size() == 1 && places.front().is_unique));
+}
+
+bool FieldNumbers::may_scan(const FieldPlace& place) {
+  const Document find{{"find", place.ns.collection},
+                      {"filter", {place.field->field, {"$exists", true}}}};
+  const Reply planned =
+      job_.client.read(place.ns.db, {{"explain", find}, {"verbosity", "queryPlanner"}});
+  return !planned.refused(ErrorCode::no_query_execution_plans);
+}
+
+ids::Error FieldNumbers::not_indexed(const FieldPlace& place, std::string_view why) {
+  return no_index(job_.client, place, why);
+}
+
+ids::Result<FieldNumbers::Reading> FieldNumbers::read_furthest(std::size_t count) {
+  if (const auto found = find_readable_places(job_); !found) return found.error();
+  Reading reading{.asked = count};
+  const std::vector<FieldPlace>& places = job_.places->all;
+  reading.is_guarded = are_guarded();
+  for (const FieldPlace& place : places) {
+    if (place.access == FieldPlace::Access::nothing) continue;
+    const auto done = is_hidden(*place.field)  ? read_hidden(job_, place, reading)
+                      : !is_text(*place.field) ? read_numbers(job_, place, count, reading)
+                      : place.field->format.pattern.empty()
+                          ? read_texts(job_, place, count, reading)
+                          : read_pattern(job_, place, count, reading);
+    if (!done) return done.error();
+  }
+  std::sort(reading.furthest.begin(), reading.furthest.end(),
+            [this](std::int64_t a, std::int64_t b) { return job_.numbers.is_ahead(a, b); });
+  return reading;
+}
+
+ids::Result<std::vector<ids::Range>> FieldNumbers::taken_among(
+    std::span<const ids::Range> numbers) {
+  std::vector<ids::Range> found;
+  const std::vector<std::int64_t> candidates = first_of(job_.numbers, numbers);
+  const auto stored = taken(job_, candidates);
+  if (!stored) return stored.error();
+  for (const std::int64_t number : candidates) {
+    if (stored->contains(number)) found.push_back({number, 1});
+  }
+  return found;
+}
+
 ids::Result<ids::Range> FieldNumbers::first_free(std::int64_t from, std::uint64_t count) {
-  if (const auto found = find_readable_places(); !found) return found.error();
-  if (has_pattern(fields_)) {
+  if (const auto found = find_readable_places(job_); !found) return found.error();
+  if (has_pattern(job_.fields)) {
     return exhausted("free numbers cannot be looked for, as the texts around them vary");
   }
-  if (has_hidden(fields_)) {
-    const auto behind_stored = gallop(from);
+  if (has_hidden(job_.fields)) {
+    const auto behind_stored = gallop(job_, from);
     if (!behind_stored) return behind_stored.error();
     from = *behind_stored;
   }
   Row row(count);
   std::optional<std::int64_t> next = from;
   for (std::size_t looked = 0; next && looked < kMostPages; ++looked) {
-    const std::vector<std::int64_t> candidates = page_of(numbers_, *next);
+    const std::vector<std::int64_t> candidates = page_of(job_.numbers, *next);
     if (candidates.empty()) break;
-    const auto found = taken(candidates);
+    const auto found = taken(job_, candidates);
     if (!found) return found.error();
     for (const std::int64_t number : candidates) {
       row.see(number, found->contains(number));
       if (row.is_done()) return row.longest();
     }
-    next = numbers_.after(candidates.back());
+    next = job_.numbers.after(candidates.back());
     if (row.longest().count > 0 && looked + 1 >= kEnoughPages) break;
   }
   if (row.longest().count > 0) return row.longest();
-  if (!next || numbers_.is_beyond_max(*next))
+  if (!next || job_.numbers.is_beyond_max(*next))
     return exhausted("all numbers up to its max are taken");
   return ids::Range{*next, 0};
 }

@@ -2,9 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -65,6 +63,20 @@ struct TextRange {
 /// formats whose check digits follow the number.
 [[nodiscard]] std::string pattern_of_all(const ids::NumberFormat& format);
 
+/// What a job reads, and how.
+struct FieldJob {
+  mongo::Client& client;
+  const ids::CounterSpec& spec;
+  std::span<const ids::CounterField> fields;
+  Numbers numbers{spec};
+  /// Searched once, so that the job does not notice new or dropped indexes.
+  std::optional<FieldPlaces> places{};
+  std::optional<std::chrono::steady_clock::time_point> scans_end{};
+  bool linearizable = false;
+  bool index_has_gone = false;
+  TextClass lowest = TextClass::wide_negative;
+};
+
 /// The numbers stored in the fields that a counter fills. Reads the primary, through indexes unless
 /// told otherwise; without a usable index the job ends, and the reason has the command that creates
 /// one.
@@ -73,26 +85,26 @@ class FieldNumbers {
   /// The arguments must outlive it.
   FieldNumbers(mongo::Client& client, const ids::CounterSpec& spec,
                std::span<const ids::CounterField> fields)
-      : client_(client), spec_(spec), numbers_(spec), fields_(fields) {}
+      : job_{client, spec, fields} {}
 
   /// From now on reads whole collections where no index can be used, for `limit` altogether. If
   /// that is not enough, the job ends.
   void allow_scans(std::chrono::milliseconds limit) {
-    scans_end_ = std::chrono::steady_clock::now() + limit;
+    job_.scans_end = std::chrono::steady_clock::now() + limit;
   }
   /// From now on reads only what no failover can undo, which takes a write on the primary; of a
   /// server without a replica set, what it has.
-  void read_linearizable() { linearizable_ = true; }
+  void read_linearizable() { job_.linearizable = true; }
   /// There are no numbers below 0: does not look for their texts.
-  void expect_no_negatives() { lowest_ = TextClass::positive; }
+  void expect_no_negatives() { job_.lowest = TextClass::positive; }
   /// Takes the places from an earlier job. They must be of the same fields.
-  void use(FieldPlaces places) { places_ = std::move(places); }
+  void use(FieldPlaces places) { job_.places = std::move(places); }
   /// The places, after read_furthest().
-  [[nodiscard]] const FieldPlaces& places() const { return *places_; }
+  [[nodiscard]] const FieldPlaces& places() const { return *job_.places; }
   /// The places of which whole collections must be read.
   [[nodiscard]] ids::Result<std::vector<FieldPlace>> places_to_scan();
   /// FieldPlaces::indexes, after places_to_scan().
-  [[nodiscard]] const std::string& indexes() const { return places_->indexes; }
+  [[nodiscard]] const std::string& indexes() const { return job_.places->indexes; }
   /// Look::is_guarded, after places_to_scan().
   [[nodiscard]] bool are_guarded() const;
   /// The job's reply if a place may not be scanned. `why`: in brackets behind "without an index",
@@ -123,7 +135,7 @@ class FieldNumbers {
   [[nodiscard]] ids::Result<Reading> read_furthest(std::size_t count);
   /// True if an index went during the last read_furthest(), which has failed for that: read again,
   /// with another object.
-  [[nodiscard]] bool index_has_gone() const { return index_has_gone_; }
+  [[nodiscard]] bool index_has_gone() const { return job_.index_has_gone; }
 
   /// The first `count` consecutive numbers from `from` on that no field holds; fewer if there is no
   /// such run nearby. If every number that was checked is taken, the range is empty and begins
@@ -136,36 +148,7 @@ class FieldNumbers {
       std::span<const ids::Range> numbers);
 
  private:
-  /// Searched once per job, which therefore does not notice new or dropped indexes.
-  [[nodiscard]] ids::Result<void> find_places();
-  [[nodiscard]] ids::Result<void> find_readable_places();
-  [[nodiscard]] ids::Error failure(const FieldPlace& place, const mongo::Reply& reply);
-  [[nodiscard]] mongo::Reply read(const FieldPlace& place, const mongo::Document& command,
-                                  const std::function<bool(Bytes)>& use);
-  [[nodiscard]] ids::Result<void> read_numbers(const FieldPlace& place, std::size_t count,
-                                               Reading& reading);
-  [[nodiscard]] ids::Result<void> read_hidden(const FieldPlace& place, Reading& reading);
-  [[nodiscard]] ids::Result<std::int64_t> gallop(std::int64_t from);
-  [[nodiscard]] ids::Result<void> read_texts(const FieldPlace& place, std::size_t count,
-                                             Reading& reading);
-  [[nodiscard]] ids::Result<void> read_pattern(const FieldPlace& place, std::size_t count,
-                                               Reading& reading);
-  [[nodiscard]] ids::Result<bool> holds_texts(const FieldPlace& place, TextClass which);
-  [[nodiscard]] ids::Result<std::vector<std::int64_t>> furthest(const FieldPlace& place,
-                                                                const mongo::Document& bracket,
-                                                                std::int32_t order,
-                                                                std::size_t count);
-  [[nodiscard]] ids::Result<std::set<std::int64_t>> taken(std::span<const std::int64_t> numbers);
-
-  mongo::Client& client_;
-  const ids::CounterSpec& spec_;
-  Numbers numbers_;
-  std::span<const ids::CounterField> fields_;
-  std::optional<FieldPlaces> places_;
-  std::optional<std::chrono::steady_clock::time_point> scans_end_;
-  bool linearizable_ = false;
-  bool index_has_gone_ = false;
-  TextClass lowest_ = TextClass::wide_negative;
+  FieldJob job_;
 };
 
 /// True if the numbers of one of the fields are hidden: none is found but by its value.

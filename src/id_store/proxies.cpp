@@ -7,6 +7,7 @@
 #include "id_store/server_text.hpp"
 #include "idproxy/base/bytes.hpp"
 #include "idproxy/bson/elements.hpp"
+#include "idproxy/ids/wait_list.hpp"
 #include "idproxy/log/log.hpp"
 
 namespace idproxy::id_store {
@@ -66,6 +67,54 @@ Reply read_all(mongo::Client& client, const std::string& db, KnownProxies& found
   });
 }
 
+/// `age`: of the process.
+Document update_command(const ProxyDescription& self, const bson_oid_t& process,
+                        std::chrono::nanoseconds age) {
+  const std::string id = proxy_id(self);
+  Array listeners;
+  for (const std::string& each : self.listeners) listeners.push(each);
+  Array namespaces;  // all or none
+  const bool are_few = self.namespaces.size() <= KnownProxies::kMostNamespaces &&
+                       std::ranges::all_of(self.namespaces, [](const std::string& each) {
+                         return each.size() <= KnownProxies::kMostTextBytes;
+                       });
+  for (const std::string& each : are_few ? self.namespaces : std::vector<std::string>()) {
+    namespaces.push(each);
+  }
+  const Document whole{
+      {"_id", literal(id)},
+      {"process", bson::Type::object_id, Bytes(process.bytes, sizeof process.bytes)},
+      {"host", literal(self.host)},
+      {"version", literal(self.version)},
+      {"listeners", {"$literal", listeners}},
+      {"rules_hash", literal(self.rules_hash)},
+      {"namespaces", {"$literal", namespaces}},
+      {"since", before_now(age)},
+      {"seen", "$$NOW"}};
+  return {{"update", kProxies},
+          {"updates", Array{Document{{"q", {"_id", id}},
+                                     {"u", Array{Document{"$replaceWith", whole}}},
+                                     {"upsert", true}}}}};
+}
+
+/// When the server wrote the document, by its clock.
+std::optional<std::int64_t> server_time(mongo::Client& client, const std::string& db,
+                                        const std::string& id) {
+  const Reply own = client.read_first(
+      db, {{"find", kProxies}, {"filter", {"_id", id}}, {"projection", {"seen", 1}}, {"limit", 1}});
+  const auto seen = bson::find(own.document.bytes(), "seen");
+  if (!own.ok() || !seen || seen->type != bson::Type::date) return std::nullopt;
+  return load_i64(seen->value.data());
+}
+
+/// As an index would have the server do. `now`: by its clock; 4.4 has no $$NOW in a delete.
+void delete_old(mongo::Client& client, const std::string& db, std::int64_t now) {
+  std::array<std::uint8_t, 8> limit{};
+  store_i64(limit.data(), now - in_milliseconds(Proxies::kKeptFor));
+  (void)client.write_to_primary(db,
+                                delete_command({"seen", Document{"$lt", bson::Type::date, limit}}));
+}
+
 void tell_failure(const mongo::Client& client, const Reply& reply) {
   const bool is_refused = reply.kind == Reply::Kind::refused;
   log::event(log::Level::debug, "proxies_unknown",
@@ -99,11 +148,6 @@ void Proxies::leave() {
   if (scheduler_ != nullptr) scheduler_->wake(task_);
 }
 
-bool Proxies::is_leaving() const {
-  const std::scoped_lock lock(mutex_);
-  return leaving_;
-}
-
 // ---- the task ----------------------------------------------------------------------------------
 
 Proxies::Time Proxies::run() {
@@ -117,7 +161,7 @@ Proxies::Time Proxies::run() {
     mongo::Client client = pool_.client();
     pause = client.knows_primary() ? introduce_self(client, *self) : Time(kLookAgain);
   }
-  if (is_leaving()) withdraw();
+  if (ids::locked(mutex_, [this] { return leaving_; })) withdraw();
   return clock_.monotonic() + pause;
 }
 
@@ -127,7 +171,8 @@ Proxies::Time Proxies::introduce_self(mongo::Client& client, const ProxyDescript
     // Before the first document: in an empty collection this waits for no other member.
     has_index_ = client.write_to_primary(db_, index_command()).ok();
   }
-  const Reply written = write(client, self);
+  const Reply written =
+      client.write_to_primary(db_, update_command(self, process_, clock_.monotonic() - started_));
   if (!written.ok()) {
     tell_failure(client, written);
     return written.kind == Reply::Kind::refused ? Time(kAfterRefusal) : Time(kEvery);
@@ -135,66 +180,18 @@ Proxies::Time Proxies::introduce_self(mongo::Client& client, const ProxyDescript
   listed_as_ = proxy_id(self);
   // If the own document was missing, the collection may have been dropped, and its index with it.
   looks_at_index_ = bson::find(written.document.bytes(), "upserted").has_value();
-  if (const auto now = server_time(client)) {
-    if (!has_index_) delete_old(client, *now);
-    read(client, KnownProxies(listed_as_, clock_.monotonic(), *now));
+  const auto now = server_time(client, db_, listed_as_);
+  if (!now) return kEvery;
+  if (!has_index_) delete_old(client, db_, *now);
+  KnownProxies found(listed_as_, clock_.monotonic(), *now);
+  const Reply read = read_all(client, db_, found);
+  if (read.ok()) {
+    const std::scoped_lock lock(mutex_);
+    known_ = std::move(found);
+  } else {
+    tell_failure(client, read);
   }
   return kEvery;
-}
-
-/// When the server wrote the own document, by its clock.
-std::optional<std::int64_t> Proxies::server_time(mongo::Client& client) const {
-  const Reply own = client.read_first(db_, {{"find", kProxies},
-                                            {"filter", {"_id", listed_as_}},
-                                            {"projection", {"seen", 1}},
-                                            {"limit", 1}});
-  const auto seen = bson::find(own.document.bytes(), "seen");
-  if (!own.ok() || !seen || seen->type != bson::Type::date) return std::nullopt;
-  return load_i64(seen->value.data());
-}
-
-Reply Proxies::write(mongo::Client& client, const ProxyDescription& self) const {
-  const std::string id = proxy_id(self);
-  Array listeners;
-  for (const std::string& each : self.listeners) listeners.push(each);
-  Array namespaces;  // all or none
-  const bool are_few = self.namespaces.size() <= KnownProxies::kMostNamespaces &&
-                       std::ranges::all_of(self.namespaces, [](const std::string& each) {
-                         return each.size() <= KnownProxies::kMostTextBytes;
-                       });
-  for (const std::string& each : are_few ? self.namespaces : std::vector<std::string>()) {
-    namespaces.push(each);
-  }
-  const Document whole{
-      {"_id", literal(id)},
-      {"process", bson::Type::object_id, Bytes(process_.bytes, sizeof process_.bytes)},
-      {"host", literal(self.host)},
-      {"version", literal(self.version)},
-      {"listeners", {"$literal", listeners}},
-      {"rules_hash", literal(self.rules_hash)},
-      {"namespaces", {"$literal", namespaces}},
-      {"since", before_now(clock_.monotonic() - started_)},
-      {"seen", "$$NOW"}};
-  return client.write_to_primary(
-      db_, {{"update", kProxies},
-            {"updates", Array{Document{{"q", {"_id", id}},
-                                       {"u", Array{Document{"$replaceWith", whole}}},
-                                       {"upsert", true}}}}});
-}
-
-void Proxies::read(mongo::Client& client, KnownProxies found) {
-  const Reply reply = read_all(client, db_, found);
-  if (!reply.ok()) return tell_failure(client, reply);
-  const std::scoped_lock lock(mutex_);
-  known_ = std::move(found);
-}
-
-/// As an index would have the server do. `now`: by its clock; 4.4 has no $$NOW in a delete.
-void Proxies::delete_old(mongo::Client& client, std::int64_t now) {
-  std::array<std::uint8_t, 8> limit{};
-  store_i64(limit.data(), now - in_milliseconds(kKeptFor));
-  (void)client.write_to_primary(db_,
-                                delete_command({"seen", Document{"$lt", bson::Type::date, limit}}));
 }
 
 /// Only what this process wrote: another one may have taken over the address.

@@ -46,12 +46,7 @@ class Proxies {
 
   [[nodiscard]] Time run();
   [[nodiscard]] Time introduce_self(mongo::Client& client, const ProxyDescription& self);
-  [[nodiscard]] mongo::Reply write(mongo::Client& client, const ProxyDescription& self) const;
-  [[nodiscard]] std::optional<std::int64_t> server_time(mongo::Client& client) const;
-  void read(mongo::Client& client, KnownProxies found);
-  void delete_old(mongo::Client& client, std::int64_t now);
   void withdraw();
-  [[nodiscard]] bool is_leaving() const;
 
   const mongo::Pool& pool_;
   const std::string db_;

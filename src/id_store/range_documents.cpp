@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "id_store/advice.hpp"
 #include "id_store/counter_commands.hpp"
-#include "id_store/counter_document.hpp"
 #include "id_store/number_texts.hpp"
 #include "id_store/reply_reasons.hpp"
 #include "idproxy/bson/elements.hpp"
@@ -60,83 +60,65 @@ Document has_numbers(const ids::CounterPlace& place) {
                     expression("$or", is_no_double, is_integral));
 }
 
-}  // namespace
-
-ids::Result<std::vector<RangeState>> RangeDocuments::read(const std::function<bool()>& stops) {
-  if (const Reply written = write_nothing(); !written.ok()) return answer_to(written);
-  for (int round = 0; round < kMostRounds; ++round) {
-    const auto documents = read();
-    if (!documents) return documents.error();
-    ids::RangeFindings found = ids::check_ranges(spec_, *documents);
-    if (!found.fault.empty()) {
-      return exhausted("the collection of ranges, " + spec_.counter.place.ns() + ", " +
-                       found.fault);
-    }
-    if (found.missing.empty()) return std::move(found.ranges);
-    if (const auto done = find_first_numbers(found.missing); !done) return done.error();
-    if (missing_ == Missing::assume) {
-      found.ranges.insert(found.ranges.end(), found.missing.begin(), found.missing.end());
-      std::ranges::sort(found.ranges, {}, &RangeState::last);
-      return std::move(found.ranges);
-    }
-    if (const auto done = create(found.missing, stops); !done) return done.error();
-  }
-  return failed("the ranges in " + spec_.counter.place.ns() + " are being removed all the time");
+ids::Error answer_to(RangeJob& job, const Reply& reply) {
+  job.unreached = why_unreached(reply, job.client.login());
+  return after_error(job.client, reply, job.spec.counter.place.db);
 }
 
 /// An allocation that matches no document: changes nothing, but needs the privilege to write, a
 /// primary with a majority, and a server that understands it.
-Reply RangeDocuments::write_nothing() {
-  const ids::CounterPlace& place = spec_.counter.place;
-  return client_.write(place.db,
-                       allocate_from_range(place, {"_id", {"$in", Array()}}, 0, std::nullopt));
+Reply write_nothing(RangeJob& job) {
+  const ids::CounterPlace& place = job.spec.counter.place;
+  return job.client.write(place.db,
+                          allocate_from_range(place, {"_id", {"$in", Array()}}, 0, std::nullopt));
 }
 
-ids::Result<std::vector<RangeDocument>> RangeDocuments::read() {
-  const ids::CounterPlace& place = spec_.counter.place;
+ids::Result<std::vector<RangeDocument>> read_documents(RangeJob& job) {
+  const ids::CounterPlace& place = job.spec.counter.place;
   std::vector<RangeDocument> documents;
   const Reply reply =
-      client_.read_all(place.db,
-                       {{"find", place.collection},
-                        {"filter", {"_id", range_keys()}},
-                        {"collation", mongo::simple_collation()}},
-                       [&](Bytes document) {
-                         if (const auto number = range_at(document, "_id")) {
-                           documents.push_back({*number, integer_at(document, place.value_field),
-                                                integer_at(document, place.max_field)});
-                         }
-                         return true;
-                       });
-  if (!reply.ok()) return answer_to(reply);
-  unreached_.clear();
+      job.client.read_all(place.db,
+                          {{"find", place.collection},
+                           {"filter", {"_id", range_keys()}},
+                           {"collation", mongo::simple_collation()}},
+                          [&](Bytes document) {
+                            if (const auto number = range_at(document, "_id")) {
+                              documents.push_back({*number, integer_at(document, place.value_field),
+                                                   integer_at(document, place.max_field)});
+                            }
+                            return true;
+                          });
+  if (!reply.ok()) return answer_to(job, reply);
+  job.unreached.clear();
   return documents;
 }
 
 /// The ranges of which proxies may hold numbers.
-ids::Result<std::set<std::int64_t>> RangeDocuments::read_marks() {
-  const ids::CounterPlace& place = spec_.counter.place;
+ids::Result<std::set<std::int64_t>> read_marks(RangeJob& job) {
+  const ids::CounterPlace& place = job.spec.counter.place;
   std::set<std::int64_t> marked;
   const Document filter{{"_id.collection", place.collection}, {"_id.query._id", range_keys()}};
-  const Reply reply = client_.read_all(
+  const Reply reply = job.client.read_all(
       place.db, {{"find", kMarks}, {"filter", filter}, {"collation", mongo::simple_collation()}},
       [&](Bytes document) {
         const auto number = range_at(document, "_id.query._id");
         if (number) marked.insert(*number);
         return true;
       });
-  if (!reply.ok()) return answer_to(reply);
+  if (!reply.ok()) return answer_to(job, reply);
   return marked;
 }
 
 /// Ranges of which numbers are stored begin behind them. One that was lost gives no more numbers if
 /// no unique index would detect that another proxy holds the same ones. `missing`: descending.
-ids::Result<void> RangeDocuments::find_first_numbers(std::vector<RangeState>& missing) {
-  ids::CounterSpec all = spec_.counter;
+ids::Result<void> find_first_numbers(RangeJob& job, std::vector<RangeState>& missing) {
+  ids::CounterSpec all = job.spec.counter;
   all.max = missing.front().last;
-  const auto reading = FieldNumbers(client_, all, fields_).read_furthest(1);
+  const auto reading = FieldNumbers(job.client, all, job.fields).read_furthest(1);
   if (!reading) return reading.error();
-  if (!reading->is_known && !reading->is_guarded) return advice::not_sorted(client_, all, fields_);
-  const auto marked = read_marks();
+  if (!reading->is_known && !reading->is_guarded)
+    return advice::not_sorted(job.client, all, job.fields);
+  const auto marked = read_marks(job);
   if (!marked) return marked.error();
   for (RangeState& range : missing) {
     if (marked->contains(range.number) && !reading->is_guarded) {
@@ -144,25 +126,25 @@ ids::Result<void> RangeDocuments::find_first_numbers(std::vector<RangeState>& mi
       continue;
     }
     if (!reading->most() || *reading->most() < range.first) continue;
-    const ids::CounterSpec one = ids::counter_of(spec_, range);
-    const auto stored = FieldNumbers(client_, one, fields_).read_furthest(1);
+    const ids::CounterSpec one = ids::counter_of(job.spec, range);
+    const auto stored = FieldNumbers(job.client, one, job.fields).read_furthest(1);
     if (!stored) return stored.error();
     if (stored->most()) range.next = std::max(range.next, *stored->most() + 1);
   }
   return {};
 }
 
-ids::Result<void> RangeDocuments::create(std::span<const RangeState> missing,
-                                         const std::function<bool()>& stops) {
-  const ids::CounterPlace& place = spec_.counter.place;
+ids::Result<void> create_ranges(RangeJob& job, std::span<const RangeState> missing,
+                                const std::function<bool()>& stops) {
+  const ids::CounterPlace& place = job.spec.counter.place;
   for (std::size_t done = 0; done < missing.size();) {
     if (stops()) return failed("the proxy ends");
     Array documents;
     const std::size_t end = std::min(done + kMostDocuments, missing.size());
     for (; done < end; ++done) documents.push(new_range(place, missing[done]));
-    const Reply reply = client_.write(
+    const Reply reply = job.client.write(
         place.db, {{"insert", place.collection}, {"documents", documents}, {"ordered", false}});
-    if (!reply.ok() && !reply.refused(ErrorCode::duplicate_key)) return answer_to(reply);
+    if (!reply.ok() && !reply.refused(ErrorCode::duplicate_key)) return answer_to(job, reply);
   }
   log::event(log::Level::info, "ranges_created",
              "documents of ranges did not exist and have been created",
@@ -173,9 +155,29 @@ ids::Result<void> RangeDocuments::create(std::span<const RangeState> missing,
   return {};
 }
 
-ids::Error RangeDocuments::answer_to(const Reply& reply) {
-  unreached_ = why_unreached(reply, client_.login());
-  return after_error(client_, reply, spec_.counter.place.db);
+}  // namespace
+
+ids::Result<std::vector<RangeState>> RangeDocuments::read(const std::function<bool()>& stops) {
+  if (const Reply written = write_nothing(job_); !written.ok()) return answer_to(job_, written);
+  for (int round = 0; round < kMostRounds; ++round) {
+    const auto documents = read_documents(job_);
+    if (!documents) return documents.error();
+    ids::RangeFindings found = ids::check_ranges(job_.spec, *documents);
+    if (!found.fault.empty()) {
+      return exhausted("the collection of ranges, " + job_.spec.counter.place.ns() + ", " +
+                       found.fault);
+    }
+    if (found.missing.empty()) return std::move(found.ranges);
+    if (const auto done = find_first_numbers(job_, found.missing); !done) return done.error();
+    if (missing_ == Missing::assume) {
+      found.ranges.insert(found.ranges.end(), found.missing.begin(), found.missing.end());
+      std::ranges::sort(found.ranges, {}, &RangeState::last);
+      return std::move(found.ranges);
+    }
+    if (const auto done = create_ranges(job_, found.missing, stops); !done) return done.error();
+  }
+  return failed("the ranges in " + job_.spec.counter.place.ns() +
+                " are being removed all the time");
 }
 
 Document allocate_from_range(const ids::CounterPlace& place, const Document& query,
@@ -187,41 +189,6 @@ Document allocate_from_range(const ids::CounterPlace& place, const Document& que
   return {{"findAndModify", place.collection},
           {"query", {query, {"$expr", has_numbers(place)}}},
           {"update", Array{Document{"$set", {place.value_field, next}}}}};
-}
-
-CounterDocument::Attempt CounterDocument::allocate_in_range(Run& run,
-                                                            std::optional<std::int64_t> from) {
-  const auto increment = numbers_.increment(run.count);
-  if (!increment) return exhausted("the request is for more numbers than there are");
-  const Reply reply = run.client.write(
-      spec_.place.db, allocate_from_range(spec_.place, query(bound(*increment)), *increment, from));
-  if (!reply.ok()) return after_failure(run, reply, true);
-  if (const auto pre_image = value_of(reply)) return use_in_range(run, *pre_image, from);
-  const auto found = read(run);
-  if (!found) return found.error();
-  return explain_range(run, *found);
-}
-
-CounterDocument::Attempt CounterDocument::use_in_range(Run& run, Bytes pre_image,
-                                                       std::optional<std::int64_t> from) {
-  const StoredValue value = stored_value(pre_image, spec_.place.value_field);
-  const StoredValue last = stored_value(pre_image, spec_.place.max_field);
-  if (!value.is_number() || !last.is_number()) return not_an_integer();
-  const std::int64_t first = std::max(value.number, from.value_or(value.number));
-  if (first > last.number) return at_max(spec_);
-  if (first > value.number) events_.healed(first, "max");
-  return allocated(run, first, std::min(run.count, Numbers::distance(last.number, first) + 1));
-}
-
-/// Why the range gives no numbers; nothing: try again.
-CounterDocument::Attempt CounterDocument::explain_range(Run& run, const Found& found) {
-  if (!found.exists) return exhausted("the document of a range is missing");
-  const bool is_stuck =
-      found.value.kind == StoredValue::Kind::integral_double && found.value.number >= kMostInDouble;
-  if (!found.value.is_number() || !found.last.is_number() || is_stuck) return not_an_integer();
-  if (found.value.number > std::min(found.last.number, numbers_.max())) return at_max(spec_);
-  if (!numbers_.after(found.value.number, run.count)) return allocate_what_fits(run, {});
-  return std::nullopt;  // another program has changed it meanwhile
 }
 
 }  // namespace idproxy::id_store

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +13,14 @@
 
 namespace idproxy::id_store {
 
+/// What is read, and how that went.
+struct RangeJob {
+  mongo::Client& client;
+  const ids::RangesSpec& spec;
+  std::span<const ids::CounterField> fields;
+  std::string unreached{};  ///< RangeDocuments::unreached()
+};
+
 /// The documents of a rule's ranges, in the servers' collection. Blocks. One thread at a time.
 class RangeDocuments {
  public:
@@ -24,7 +31,7 @@ class RangeDocuments {
   /// The arguments must outlive it. `fields`: all fields that are filled from the ranges.
   RangeDocuments(mongo::Client& client, const ids::RangesSpec& spec,
                  std::span<const ids::CounterField> fields, Missing missing)
-      : client_(client), spec_(spec), fields_(fields), missing_(missing) {}
+      : job_{client, spec, fields}, missing_(missing) {}
 
   /// Reads the documents and checks them, and that the store's user may write them. Creates missing
   /// ones, from the last to the first, behind the numbers that are stored in the fields. If that is
@@ -32,22 +39,11 @@ class RangeDocuments {
   /// are in ascending order; the error is what a counter's job would reply.
   [[nodiscard]] ids::Result<std::vector<ids::RangeState>> read(const std::function<bool()>& stops);
   /// Why the last command reached no server, for the log; empty if it did.
-  [[nodiscard]] const std::string& unreached() const { return unreached_; }
+  [[nodiscard]] const std::string& unreached() const { return job_.unreached; }
 
  private:
-  [[nodiscard]] ids::Result<std::vector<ids::RangeDocument>> read();
-  [[nodiscard]] ids::Result<std::set<std::int64_t>> read_marks();
-  [[nodiscard]] ids::Result<void> find_first_numbers(std::vector<ids::RangeState>& missing);
-  [[nodiscard]] ids::Result<void> create(std::span<const ids::RangeState> missing,
-                                         const std::function<bool()>& stops);
-  [[nodiscard]] mongo::Reply write_nothing();
-  [[nodiscard]] ids::Error answer_to(const mongo::Reply& reply);
-
-  mongo::Client& client_;
-  const ids::RangesSpec& spec_;
-  std::span<const ids::CounterField> fields_;
+  RangeJob job_;
   Missing missing_;
-  std::string unreached_;
 };
 
 }  // namespace idproxy::id_store

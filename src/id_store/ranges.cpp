@@ -73,7 +73,11 @@ Ranges::Shared Ranges::make(const ids::RangesSpec& spec, const ids::CounterField
         return known ? open(range, *known) : counters_.counter(range, {&field, 1}, 0);
       },
       [this, weak] {
-        if (const Shared woken = weak.lock()) wake(woken);
+        const Shared woken = weak.lock();
+        if (!woken) return;
+        const std::scoped_lock lock(sets_.mutex);
+        scheduler_.wake_at({woken, &woken->task},
+                           woken->looked_at + Scheduler::Time(kLookAtMostEvery));
       });
   return set;
 }
@@ -88,11 +92,6 @@ std::shared_ptr<ids::BlockCache> Ranges::open(const ids::CounterSpec& range, con
     watch = set.watch;
   }
   return counters_.counter(range, fields, watch);
-}
-
-void Ranges::wake(const Shared& set) {
-  const std::scoped_lock lock(sets_.mutex);
-  scheduler_.wake_at({set, &set->task}, set->looked_at + Scheduler::Time(kLookAtMostEvery));
 }
 
 // ---- the task ----------------------------------------------------------------------------------

@@ -72,7 +72,6 @@ class Ranges {
                             const ids::Sources& sources);
   [[nodiscard]] std::shared_ptr<ids::BlockCache> open(const ids::CounterSpec& range,
                                                       const Set& set);
-  void wake(const Shared& set);
   [[nodiscard]] std::optional<Scheduler::Time> read(Set& set);
   [[nodiscard]] std::vector<Shared> in_force() const;
 

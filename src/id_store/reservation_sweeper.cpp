@@ -88,6 +88,23 @@ Reply find_orphans(Client& client, const ids::ReserveSpec& spec,
   return reply;
 }
 
+/// Deletes the orphans of the page. Returns the first reply that is not ok, if there is one.
+Reply delete_orphans(Client& client, const ids::ReserveSpec& spec,
+                     const std::vector<OldReservation>& page, ReservationSweeper::Swept& swept) {
+  std::vector<OldReservation> orphans;
+  Reply reply = find_orphans(client, spec, page, orphans);
+  if (!reply.ok() || orphans.empty()) return reply;
+  // Of a collection that is dropped to be restored, or exchanged for another one, they come back.
+  reply = client.read_first(split_namespace(spec.parent_ns).db, any_parent_command(spec));
+  if (!reply.ok() || reply.document.empty()) {
+    swept.is_complete = false;
+    return reply;
+  }
+  reply = client.write(spec.db, sweep_command(spec, orphans));
+  swept.deleted += static_cast<std::uint64_t>(outcome_of(reply).n);
+  return reply;
+}
+
 }  // namespace
 
 ReservationSweeper::ReservationSweeper(ids::ReserveSpec spec, const Clock& clock,
@@ -115,7 +132,9 @@ ReservationSweeper::Swept ReservationSweeper::sweep(Client& client, Client& writ
   Reply judged;
   auto begun = std::chrono::steady_clock::now();
   const auto end_page = [&] {
-    if (!page.empty()) judged = judge(writer, page, swept);
+    const std::uint64_t before = swept.deleted;
+    if (!page.empty()) judged = delete_orphans(writer, spec_, page, swept);
+    metrics_.reservations_swept += swept.deleted - before;
     goes_on = judged.ok();
     if (goes_on && !page.empty() && order == Order::by_date) resume_ = page.back().at;
     page.clear();
@@ -145,25 +164,6 @@ ReservationSweeper::Swept ReservationSweeper::sweep(Client& client, Client& writ
   resume_.reset();
   if (reads_all) whole_at_ = now + kWholeEvery;
   return swept;
-}
-
-/// Deletes the orphans of the page. Returns the first reply that is not ok, if there is one.
-Reply ReservationSweeper::judge(Client& client, const std::vector<OldReservation>& page,
-                                Swept& swept) const {
-  std::vector<OldReservation> orphans;
-  Reply reply = find_orphans(client, spec_, page, orphans);
-  if (!reply.ok() || orphans.empty()) return reply;
-  // Of a collection that is dropped to be restored, or exchanged for another one, they come back.
-  reply = client.read_first(split_namespace(spec_.parent_ns).db, any_parent_command(spec_));
-  if (!reply.ok() || reply.document.empty()) {
-    swept.is_complete = false;
-    return reply;
-  }
-  reply = client.write(spec_.db, sweep_command(spec_, orphans));
-  const auto deleted = static_cast<std::uint64_t>(outcome_of(reply).n);
-  swept.deleted += deleted;
-  metrics_.reservations_swept += deleted;
-  return reply;
 }
 
 }  // namespace idproxy::id_store

@@ -44,9 +44,6 @@ class ReservationSweeper {
   [[nodiscard]] std::chrono::seconds interval() const;
 
  private:
-  [[nodiscard]] mongo::Reply judge(mongo::Client& client, const std::vector<OldReservation>& page,
-                                   Swept& swept) const;
-
   const ids::ReserveSpec spec_;
   const Clock& clock_;
   StoreMetrics& metrics_;

@@ -146,21 +146,17 @@ void Scheduler::enqueue_due() {
   }
 }
 
-/// Until something is to be done or is due.
-void Scheduler::wait(Lock& lock) {
-  if (due_.empty()) {
-    work_.wait(lock);
-  } else {
-    work_.wait_for(lock, due_.begin()->first - clock_.monotonic());
-  }
-}
-
 /// Waits for the next task; null if the thread must end.
 Scheduler::Shared Scheduler::next(Lock& lock) {
-  for (;; wait(lock)) {
+  for (;;) {
     enqueue_due();
     Shared task = take();
     if (task || stopping_) return task;
+    if (due_.empty()) {
+      work_.wait(lock);
+    } else {
+      work_.wait_for(lock, due_.begin()->first - clock_.monotonic());
+    }
   }
 }
 

@@ -149,7 +149,6 @@ class Scheduler {
   // Under the lock.
   [[nodiscard]] Shared next(Lock& lock);
   [[nodiscard]] Shared take();
-  void wait(Lock& lock);
   void start_thread();
   [[nodiscard]] LaneState& lane_of(const Task& task) {
     return lanes_[static_cast<std::size_t>(task.lane_)];

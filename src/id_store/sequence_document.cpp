@@ -30,6 +30,27 @@ ids::CounterField wide_field(ids::CounterField field) {
   return field;
 }
 
+/// The _id of the document that has the floor.
+Document floor_id(const ids::GaplessSpec& spec) {
+  if (spec.place.empty()) return {"_id", spec.key()};
+  return {"_id", Document(as_bytes(spec.place))};
+}
+
+ids::Result<Number> floor_of(mongo::Client& client, const ids::GaplessSpec& spec) {
+  const Reply reply = client.read_first(
+      spec.store_db, {{"find", kFloors}, {"filter", floor_id(spec)}, {"limit", 1}});
+  if (!reply.ok()) return after_error(client, reply, spec.store_db);
+  return bson::find_integer(reply.document.bytes(), "floor");
+}
+
+GaplessReply keep(mongo::Client& client, const ids::GaplessSpec& spec, std::int64_t floor) {
+  const Document update{{"q", floor_id(spec)}, {"u", {"$max", {"floor", floor}}}, {"upsert", true}};
+  const Reply reply =
+      client.write(spec.store_db, {{"update", kFloors}, {"updates", Array{update}}});
+  if (reply.ok()) return floor;
+  return after_error(client, reply, spec.store_db);
+}
+
 }  // namespace
 
 SequenceDocument::SequenceDocument(ids::GaplessSpec spec)
@@ -39,14 +60,10 @@ SequenceDocument::SequenceDocument(ids::GaplessSpec spec)
       wide_{wide_field(spec_.field)} {}
 
 GaplessReply SequenceDocument::run(mongo::Client& client, const ids::GaplessJob& job) {
-  if (job.kind == ids::GaplessJob::Kind::keep) return keep(client, job.floor);
-  is_refused_ = false;
-  return read(client, job.how);
-}
-
-GaplessReply SequenceDocument::refuse(const ids::Error& failure) {
-  is_refused_ = failure.by_server;
-  return failure;
+  const bool keeps = job.kind == ids::GaplessJob::Kind::keep;
+  GaplessReply reply = keeps ? keep(client, spec_, job.floor) : read(client, job.how);
+  if (!keeps || !reply) is_refused_ = !reply && reply.error().by_server;
+  return reply;
 }
 
 GaplessReply SequenceDocument::read(mongo::Client& client, ids::GaplessRead how) {
@@ -58,12 +75,12 @@ GaplessReply SequenceDocument::read(mongo::Client& client, ids::GaplessRead how)
   }
   if (!most) {
     places_.reset();
-    return refuse(most.error());
+    return most.error();
   }
   // A quick reading follows a sure one, which has read the floor.
   if (spec_.floor && how == ids::GaplessRead::sure) {
-    const auto kept = floor(client);
-    if (!kept) return refuse(kept.error());
+    const auto kept = floor_of(client, spec_);
+    if (!kept) return kept.error();
     if (*kept) *most = std::max(most->value_or(**kept), **kept);
   }
   return most;
@@ -88,38 +105,14 @@ ids::Result<Number> SequenceDocument::most_stored(mongo::Client& client, ids::Ga
   if (!reading) return reading.error();
   if (!reading->is_guarded) return unguarded;
   places_ = stored.places();
-  if (!reading->is_known) reading = read_all_texts(client, how);
-  if (!reading) return reading.error();
+  if (!reading->is_known) {
+    // Some texts have more digits than the format has, and sort before shorter ones.
+    FieldNumbers all(client, counter_, wide_);
+    if (how == ids::GaplessRead::sure) all.read_linearizable();
+    reading = all.read_furthest(1);
+    if (!reading) return reading.error();
+  }
   return reading->most();
-}
-
-/// Some texts have more digits than the format has, and sort before shorter ones.
-ids::Result<FieldNumbers::Reading> SequenceDocument::read_all_texts(mongo::Client& client,
-                                                                    ids::GaplessRead how) const {
-  FieldNumbers stored(client, counter_, wide_);
-  if (how == ids::GaplessRead::sure) stored.read_linearizable();
-  return stored.read_furthest(1);
-}
-
-/// Of the document that has the floor.
-Document SequenceDocument::id() const {
-  if (spec_.place.empty()) return {"_id", spec_.key()};
-  return {"_id", Document(as_bytes(spec_.place))};
-}
-
-ids::Result<Number> SequenceDocument::floor(mongo::Client& client) const {
-  const Reply reply =
-      client.read_first(spec_.store_db, {{"find", kFloors}, {"filter", id()}, {"limit", 1}});
-  if (!reply.ok()) return after_error(client, reply, spec_.store_db);
-  return bson::find_integer(reply.document.bytes(), "floor");
-}
-
-GaplessReply SequenceDocument::keep(mongo::Client& client, std::int64_t floor) {
-  const Document update{{"q", id()}, {"u", {"$max", {"floor", floor}}}, {"upsert", true}};
-  const Reply reply =
-      client.write(spec_.store_db, {{"update", kFloors}, {"updates", Array{update}}});
-  if (reply.ok()) return floor;
-  return refuse(after_error(client, reply, spec_.store_db));
 }
 
 }  // namespace idproxy::id_store

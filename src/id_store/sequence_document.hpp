@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "id_store/field_places.hpp"
-#include "id_store/number_texts.hpp"
 #include "idproxy/id_store/mongo.hpp"
 #include "idproxy/id_store/outcome.hpp"
 #include "idproxy/ids/gapless_job.hpp"
@@ -23,15 +22,9 @@ class SequenceDocument {
   [[nodiscard]] bool is_refused() const { return is_refused_; }
 
  private:
-  [[nodiscard]] ids::GaplessReply refuse(const ids::Error& failure);
   [[nodiscard]] ids::GaplessReply read(mongo::Client& client, ids::GaplessRead how);
   [[nodiscard]] ids::Result<std::optional<std::int64_t>> most_stored(mongo::Client& client,
                                                                      ids::GaplessRead how);
-  [[nodiscard]] ids::Result<FieldNumbers::Reading> read_all_texts(mongo::Client& client,
-                                                                  ids::GaplessRead how) const;
-  [[nodiscard]] mongo::Document id() const;
-  [[nodiscard]] ids::Result<std::optional<std::int64_t>> floor(mongo::Client& client) const;
-  [[nodiscard]] ids::GaplessReply keep(mongo::Client& client, std::int64_t floor);
 
   const ids::GaplessSpec spec_;
   const ids::CounterSpec counter_;               // the same, for FieldNumbers

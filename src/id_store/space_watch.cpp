@@ -75,7 +75,9 @@ void CollectionWatch::judge_spaces(Time now) {
   const Time age = counted_at_ ? now - *counted_at_ : Inquiry::kNever;
   // Not if an answer is under way, or if no server can be reached: then its answer is the news.
   const auto count_soon = [&] {
-    if (counting_.due != Inquiry::kNever && counting_.due > now) hurry(counting_, now);
+    if (counting_.due == Inquiry::kNever || counting_.due <= now) return;
+    counting_.hurry(now);
+    plan_news();
   };
   for (SpaceWatch& each : spaces_) {
     if (now >= each.age_due) {

@@ -18,6 +18,14 @@
 #include "idproxy/ids/scope.hpp"
 
 namespace idproxy::id_store {
+
+struct AllRanges {
+  ids::CounterSpec spec;                  // with the last range's max
+  std::vector<ids::CounterField> fields;  // empty: nothing has been read yet
+  ids::Result<FieldNumbers::Reading> reading{};
+  FieldPlaces places{};  // if `reading` is no error
+};
+
 namespace {
 
 using About = ids::RuleSource::About;
@@ -193,6 +201,29 @@ ids::Result<StoredNumbers> numbers_of(const ids::Result<FieldNumbers::Reading>& 
   return numbers;
 }
 
+/// One reading of all of them says which have no number yet, and where the others are.
+ids::Result<StoredNumbers> read_range(mongo::Client& client, const StoredCounter& range,
+                                      AllRanges& all) {
+  if (all.fields.size() != range.fields.size()) {
+    all.fields = range.fields;
+    FieldNumbers stored(client, all.spec, all.fields);
+    all.reading = stored.read_furthest(1);
+    if (all.reading) all.places = stored.places();
+  }
+  if (!all.reading) return numbers_of(all.reading, all.fields);
+  const auto is_of_another = [&](std::optional<std::int64_t> most) {
+    return !most || Numbers(range.spec).is_ahead(range.spec.start, *most);
+  };
+  if (all.reading->is_known && is_of_another(all.reading->most())) {
+    return StoredNumbers{{}, all.reading->is_guarded, {}};
+  }
+  FieldNumbers stored(client, range.spec, range.fields);
+  stored.use(all.places);
+  auto numbers = numbers_of(stored.read_furthest(1), range.fields);
+  if (numbers && is_of_another(numbers->most)) numbers->most.reset();
+  return numbers;
+}
+
 /// Which document it is, and which field of that.
 std::string identity_text(const StoredCounter& counter) {
   const CounterPlace& place = counter.spec.place;
@@ -222,13 +253,6 @@ void StoredCounters::Found::add(StoredCounter counter, const About& rule) {
   shared.rules.push_back(name);
 }
 
-struct StoredCounters::AllRanges {
-  ids::CounterSpec spec;                  // with the last range's max
-  std::vector<ids::CounterField> fields;  // empty: nothing has been read yet
-  ids::Result<FieldNumbers::Reading> reading{};
-  FieldPlaces places{};  // if `reading` is no error
-};
-
 StoredCounters::StoredCounters(const Options& options, const Clock& clock)
     : clock_(clock),
       uri_key_(options.uri_key),
@@ -247,7 +271,7 @@ ids::Result<std::vector<StoredCounter>> StoredCounters::find(std::span<const Abo
   Found found;
   for (const About* rule : rules) {
     if (!rule->counter && !rule->gapless) continue;
-    const auto done = rule->gapless  ? find_sequences(*rule, found)
+    const auto done = rule->gapless  ? find(with_floors(*rule), found)
                       : rule->ranges ? find_ranges(*rule, found)
                                      : find(*rule, found);
     if (!done) return done.error();
@@ -261,6 +285,7 @@ ids::Result<void> StoredCounters::find(const About& rule, Found& found) {
   const Reply reply = client_.read_all(db, find_counters_of(rule), [&](Bytes document) {
     if (auto counter = counter_in_document(rule, clock_, document)) {
       take(*counter, document);
+      counter->is_gapless = rule.gapless.has_value();
       found.add(*std::move(counter), rule);
       exists = true;
     }
@@ -269,14 +294,9 @@ ids::Result<void> StoredCounters::find(const About& rule, Found& found) {
   if (!reply.ok()) return failure(reply, db);
   if (exists || has_many_names(rule) || has_document_keys(rule)) return {};
   const FieldCounter missing = ids::counter_in(rule, rule.field.ns);
-  found.add({key_text(missing.spec.place), missing.spec, {missing.field}, {}}, rule);
-  return {};
-}
-
-ids::Result<void> StoredCounters::find_sequences(const About& rule, Found& found) {
-  const std::size_t before = found.all.size();
-  if (const auto done = find(with_floors(rule), found); !done) return done;
-  for (std::size_t i = before; i < found.all.size(); ++i) found.all[i].is_gapless = true;
+  StoredCounter counter{key_text(missing.spec.place), missing.spec, {missing.field}, {}};
+  counter.is_gapless = rule.gapless.has_value();
+  found.add(std::move(counter), rule);
   return {};
 }
 
@@ -321,31 +341,9 @@ ids::Result<StoredNumbers> StoredCounters::read(const StoredCounter& counter) {
                                     " repeat in each period, which no document tells"};
   }
   const auto all = ranges_.find(counter.ns());
-  if (all != ranges_.end()) return read_range(counter, all->second);
+  if (all != ranges_.end()) return read_range(client_, counter, all->second);
   return numbers_of(FieldNumbers(client_, counter.spec, counter.fields).read_furthest(1),
                     counter.fields);
-}
-
-/// One reading of all of them says which have no number yet, and where the others are.
-ids::Result<StoredNumbers> StoredCounters::read_range(const StoredCounter& range, AllRanges& all) {
-  if (all.fields.size() != range.fields.size()) {
-    all.fields = range.fields;
-    FieldNumbers stored(client_, all.spec, all.fields);
-    all.reading = stored.read_furthest(1);
-    if (all.reading) all.places = stored.places();
-  }
-  if (!all.reading) return numbers_of(all.reading, all.fields);
-  const auto is_of_another = [&](std::optional<std::int64_t> most) {
-    return !most || Numbers(range.spec).is_ahead(range.spec.start, *most);
-  };
-  if (all.reading->is_known && is_of_another(all.reading->most())) {
-    return StoredNumbers{{}, all.reading->is_guarded, {}};
-  }
-  FieldNumbers stored(client_, range.spec, range.fields);
-  stored.use(all.places);
-  auto numbers = numbers_of(stored.read_furthest(1), range.fields);
-  if (numbers && is_of_another(numbers->most)) numbers->most.reset();
-  return numbers;
 }
 
 ids::Result<StoredNumbers> StoredCounters::look_at(StoredCounter& counter) {

@@ -79,24 +79,21 @@ std::shared_ptr<ids::Reservations> StoredReservations::reservations(const ids::R
 
 std::shared_ptr<ReservationQueue> StoredReservations::get(const ids::ReserveSpec& spec,
                                                           std::uint64_t watch) {
+  const auto make = [&] {
+    auto made = std::make_shared<Collection>(*this, spec);
+    made->queue = std::make_shared<ReservationQueue>(spec, [this, weak = std::weak_ptr(made)] {
+      const Shared woken = weak.lock();
+      if (woken) scheduler_.wake({woken, &woken->reserves});
+    });
+    return made;
+  };
   const auto [collection, got] = collections_.get(
-      spec.ns(), watch, [&](const Shared& known) { return known->documents.spec() == spec; },
-      [&] { return make(spec); });
+      spec.ns(), watch, [&](const Shared& known) { return known->documents.spec() == spec; }, make);
   collection->add_field({spec.parent_ns, spec.parent_field, {}}, watch);
   if (got == decltype(collections_)::Got::made) ++version_;
   // Again for newer rules: the operator may have removed the cause.
   if (got != decltype(collections_)::Got::known) scheduler_.wake({collection, &collection->looks});
   return collection->queue;
-}
-
-StoredReservations::Shared StoredReservations::make(const ids::ReserveSpec& spec) {
-  auto collection = std::make_shared<Collection>(*this, spec);
-  collection->queue =
-      std::make_shared<ReservationQueue>(spec, [this, weak = std::weak_ptr(collection)] {
-        const Shared woken = weak.lock();
-        if (woken) scheduler_.wake({woken, &woken->reserves});
-      });
-  return collection;
 }
 
 std::optional<ids::Error> StoredReservations::obstacle(const ids::ReserveSpec& spec) const {

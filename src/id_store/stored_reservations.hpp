@@ -84,7 +84,6 @@ class StoredReservations {
   }
   [[nodiscard]] std::shared_ptr<ReservationQueue> get(const ids::ReserveSpec& spec,
                                                       std::uint64_t watch);
-  [[nodiscard]] Shared make(const ids::ReserveSpec& spec);
 
   const mongo::Pool& pool_;
   const Clock& clock_;

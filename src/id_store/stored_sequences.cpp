@@ -78,6 +78,16 @@ StoredSequences::StoredSequences(const mongo::Pool& pool, const Clock& clock, St
 
 std::shared_ptr<ids::GaplessQueue> StoredSequences::sequence(const ids::GaplessSpec& spec,
                                                              std::uint64_t watch) {
+  const auto make = [&] {
+    auto made = std::make_shared<Sequence>(*this, spec);
+    made->queue = std::make_shared<ids::GaplessQueue>(
+        spec, clock_,
+        [this, weak = std::weak_ptr(made)] {
+          if (const Shared woken = weak.lock()) scheduler_.wake({woken, &woken->task});
+        },
+        transactions_);
+    return made;
+  };
   std::shared_ptr<ids::GaplessQueue> queue;
   {
     const std::scoped_lock lock(sequences_.mutex);
@@ -88,7 +98,7 @@ std::shared_ptr<ids::GaplessQueue> StoredSequences::sequence(const ids::GaplessS
     // two processes.
     const auto [sequence, got] = sequences_.get(
         spec.name(), watch, [&](const Shared& known) { return known->queue->spec() == spec; },
-        [&] { return make(spec); });
+        make);
     sequence->add_field(spec.field, watch);
     queue = lend_queue(*sequence);
     if (got != decltype(sequences_)::Got::made) return queue;
@@ -96,17 +106,6 @@ std::shared_ptr<ids::GaplessQueue> StoredSequences::sequence(const ids::GaplessS
   }
   queue->announce();
   return queue;
-}
-
-StoredSequences::Shared StoredSequences::make(const ids::GaplessSpec& spec) {
-  auto sequence = std::make_shared<Sequence>(*this, spec);
-  sequence->queue = std::make_shared<ids::GaplessQueue>(
-      spec, clock_,
-      [this, weak = std::weak_ptr(sequence)] {
-        if (const Shared woken = weak.lock()) wake(woken);
-      },
-      transactions_);
-  return sequence;
 }
 
 void StoredSequences::transaction_ended(const std::string& transaction) {
@@ -153,14 +152,12 @@ std::size_t StoredSequences::waiting() const {
 
 // ---- the task ----------------------------------------------------------------------------------
 
-void StoredSequences::wake(const Shared& sequence) {
-  scheduler_.wake({sequence, &sequence->task});
-}
-
 std::optional<Scheduler::Time> StoredSequences::run(Sequence& sequence) {
   const bool done = do_job(sequence);
   const std::scoped_lock lock(sequences_.mutex);
-  if (done && sequences_.is_stopping()) wake(sequence.shared_from_this());
+  if (done && sequences_.is_stopping()) {
+    scheduler_.wake({sequence.shared_from_this(), &sequence.task});
+  }
   // One of several sequences of a rule goes at once: the rule limits their number (max_scopes).
   // Others have been announced, and tell whether their rule is ready.
   const ids::GaplessSpec& spec = sequence.queue->spec();
@@ -187,7 +184,7 @@ bool StoredSequences::do_job(Sequence& sequence) {
 }
 
 void StoredSequences::stop() {
-  sequences_.stop([this](const Shared& sequence) { wake(sequence); });
+  sequences_.stop([this](const Shared& sequence) { scheduler_.wake({sequence, &sequence->task}); });
 }
 
 }  // namespace idproxy::id_store

@@ -60,10 +60,6 @@ class StoredSequences {
 
   [[nodiscard]] std::optional<Scheduler::Time> run(Sequence& sequence);
   [[nodiscard]] bool do_job(Sequence& sequence);
-  void wake(const Shared& sequence);
-
-  // Under the lock.
-  [[nodiscard]] Shared make(const ids::GaplessSpec& spec);
 
   const mongo::Pool& pool_;
   const Clock& clock_;

@@ -272,6 +272,7 @@ void BlockCache::note_demand(Time now) {
 
 /// Says when to look whether numbers must go back.
 void BlockCache::schedule_return(Time now) {
+  constexpr int kLooks = 8;
   const bool by_age = is_auto(spec_) && !stopped_ && held_.count() > 0;
   if (!by_age) {
     over_at_.reset();
@@ -279,16 +280,8 @@ void BlockCache::schedule_return(Time now) {
   } else if (!over_at_) {
     over_at_ = now + RefillPace::kBlockLasts;
   }
-  schedule_idle_check(now);
-}
-
-/// take() does not read the clock: numbers are idle if none is taken between two checks.
-void BlockCache::schedule_idle_check(Time now) {
-  constexpr int kLooks = 8;
-  if (is_auto(spec_) || stopped_ || !held_.unused_end()) {
-    idle_check_.reset();
-    return;
-  }
+  // take() does not read the clock: numbers are idle if none is taken between two checks.
+  if (is_auto(spec_) || stopped_ || !held_.unused_end()) return idle_check_.reset();
   if (!idle_check_ || held_.taken() != idle_taken_) {
     idle_since_ = now;
     idle_taken_ = held_.taken();

@@ -42,7 +42,13 @@ class Ff1::Cipher {
  public:
   explicit Cipher(const Ff1& ff1)
       : ff1_(ff1), context_(ff1.spare_.exchange(nullptr, std::memory_order_acquire)) {
-    if (!context_) context_ = ff1.new_context();
+    if (context_) return;
+    context_.reset(EVP_CIPHER_CTX_new());
+    if (!context_ || EVP_EncryptInit_ex(context_.get(), cipher_of(ff1.key_size_), nullptr,
+                                        ff1.key_.data(), nullptr) != 1) {
+      throw std::runtime_error("OpenSSL has no AES");
+    }
+    EVP_CIPHER_CTX_set_padding(context_.get(), 0);
   }
   ~Cipher() { context_.reset(ff1_.spare_.exchange(context_.release(), std::memory_order_acq_rel)); }
   Cipher(const Cipher&) = delete;
@@ -54,6 +60,25 @@ class Ff1::Cipher {
     if (EVP_EncryptUpdate(context_.get(), block.data(), &size, block.data(), kBlock) != 1) {
       throw std::runtime_error("OpenSSL does not encrypt by AES");
     }
+  }
+
+  /// What a round adds to the other half, below `end`.
+  Uint128 round(std::uint8_t number, Uint128 half, Uint128 end) {
+    Block block = ff1_.last_;
+    block[block.size() - 1 - ff1_.half_bytes_] = number;
+    for (std::size_t i = 1; i <= ff1_.half_bytes_; ++i, half >>= 8) {
+      block[block.size() - i] = static_cast<std::uint8_t>(half);
+    }
+    for (std::size_t i = 0; i < block.size(); ++i) block[i] ^= ff1_.before_last_[i];
+    encrypt(block);
+    const std::size_t own = std::min(ff1_.round_bytes_, block.size());
+    Uint128 sum = rest_of(load_big_u128(block.data()) >> (8 * (block.size() - own)), end);
+    if (own == ff1_.round_bytes_) return sum;
+    block.back() ^= 1;
+    encrypt(block);
+    // `end` has at most 108 bits.
+    for (std::size_t i = 0; own + i < ff1_.round_bytes_; ++i) sum = (sum << 8 | block[i]) % end;
+    return sum;
   }
 
  private:
@@ -93,41 +118,12 @@ Ff1::~Ff1() {
   FreeContext()(spare_.load());
 }
 
-Ff1::Context Ff1::new_context() const {
-  Context context(EVP_CIPHER_CTX_new());
-  if (!context ||
-      EVP_EncryptInit_ex(context.get(), cipher_of(key_size_), nullptr, key_.data(), nullptr) != 1) {
-    throw std::runtime_error("OpenSSL has no AES");
-  }
-  EVP_CIPHER_CTX_set_padding(context.get(), 0);
-  return context;
-}
-
-/// What a round adds to the other half, below `end`.
-Uint128 Ff1::round(Cipher& cipher, std::uint8_t number, Uint128 half, Uint128 end) const {
-  Block block = last_;
-  block[block.size() - 1 - half_bytes_] = number;
-  for (std::size_t i = 1; i <= half_bytes_; ++i, half >>= 8) {
-    block[block.size() - i] = static_cast<std::uint8_t>(half);
-  }
-  for (std::size_t i = 0; i < block.size(); ++i) block[i] ^= before_last_[i];
-  cipher.encrypt(block);
-  const std::size_t own = std::min(round_bytes_, block.size());
-  Uint128 sum = rest_of(load_big_u128(block.data()) >> (8 * (block.size() - own)), end);
-  if (own == round_bytes_) return sum;
-  block.back() ^= 1;
-  cipher.encrypt(block);
-  // `end` has at most 108 bits.
-  for (std::size_t i = 0; own + i < round_bytes_; ++i) sum = (sum << 8 | block[i]) % end;
-  return sum;
-}
-
 Ff1::Halves Ff1::encrypt(const Halves& plain) const {
   Cipher cipher(*this);
   Halves text = plain;
   Halves ends = ends_;
   for (std::uint8_t i = 0; i < kRounds; ++i) {
-    const Uint128 sum = text.high + round(cipher, i, text.low, ends.high);
+    const Uint128 sum = text.high + cipher.round(i, text.low, ends.high);
     text = {text.low, sum < ends.high ? sum : sum - ends.high};
     std::swap(ends.high, ends.low);
   }
@@ -140,7 +136,7 @@ Ff1::Halves Ff1::decrypt(const Halves& secret) const {
   Halves ends = ends_;
   for (std::uint8_t i = kRounds; i-- > 0;) {
     std::swap(ends.high, ends.low);
-    const Uint128 sum = round(cipher, i, text.high, ends.high);
+    const Uint128 sum = cipher.round(i, text.high, ends.high);
     text = {text.low < sum ? text.low + ends.high - sum : text.low - sum, text.high};
   }
   return text;

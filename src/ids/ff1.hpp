@@ -45,9 +45,6 @@ class Ff1 {
   using Block = std::array<std::uint8_t, 16>;
   class Cipher;
 
-  [[nodiscard]] Context new_context() const;
-  [[nodiscard]] Uint128 round(Cipher& cipher, std::uint8_t number, Uint128 half, Uint128 end) const;
-
   std::array<std::uint8_t, 32> key_{};
   const std::size_t key_size_;
   Halves ends_{1, 1};

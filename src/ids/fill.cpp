@@ -85,20 +85,17 @@ bool Fill::draw(std::uint64_t numbers) {
   const std::scoped_lock lock(mutex_);
   if (is_full_now()) return false;
   window_.draw(numbers);
-  note(numbers);
+  drawn_ += numbers;
+  drawn_since_ = true;
   return true;
 }
 
 bool Fill::choose(std::uint64_t numbers) {
   const std::scoped_lock lock(mutex_);
   if (is_full_now()) return false;
-  note(numbers);
-  return true;
-}
-
-void Fill::note(std::uint64_t numbers) {
   drawn_ += numbers;
   drawn_since_ = true;
+  return true;
 }
 
 double Fill::expected_now() const {

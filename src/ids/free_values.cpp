@@ -67,7 +67,7 @@ Ticket FreeValues::ask(std::size_t n, std::unique_ptr<Waiter> waiter) {
   handle([&](After& after) {
     ticket = waiting_.add(n, std::move(waiter), after);
     if (!works_ || !tell_ || !*tell_) {
-      refuse({Errc::unavailable, "free values cannot be looked up"}, after);
+      waiting_.refuse_all({Errc::unavailable, "free values cannot be looked up"}, after);
     } else {
       serve(after);
       after.wake = !waiting_.empty() && !std::exchange(is_told_, true);
@@ -142,7 +142,7 @@ void FreeValues::found(const Values& candidates, const std::vector<bool>& taken)
     const std::size_t added = add(candidates, taken);
     serve(after);
     if (added == 0 || fill_->is_full()) {
-      refuse({Errc::exhausted, "no free value has been found"}, after);
+      waiting_.refuse_all({Errc::exhausted, "no free value has been found"}, after);
     }
     after.wake = is_told_ = !waiting_.empty();
   });
@@ -151,7 +151,7 @@ void FreeValues::found(const Values& candidates, const std::vector<bool>& taken)
 void FreeValues::failed(const Error& error) {
   handle([&](After& after) {
     works_ = is_told_ = false;
-    refuse(error, after);
+    waiting_.refuse_all(error, after);
   });
 }
 
@@ -164,12 +164,6 @@ void FreeValues::serve(After& after) {
     granted_ += n;
     waiting_.answer_first(Grant(shared_from_this(), {{0, n}}), after);
   }
-}
-
-/// Under the lock.
-void FreeValues::refuse(const Error& error, After& after) {
-  waiting_.answer_all([&](std::uint64_t /*n*/, bool /*takes*/) { return Result<Grant>(error); },
-                      after);
 }
 
 }  // namespace idproxy::ids

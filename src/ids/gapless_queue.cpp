@@ -4,6 +4,33 @@
 #include <utility>
 
 namespace idproxy::ids {
+namespace {
+
+/// True if the transaction has used numbers of another sequence. It has used none of this one.
+bool has_numbers_of_others(const std::string& transaction, const TransactionSequences* sequences,
+                           const Clock& clock) {
+  return !transaction.empty() && sequences != nullptr &&
+         sequences->has(transaction, clock.monotonic());
+}
+
+Result<Range> numbers_from(Int128 next, std::uint64_t n, std::int64_t max) {
+  if (next + static_cast<Int128>(n) - 1 > max) {
+    return Error{Errc::exhausted, "the numbers up to " + std::to_string(max) +
+                                      " do not suffice, and larger ones do not fit the rule's "
+                                      "output"};
+  }
+  return Range{static_cast<std::int64_t>(next), n};
+}
+
+void answer(WaitList& waiters, std::uint64_t ticket, const Result<Range>& numbers, After& after) {
+  auto waiter = waiters.remove(ticket);
+  if (!waiter) return;
+  // A turn's numbers return with its end.
+  after.answer(std::move(waiter), numbers ? Result<Grant>(Grant(nullptr, {*numbers}))
+                                          : Result<Grant>(numbers.error()));
+}
+
+}  // namespace
 
 GaplessQueue::GaplessQueue(const GaplessSpec& spec, const Clock& clock, std::function<void()> wake,
                            std::shared_ptr<TransactionSequences> transactions)
@@ -26,12 +53,6 @@ std::uint64_t GaplessQueue::enter(TurnTaker::Takes takes) {
   return ticket;
 }
 
-/// True if the transaction has used numbers of another sequence. It has used none of this one.
-bool GaplessQueue::has_numbers_of_others(const std::string& transaction) const {
-  return !transaction.empty() && sequences_in_transactions_ != nullptr &&
-         sequences_in_transactions_->has(transaction, clock_.monotonic());
-}
-
 /// True if the write that has the turn may be waiting in the server for the end of a transaction:
 /// of one that has used numbers of this sequence, or of another one that the write needs, too. A
 /// transaction on which others may wait in that way must not wait for such a write.
@@ -47,18 +68,9 @@ std::optional<Error> GaplessQueue::refusal(Time now) const {
   return lasts && !next_ ? failure_ : std::nullopt;
 }
 
-Result<Range> GaplessQueue::numbers(std::uint64_t n) const {
-  if (*next_ + static_cast<Int128>(n) - 1 > spec_.max) {
-    return Error{Errc::exhausted, "the numbers up to " + std::to_string(spec_.max) +
-                                      " do not suffice, and larger ones do not fit the rule's "
-                                      "output"};
-  }
-  return Range{static_cast<std::int64_t>(*next_), n};
-}
-
 /// Gives the turn with the numbers.
 Result<Range> GaplessQueue::grant(std::uint64_t ticket, std::uint64_t n) {
-  auto granted = numbers(n);
+  auto granted = numbers_from(*next_, n, spec_.max);
   if (!granted) return granted;
   holder_ = ticket;
   is_used_ = true;
@@ -67,13 +79,14 @@ Result<Range> GaplessQueue::grant(std::uint64_t ticket, std::uint64_t n) {
 
 std::optional<Result<Range>> GaplessQueue::take(std::uint64_t ticket, std::uint64_t n,
                                                 const std::string& transaction) {
-  const bool is_awaited = has_numbers_of_others(transaction);
+  const bool is_awaited =
+      has_numbers_of_others(transaction, sequences_in_transactions_.get(), clock_);
   const std::scoped_lock lock(mutex_);
   const Time now = clock_.monotonic();
   if (!is_awaited || !may_wait_in_server(now)) return take_turn(ticket, n, now);
   if (auto refused = refusal(now)) return *std::move(refused);
   if (!next_ || !is_sure_) return std::nullopt;
-  return numbers(n);
+  return numbers_from(*next_, n, spec_.max);
 }
 
 std::optional<Result<Range>> GaplessQueue::take_turn(std::uint64_t ticket, std::uint64_t n,
@@ -86,21 +99,22 @@ std::optional<Result<Range>> GaplessQueue::take_turn(std::uint64_t ticket, std::
 
 Ticket GaplessQueue::ask(std::uint64_t ticket, std::uint64_t n, GaplessRead how,
                          const std::string& transaction, std::unique_ptr<Waiter> waiter) {
-  const bool is_awaited = has_numbers_of_others(transaction);
+  const bool is_awaited =
+      has_numbers_of_others(transaction, sequences_in_transactions_.get(), clock_);
   handle([&](Time now, After& after) {
     waiters_.add(ticket, n, std::move(waiter));
     asked_meanwhile_ = asked_meanwhile_ || state_ == State::asking;
     if (auto refused = refusal(now)) {
-      answer(ticket, *std::move(refused), after);
+      answer(waiters_, ticket, *std::move(refused), after);
     } else if (holder_ == ticket) {
       next_.reset();
       wants_ = n;
       how_ = how;
       request(after);
     } else if (auto taken = take_turn(ticket, n, now)) {
-      answer(ticket, *taken, after);
+      answer(waiters_, ticket, *taken, after);
     } else if (queue_.size() == kMostWaiting) {
-      answer(ticket, Error{Errc::unavailable, "too many writes wait"}, after);
+      answer(waiters_, ticket, Error{Errc::unavailable, "too many writes wait"}, after);
     } else {
       const Haste haste = !is_awaited               ? Haste::none
                           : may_wait_in_server(now) ? Haste::ahead
@@ -167,7 +181,7 @@ void GaplessQueue::unknown(std::uint64_t ticket) {
 /// Answers the write that comes next.
 void GaplessQueue::serve(After& after) {
   if (holder_ != 0 && wants_ && next_) {
-    answer(holder_, grant(holder_, *wants_), after);
+    answer(waiters_, holder_, grant(holder_, *wants_), after);
     wants_.reset();
   }
   while (next_ && !queue_.empty()) {
@@ -175,23 +189,16 @@ void GaplessQueue::serve(After& after) {
     if (holder_ != 0 && !ahead) break;
     const Waiting first = queue_.front();
     queue_.pop_front();
-    answer(first.ticket, ahead ? numbers(first.n) : grant(first.ticket, first.n), after);
+    answer(waiters_, first.ticket,
+           ahead ? numbers_from(*next_, first.n, spec_.max) : grant(first.ticket, first.n), after);
   }
   request(after);
 }
 
-void GaplessQueue::answer(std::uint64_t ticket, const Result<Range>& numbers, After& after) {
-  auto waiter = waiters_.remove(ticket);
-  if (!waiter) return;
-  // A turn's numbers return with its end.
-  after.answer(std::move(waiter), numbers ? Result<Grant>(Grant(nullptr, {*numbers}))
-                                          : Result<Grant>(numbers.error()));
-}
-
 void GaplessQueue::refuse_all(const Error& error, After& after) {
-  if (wants_) answer(holder_, error, after);
+  if (wants_) answer(waiters_, holder_, error, after);
   wants_.reset();
-  for (const Waiting& each : queue_) answer(each.ticket, error, after);
+  for (const Waiting& each : queue_) answer(waiters_, each.ticket, error, after);
   queue_.clear();
 }
 
@@ -218,16 +225,10 @@ void GaplessQueue::note(const TurnTaker& taker, std::int64_t last) {
   }
 }
 
-/// Under the lock.
-bool GaplessQueue::is_held(const std::string& transaction, Time now) const {
-  const bool is_own = !transaction.empty() && transactions_.find(transaction, now) != nullptr;
-  return !is_own && transactions_.any(now);
-}
-
 std::shared_ptr<const NumberHolder> GaplessQueue::held_by(const std::string& transaction) const {
   const std::scoped_lock lock(mutex_);
   const Time now = clock_.monotonic();
-  if (!is_held(transaction, now)) return nullptr;
+  if (!transactions_.any_other(transaction, now)) return nullptr;
   const InTransaction* first =
       transactions_.first(now, [](const InTransaction& a, const InTransaction& b) {
         return a.client->since < b.client->since;

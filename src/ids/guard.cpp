@@ -3,6 +3,18 @@
 #include <utility>
 
 namespace idproxy::ids {
+namespace {
+
+GuardState doubtful(std::string why) {
+  return {GuardState::Kind::unknown, {Errc::unavailable, std::move(why)}, {}};
+}
+
+Result<Grant> verdict(const GuardState& state) {
+  if (state.kind == GuardState::Kind::unguarded) return state.error;
+  return Grant();
+}
+
+}  // namespace
 
 Guard::Guard(std::size_t rule, std::string db, std::string collection,
              std::shared_ptr<const Tell> tell)
@@ -10,11 +22,6 @@ Guard::Guard(std::size_t rule, std::string db, std::string collection,
 
 void Guard::tell(Need need) const {
   if (tell_ && *tell_) (*tell_)(*this, need);
-}
-
-/// Under the lock.
-void Guard::doubt(std::string why) {
-  state_ = {GuardState::Kind::unknown, {Errc::unavailable, std::move(why)}, {}};
 }
 
 // ---- writes ------------------------------------------------------------------------------------
@@ -25,7 +32,7 @@ GuardState Guard::state(std::chrono::nanoseconds now) {
     const auto age = now - inspected_at_;
     if (state_.kind == GuardState::Kind::guarded && age >= kRenewed) {
       renews = !std::exchange(is_renewed_, true);
-      if (age >= kBelieved) doubt("the collection has not been looked at for 10 s");
+      if (age >= kBelieved) state_ = doubtful("the collection has not been looked at for 10 s");
     }
     return state_;
   });
@@ -37,7 +44,7 @@ void Guard::gone(const CollectionUuid& uuid) {
   {
     const std::scoped_lock lock(mutex_);
     if (state_.kind != GuardState::Kind::guarded || state_.uuid != uuid) return;  // known already
-    doubt("the collection has been dropped, made anew or renamed");
+    state_ = doubtful("the collection has been dropped, made anew or renamed");
   }
   tell(Need::anew);
 }
@@ -52,7 +59,7 @@ Ticket Guard::ask(std::size_t /*n*/, std::unique_ptr<Waiter> waiter) {
   const auto wake_store = [this] { tell(Need::inspect); };
   locked(mutex_, wake_store, [&](After& after) {
     after.wake = state_.kind == GuardState::Kind::unknown;
-    if (!after.wake) return after.answer(std::move(waiter), verdict());
+    if (!after.wake) return after.answer(std::move(waiter), verdict(state_));
     ticket = waiting_.add(1, std::move(waiter), after);
   });
   return {weak_from_this(), ticket};
@@ -67,16 +74,11 @@ void Guard::set(GuardState state, std::chrono::nanoseconds inspected_at) {
   is_renewed_ = false;
 }
 
-/// Under the lock.
-Result<Grant> Guard::verdict() const {
-  if (state_.kind == GuardState::Kind::unguarded) return state_.error;
-  return Grant();
-}
-
 void Guard::answer() {
   locked(mutex_, {}, [&](After& after) {
     if (state_.kind == GuardState::Kind::unknown) return;
-    waiting_.answer_all([&](std::uint64_t /*n*/, bool /*takes*/) { return verdict(); }, after);
+    waiting_.answer_all([&](std::uint64_t /*n*/, bool /*takes*/) { return verdict(state_); },
+                        after);
   });
 }
 

@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace idproxy::ids {
+namespace {
+
+/// The part of a range that is not beyond `max`.
+Range up_to_max(Range range, const Steps& steps, std::int64_t max) {
+  return {range.first, std::min(range.count, steps.count(range.first, max))};
+}
+
+}  // namespace
 
 /// A range that is put back while the others are set aside is treated as one of them.
 void HeldNumbers::put_back(std::vector<Range> sorted) {
@@ -78,7 +86,7 @@ void HeldNumbers::keep(Range unused) {
 }
 
 void HeldNumbers::lose(Range unused) {
-  unused = up_to_max(unused);
+  unused = up_to_max(unused, steps_, max_);
   usable_end_ = steps_.end(unused);
   if (unused.count > 0) lost_.push_back(unused);
 }
@@ -113,21 +121,16 @@ void HeldNumbers::lose_older() {
 
 /// The range ends with end_.
 void HeldNumbers::put_last(Range range) {
-  range = up_to_max(range);
+  range = up_to_max(range, steps_, max_);
   usable_end_ = steps_.end(range);
   if (range.count > 0) usable().put({range});
-}
-
-/// The part of a range that is not beyond max.
-Range HeldNumbers::up_to_max(Range range) const {
-  return {range.first, std::min(range.count, steps_.count(range.first, max_))};
 }
 
 /// Removes numbers beyond max, which can only be at the end. Those behind others that are in use
 /// are lost: only what is next to usable_end_ comes back with a larger max.
 void HeldNumbers::clip(NumberRanges& numbers) {
   while (const auto last = numbers.last()) {
-    const Range usable_part = up_to_max(*last);
+    const Range usable_part = up_to_max(*last, steps_, max_);
     if (usable_part.count == last->count) return;
     const Int128 from = steps_.end(usable_part);
     if (steps_.end(*last) == usable_end_) {
@@ -155,20 +158,20 @@ bool HeldNumbers::check() const {
   const auto is_before = [this](const auto& a, const auto& b) {
     return !a || (b && !steps_.before(*b, *a));  // or both are the same
   };
+  // All of them are from the last heal on, up to the end and to max.
+  const auto are_known = [this](const NumberRanges& numbers, Int128 from) {
+    const auto last = numbers.last();
+    return !last || (end_ && !steps_.before(*numbers.next(), from) &&
+                     !steps_.before(*usable_end_, steps_.end(*last)) &&
+                     up_to_max(*last, steps_, max_) == *last);
+  };
   const bool knows_ends = end_.has_value() == usable_end_.has_value() &&
                           is_before(usable_end_, end_) && is_before(run_first_, end_) &&
                           is_before(before_run_, run_first_);
-  const bool knows_heal = (!end_ || !steps_.before(*end_, valid_from_)) &&
-                          (!aside_ || (free_.count() == 0 && check(*aside_, aside_valid_from_)));
-  return knows_ends && knows_heal && check(free_, valid_from_) && put_back_ <= taken_;
-}
-
-/// All of them are from the last heal on, up to the end and to max.
-bool HeldNumbers::check(const NumberRanges& numbers, Int128 from) const {
-  const auto last = numbers.last();
-  if (!last) return true;
-  return end_ && !steps_.before(*numbers.next(), from) &&
-         !steps_.before(*usable_end_, steps_.end(*last)) && up_to_max(*last) == *last;
+  const bool knows_heal =
+      (!end_ || !steps_.before(*end_, valid_from_)) &&
+      (!aside_ || (free_.count() == 0 && are_known(*aside_, aside_valid_from_)));
+  return knows_ends && knows_heal && are_known(free_, valid_from_) && put_back_ <= taken_;
 }
 
 }  // namespace idproxy::ids

@@ -23,6 +23,32 @@ Error stops() {
   return {Errc::unavailable, "the proxy ends"};
 }
 
+Error why_none(const std::optional<Error>& failure, std::optional<std::int32_t> number,
+               const std::string& lost) {
+  Error error = failure.value_or(Error{Errc::unavailable, "no machine number is claimed yet"});
+  if (number) {
+    error.reason = "the lease on machine number " + std::to_string(*number) +
+                   " is lost, since it could not be renewed: " + error.reason;
+  } else if (!lost.empty()) {
+    error.reason = lost + (failure ? "; " + error.reason : "");
+  }
+  return error;
+}
+
+std::int64_t start_of(const SnowflakeLayout& layout, const auto& positions, std::int64_t unit,
+                      RandomSource& random) {
+  const std::int64_t now = unit * (layout.sequence_mask() + 1);
+  const bool is_set = positions.is_set && !positions.waiting.empty();
+  if (is_set || now <= positions.next) return positions.next;
+  if (!layout.random_start) return now;
+  const auto lower_half = static_cast<std::uint64_t>(layout.sequence_mask() / 2 + 1);
+  return now + static_cast<std::int64_t>(uniform(random, lower_half));
+}
+
+void refuse_all(auto& positions, const Error& error, After& after) {
+  for (auto& [layout, each] : positions) each.waiting.refuse_all(error, after);
+}
+
 }  // namespace
 
 MachineLease::MachineLease(LeaseSpec spec, const Sources& sources, std::function<void()> wake,
@@ -100,7 +126,7 @@ void MachineLease::cancel(std::uint64_t ticket) {
 std::string MachineLease::why_waiting() const {
   return locked(mutex_, [&] {
     return is_good() ? "more ids are wanted than this machine number has in the time"
-                     : why_none().reason;
+                     : why_none(failure_, number_, lost_).reason;
   });
 }
 
@@ -145,7 +171,7 @@ void MachineLease::finish(const LeaseReply& reply) {
     failure_ = reply.error;
     failed_at_ = now;
     next_try_ = now + (number_ ? Time(kRenewAgain) : Time(kClaimAgain));
-    if (!is_good()) refuse(why_none(), after);
+    if (!is_good()) refuse_all(positions_, why_none(failure_, number_, lost_), after);
   });
 }
 
@@ -168,7 +194,7 @@ std::optional<MachineLease::Time> MachineLease::due() const {
 void MachineLease::stop() {
   handle([&](After& after) {
     stopping_ = after.wake = true;
-    refuse(stops(), after);
+    refuse_all(positions_, stops(), after);
   });
 }
 
@@ -186,7 +212,7 @@ std::optional<std::int32_t> MachineLease::number() const {
 std::optional<Error> MachineLease::failure() const {
   return locked(mutex_, [&]() -> std::optional<Error> {
     if (is_good() || (!failure_ && lost_.empty())) return std::nullopt;
-    return why_none();
+    return why_none(failure_, number_, lost_);
   });
 }
 
@@ -194,17 +220,6 @@ std::optional<Error> MachineLease::failure() const {
 
 bool MachineLease::is_good() const {
   return number_ && !stopping_ && sources_.clock.monotonic() < good_until_;
-}
-
-Error MachineLease::why_none() const {
-  Error error = failure_.value_or(Error{Errc::unavailable, "no machine number is claimed yet"});
-  if (number_) {
-    error.reason = "the lease on machine number " + std::to_string(*number_) +
-                   " is lost, since it could not be renewed: " + error.reason;
-  } else if (!lost_.empty()) {
-    error.reason = lost_ + (failure_ ? "; " + error.reason : "");
-  }
-  return error;
 }
 
 MachineLease::Positions& MachineLease::positions_of(const SnowflakeLayout& layout) {
@@ -220,29 +235,20 @@ void MachineLease::begin_behind_used(const SnowflakeLayout& layout, Positions& p
   positions.is_set = false;
 }
 
-std::int64_t MachineLease::start_of(const SnowflakeLayout& layout, const Positions& positions,
-                                    std::int64_t unit) const {
-  const std::int64_t now = unit * (layout.sequence_mask() + 1);
-  const bool is_set = positions.is_set && !positions.waiting.empty();
-  if (is_set || now <= positions.next) return positions.next;
-  if (!layout.random_start) return now;
-  const auto lower_half = static_cast<std::uint64_t>(layout.sequence_mask() / 2 + 1);
-  return now + static_cast<std::int64_t>(uniform(sources_.random, lower_half));
-}
-
 /// Nothing: not yet. While the clock is behind, nobody waits for it.
 std::optional<Result<std::int64_t>> MachineLease::try_take(const SnowflakeLayout& layout,
                                                            Positions& positions, std::uint64_t n) {
   if (stopping_) return stops();
   if (!is_good()) {
     const bool has_failed = failure_ && sources_.clock.monotonic() - failed_at_ < kFailureLasts;
-    return has_failed ? std::optional<Result<std::int64_t>>(why_none()) : std::nullopt;
+    return has_failed ? std::optional<Result<std::int64_t>>(why_none(failure_, number_, lost_))
+                      : std::nullopt;
   }
   // The number of a layout with more bits: another one is about to be claimed.
   if (*number_ >> layout.machine_bits != 0) return std::nullopt;
   const std::int64_t now = layout.unit_at(wall_of(sources_.clock));
   positions.clock = std::max(positions.clock, now);
-  const std::int64_t start = start_of(layout, positions, now);
+  const std::int64_t start = start_of(layout, positions, now, sources_.random);
   const std::int64_t end = start + static_cast<std::int64_t>(n);
   const std::int64_t last = (end - 1) >> layout.sequence_bits;
   if (start < 0) return Error{Errc::unavailable, "this host's clock is before the ids' epoch"};
@@ -283,13 +289,6 @@ void MachineLease::serve(After& after) {
         waiting.answer_first(Grant(), after);
       }
     }
-  }
-}
-
-void MachineLease::refuse(const Error& error, After& after) {
-  for (auto& [layout, positions] : positions_) {
-    positions.waiting.answer_all(
-        [&](std::uint64_t /*n*/, bool /*takes*/) { return Result<Grant>(error); }, after);
   }
 }
 

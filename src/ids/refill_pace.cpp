@@ -18,6 +18,38 @@ double difference(std::uint64_t later, std::uint64_t earlier) {
   return later > earlier ? static_cast<double>(later - earlier) : 0;
 }
 
+/// Between two marks, the use counts as even.
+template <class Mark>
+double used_lately(const std::vector<Mark>& marks, const Mark& now) {
+  const auto since = now.at - RefillPace::kWindow;
+  if (marks.empty()) return static_cast<double>(now.used);
+  Mark before = marks.front();
+  if (before.at >= since) return difference(now.used, before.used);
+  Mark after = now;
+  for (const Mark& mark : marks) {
+    if (mark.at > since) {
+      after = mark;
+      break;
+    }
+    before = mark;
+  }
+  const double part = seconds(since - before.at) / seconds(after.at - before.at);
+  const double used_then =
+      static_cast<double>(before.used) + part * difference(after.used, before.used);
+  return std::max(0.0, static_cast<double>(now.used) - used_then);
+}
+
+template <std::size_t kMost>
+std::chrono::nanoseconds p99(std::array<std::chrono::nanoseconds, kMost> durations,
+                             std::size_t refills) {
+  const std::size_t count = std::min(refills, kMost);
+  if (count == 0) return {};
+  const std::size_t at = (count * 99 + 99) / 100 - 1;  // nearest rank
+  std::nth_element(durations.begin(), durations.begin() + static_cast<std::ptrdiff_t>(at),
+                   durations.begin() + static_cast<std::ptrdiff_t>(count));
+  return durations.at(at);
+}
+
 }  // namespace
 
 RefillPace::RefillPace(const CounterSpec::Block& block)
@@ -44,29 +76,9 @@ void RefillPace::note(std::chrono::nanoseconds now, std::uint64_t used) {
   if (std::distance(marks_.begin(), recent) > 1) marks_.erase(marks_.begin(), std::prev(recent));
 }
 
-/// Between two marks, the use counts as even.
-double RefillPace::used_lately(const Mark& now) const {
-  const auto since = now.at - kWindow;
-  if (marks_.empty()) return static_cast<double>(now.used);
-  Mark before = marks_.front();
-  if (before.at >= since) return difference(now.used, before.used);
-  Mark after = now;
-  for (const Mark& mark : marks_) {
-    if (mark.at > since) {
-      after = mark;
-      break;
-    }
-    before = mark;
-  }
-  const double part = seconds(since - before.at) / seconds(after.at - before.at);
-  const double used_then =
-      static_cast<double>(before.used) + part * difference(after.used, before.used);
-  return std::max(0.0, static_cast<double>(now.used) - used_then);
-}
-
 /// `auto`: what was used lately, between half and twice the last block.
 std::uint64_t RefillPace::fitting(const Mark& now) const {
-  const auto used = static_cast<std::uint64_t>(std::llround(used_lately(now)));
+  const auto used = static_cast<std::uint64_t>(std::llround(used_lately(marks_, now)));
   const std::uint64_t last = std::min<std::uint64_t>(last_.count, CounterSpec::Block::kMost);
   const bool is_over = now.at - last_.begun.at >= kBlockLasts;
   const std::uint64_t least = last == 0 || is_over ? 1 : (last + 1) / 2;
@@ -92,20 +104,10 @@ void RefillPace::succeeded(std::chrono::nanoseconds now, std::uint64_t count) {
   threshold_ = computed_threshold();
 }
 
-std::chrono::nanoseconds RefillPace::p99() const {
-  const std::size_t count = std::min(refills_, kDurations);
-  if (count == 0) return {};
-  auto sorted = durations_;
-  const std::size_t at = (count * 99 + 99) / 100 - 1;  // nearest rank
-  std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(at),
-                   sorted.begin() + static_cast<std::ptrdiff_t>(count));
-  return sorted.at(at);
-}
-
 std::uint64_t RefillPace::computed_threshold() const {
   if (size_ <= 1) return 0;  // one number at a time: nothing is fetched ahead
   const auto size = static_cast<double>(size_);
-  const double lasting = 2 * seconds(p99()) * per_second_;
+  const double lasting = 2 * seconds(p99(durations_, refills_)) * per_second_;
   const double ahead = block_.size ? std::max(block_.prefetch * size, lasting) : lasting;
   return static_cast<std::uint64_t>(std::ceil(std::min(ahead, size)));
 }

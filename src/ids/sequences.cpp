@@ -18,6 +18,36 @@ std::string bytes_of(const Buffer& buffer) {
   return std::string(as_text(buffer.view()));
 }
 
+/// Queries and indexes treat an explicit null as a missing field.
+bool is_missing(const FieldValue& value) {
+  return value.is == FieldValue::Is::missing ||
+         (value.is == FieldValue::Is::there && value.element.type == bson::Type::null);
+}
+
+std::string refusal_of(const SequenceOptions& options, std::span<const std::size_t> in_template,
+                       std::size_t field, const FieldValue& value) {
+  const bool is_scope = field < options.scope.size();
+  const bool is_text = std::ranges::find(in_template, field) != in_template.end();
+  if (value.is == FieldValue::Is::in_array) return "lies within an array";
+  if (value.is == FieldValue::Is::twice) return "occurs twice";
+  if (is_missing(value) || (is_scope && is_empty_text(value))) {
+    const bool null_will_do =
+        is_scope && !is_text && options.on_missing == SequenceOptions::OnMissing::null;
+    const std::string lack = is_missing(value) ? "is missing" : "is empty";
+    return null_will_do
+               ? ""
+               : lack + ": the rule's `" + (is_scope ? "scope" : "template") + "` needs it";
+  }
+  if (is_scope) {
+    Buffer ignored;
+    const std::string why = append_scope(ignored, {}, value.element);
+    if (!why.empty()) return why + ": it cannot be a scope";
+  }
+  if (!is_text || text_in_template(value.element)) return {};
+  return "is neither an integer nor a string of at most " + std::to_string(kMostInScope) +
+         " bytes: it cannot stand in the rule's `template`";
+}
+
 }  // namespace
 
 std::string sequence_key(std::string_view name, std::string_view scope, std::string_view period) {
@@ -65,41 +95,12 @@ Sequences::Sequences(const SequenceOptions& options, std::string name, NumberFor
   }
 }
 
-/// Queries and indexes treat an explicit null as a missing field.
-bool Sequences::is_missing(const FieldValue& value) const {
-  return value.is == FieldValue::Is::missing ||
-         (value.is == FieldValue::Is::there && value.element.type == bson::Type::null);
-}
-
 std::string Sequences::refusal(std::span<const FieldValue> values) const {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    std::string why = refusal(i, values[i]);
+    std::string why = refusal_of(options_, in_template_, i, values[i]);
     if (!why.empty()) return "field '" + fields_[i] + "' " + why;
   }
   return {};
-}
-
-std::string Sequences::refusal(std::size_t field, const FieldValue& value) const {
-  const bool is_scope = field < options_.scope.size();
-  const bool is_text = std::ranges::find(in_template_, field) != in_template_.end();
-  if (value.is == FieldValue::Is::in_array) return "lies within an array";
-  if (value.is == FieldValue::Is::twice) return "occurs twice";
-  if (is_missing(value) || (is_scope && is_empty_text(value))) {
-    const bool null_will_do =
-        is_scope && !is_text && options_.on_missing == SequenceOptions::OnMissing::null;
-    const std::string lack = is_missing(value) ? "is missing" : "is empty";
-    return null_will_do
-               ? ""
-               : lack + ": the rule's `" + (is_scope ? "scope" : "template") + "` needs it";
-  }
-  if (is_scope) {
-    Buffer ignored;
-    const std::string why = append_scope(ignored, {}, value.element);
-    if (!why.empty()) return why + ": it cannot be a scope";
-  }
-  if (!is_text || text_in_template(value.element)) return {};
-  return "is neither an integer nor a string of at most " + std::to_string(kMostInScope) +
-         " bytes: it cannot stand in the rule's `template`";
 }
 
 /// {field: value, …}, sorted by field.
@@ -123,7 +124,15 @@ Sequences::Chosen Sequences::choose(std::span<const FieldValue> values,
   chosen.scope = scope_of(values);
   chosen.key = sequence_key(name_, chosen.scope, period_of(options_.reset, day, options_.year));
   chosen.format = chosen.stored = format_;
-  if (options_.text) write(chosen, values, day);
+  if (!options_.text) return chosen;
+  const std::vector<std::string> texts = texts_of(values);
+  std::vector<const std::string*> fixed;
+  fixed.reserve(texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    fixed.push_back(in_template_[i] < options_.scope.size() ? &texts[i] : nullptr);
+  }
+  chosen.format = options_.text->format(day, texts, options_.check);
+  chosen.stored = options_.text->format_of_all({day, options_.reset, fixed}, options_.check);
   return chosen;
 }
 
@@ -136,38 +145,10 @@ std::vector<std::string> Sequences::texts_of(std::span<const FieldValue> values)
   return texts;
 }
 
-/// Sets the formats, by the template.
-void Sequences::write(Chosen& chosen, std::span<const FieldValue> values,
-                      std::chrono::year_month_day day) const {
-  const std::vector<std::string> texts = texts_of(values);
-  std::vector<const std::string*> fixed;
-  fixed.reserve(texts.size());
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    fixed.push_back(in_template_[i] < options_.scope.size() ? &texts[i] : nullptr);
-  }
-  chosen.format = options_.text->format(day, texts, options_.check);
-  chosen.stored = options_.text->format_of_all({day, options_.reset, fixed}, options_.check);
-}
-
 void RecentSequences::renew(const Store& newest) {
   const std::scoped_lock lock(mutex_);
   newest_ = &newest;
   for (Sequence& each : sequences_) each.is_told = false;
-}
-
-RecentSequences::Sequence RecentSequences::take_last() {
-  by_key_.erase(sequences_.back().key);
-  Sequence last = std::move(sequences_.back());
-  sequences_.pop_back();
-  return last;
-}
-
-std::shared_ptr<Source> RecentSequences::source_of(Sequence& sequence, const NumberFormat& format) {
-  if (!sequence.source || sequence.format != format) {
-    sequence.source = sequence.write(format);
-    sequence.format = format;
-  }
-  return sequence.source;
 }
 
 }  // namespace idproxy::ids

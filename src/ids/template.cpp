@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <iterator>
 #include <optional>
+#include <ranges>
+#include <span>
 #include <utility>
 
 #include "idproxy/base/regex.hpp"
@@ -37,6 +38,89 @@ int latest_year(unsigned two_digits, std::chrono::year this_year) {
 
 std::string digits_of_year(int year) {
   return padded(static_cast<unsigned>(year), 4);
+}
+
+using Pieces = std::span<const TemplatePiece>;
+
+/// The number of pieces in front of the first one of this kind.
+std::size_t at(Pieces pieces, PieceKind kind) {
+  return static_cast<std::size_t>(std::ranges::find(pieces, kind, &TemplatePiece::kind) -
+                                  pieces.begin());
+}
+
+bool has(Pieces pieces, PieceKind kind) {
+  return at(pieces, kind) < pieces.size();
+}
+
+std::string fault_of(Pieces pieces) {
+  const auto count = [&](PieceKind kind) {
+    return std::ranges::count(pieces, kind, &TemplatePiece::kind);
+  };
+  if (count(PieceKind::counter) == 0) return "has no {counter}: all values would be the same";
+  if (count(PieceKind::counter) > 1) return "has {counter} twice";
+  if (count(PieceKind::check) > 1) return "has {check} twice";
+  return {};
+}
+
+/// Of pieces that depend on nothing but the day.
+std::string text_of(const TemplatePiece& piece, std::chrono::year_month_day day, YearStart start) {
+  const auto year = static_cast<unsigned>(static_cast<int>(day.year()));
+  const int first = first_year_of(day, start);
+  switch (piece.kind) {
+    case PieceKind::literal:
+      return piece.text;
+    case PieceKind::yyyy:
+      return padded(year, 4);
+    case PieceKind::yy:
+      return padded(year % 100, 2);
+    case PieceKind::month:
+      return padded(static_cast<unsigned>(day.month()), 2);
+    case PieceKind::day:
+      return padded(static_cast<unsigned>(day.day()), 2);
+    case PieceKind::fy:
+      return digits_of_year(first) + "-" + padded(static_cast<unsigned>(first + 1) % 100, 2);
+    case PieceKind::fy4:
+      return digits_of_year(first);
+    case PieceKind::counter:
+    case PieceKind::field:
+    case PieceKind::check:
+      break;
+  }
+  return {};
+}
+
+/// In bytes; 0 for the counter, the only piece whose size varies.
+std::size_t size_of(const TemplatePiece& piece, std::span<const std::string> fields, Check check) {
+  switch (piece.kind) {
+    case PieceKind::literal:
+      return piece.text.size();
+    case PieceKind::fy:
+      return 4 + 1 + 2;
+    case PieceKind::fy4:
+    case PieceKind::yyyy:
+      return 4;
+    case PieceKind::yy:
+    case PieceKind::month:
+    case PieceKind::day:
+      return 2;
+    case PieceKind::field:
+      return fields[piece.field].size();
+    case PieceKind::check:
+      return width_of(check);
+    case PieceKind::counter:
+      break;
+  }
+  return 0;
+}
+
+/// Whether a piece does not change before the next reset.
+bool is_fixed(PieceKind kind, Reset reset, YearStart start) {
+  if (kind == PieceKind::fy || kind == PieceKind::fy4) return reset >= Reset::yearly;
+  const bool is_year = kind == PieceKind::yyyy || kind == PieceKind::yy;
+  if (is_year && start != kCalendarYear) return reset >= Reset::monthly;
+  if (is_year) return reset >= Reset::yearly;
+  if (kind == PieceKind::month) return reset >= Reset::monthly;
+  return kind != PieceKind::day || reset == Reset::daily;
 }
 
 /// The width in "06"; nothing if there is none.
@@ -89,14 +173,15 @@ class Template::Parser {
         return fault;
       }
     }
-    return result_.fault();
+    return fault_of(result_.pieces_);
   }
   Template take() { return std::move(result_); }
 
  private:
   void literal(std::string_view text) {
     auto& pieces = result_.pieces_;
-    if (pieces.empty() || pieces.back().kind != Kind::literal) pieces.push_back({Kind::literal});
+    if (pieces.empty() || pieces.back().kind != PieceKind::literal)
+      pieces.push_back({PieceKind::literal});
     pieces.back().text += text;
   }
 
@@ -111,15 +196,15 @@ class Template::Parser {
   }
 
   std::string token(std::string_view inside) {
-    static constexpr std::array<std::pair<std::string_view, Kind>, 8> kNames{
-        {{"counter", Kind::counter},
-         {"yyyy", Kind::yyyy},
-         {"yy", Kind::yy},
-         {"MM", Kind::month},
-         {"dd", Kind::day},
-         {"fy", Kind::fy},
-         {"fy4", Kind::fy4},
-         {"check", Kind::check}}};
+    static constexpr std::array<std::pair<std::string_view, PieceKind>, 8> kNames{
+        {{"counter", PieceKind::counter},
+         {"yyyy", PieceKind::yyyy},
+         {"yy", PieceKind::yy},
+         {"MM", PieceKind::month},
+         {"dd", PieceKind::day},
+         {"fy", PieceKind::fy},
+         {"fy4", PieceKind::fy4},
+         {"check", PieceKind::check}}};
     const std::size_t colon = std::min(inside.find(':'), inside.size());
     const std::string_view name = inside.substr(0, colon);
     const std::string_view rest = inside.substr(std::min(colon + 1, inside.size()));
@@ -133,7 +218,8 @@ class Template::Parser {
       }
       result_.width_ = *width;
     }
-    const auto* known = std::ranges::find(kNames, name, &std::pair<std::string_view, Kind>::first);
+    const auto* known =
+        std::ranges::find(kNames, name, &std::pair<std::string_view, PieceKind>::first);
     if (known == kNames.end() || (!bare && name != "counter")) {
       return "has {" + std::string(inside) + "}, which is no token: there are " +
              std::string(kTokens);
@@ -147,7 +233,7 @@ class Template::Parser {
     const auto known = std::ranges::find(fields, path);
     const auto index = static_cast<std::size_t>(known - fields.begin());
     if (known == fields.end()) fields.emplace_back(path);
-    result_.pieces_.push_back({Kind::field, {}, index});
+    result_.pieces_.push_back({PieceKind::field, {}, index});
     return {};
   }
 
@@ -161,78 +247,72 @@ std::variant<Template, std::string> Template::parse(std::string_view text) {
   return parser.take();
 }
 
-bool Template::has(Kind kind) const {
-  return std::ranges::find(pieces_, kind, &Piece::kind) != pieces_.end();
-}
-
-/// The number of pieces in front of the first one of this kind.
-std::size_t Template::at(Kind kind) const {
-  return static_cast<std::size_t>(std::ranges::find(pieces_, kind, &Piece::kind) - pieces_.begin());
-}
-
-std::string Template::fault() const {
-  const auto count = [this](Kind kind) { return std::ranges::count(pieces_, kind, &Piece::kind); };
-  if (count(Kind::counter) == 0) return "has no {counter}: all values would be the same";
-  if (count(Kind::counter) > 1) return "has {counter} twice";
-  if (count(Kind::check) > 1) return "has {check} twice";
-  return {};
-}
-
 bool Template::is_ambiguous(std::span<const std::string> fixed) const {
-  const auto counter = pieces_.begin() + static_cast<std::ptrdiff_t>(at(Kind::counter));
-  const std::vector<Piece> before(std::make_reverse_iterator(counter), pieces_.rend());
+  const auto varies = [&](const TemplatePiece& piece) {
+    return piece.kind == PieceKind::field &&
+           std::ranges::find(fixed, fields_[piece.field]) == fixed.end();
+  };
+  // Of pieces from the counter on: true if nothing separates it from one that varies.
+  const auto touches_field = [&](const auto& pieces) {
+    for (const TemplatePiece& piece : pieces) {
+      if (varies(piece)) return true;
+      const bool is_literal = piece.kind == PieceKind::literal;
+      if (is_literal && piece.text.find_first_not_of(counter_.alphabet) != std::string::npos) {
+        return false;
+      }
+    }
+    return false;
+  };
+  const Pieces all(pieces_);
+  const std::size_t counter = at(all, PieceKind::counter);
+  const auto before = all.first(counter) | std::views::reverse;
+  const Pieces after = all.subspan(counter + 1);
   if (counter_.permutation) {
     // Of one length: found from the side on which nothing varies.
-    return varies(before, fixed) && varies({counter + 1, pieces_.end()}, fixed);
+    return std::ranges::any_of(before, varies) && std::ranges::any_of(after, varies);
   }
-  return touches_field(before, fixed) || touches_field({counter + 1, pieces_.end()}, fixed);
+  return touches_field(before) || touches_field(after);
 }
 
 bool Template::joins_fields() const {
   bool follows = false;
-  for (const Piece& piece : pieces_) {
-    if (piece.kind == Kind::field) {
+  for (const TemplatePiece& piece : pieces_) {
+    if (piece.kind == PieceKind::field) {
       if (follows) return true;
       follows = true;
     }
-    if (piece.kind == Kind::literal && !only_digits(piece.text)) follows = false;
+    const bool is_literal = piece.kind == PieceKind::literal;
+    if (is_literal && piece.text.find_first_not_of(counter_.alphabet) != std::string::npos) {
+      follows = false;
+    }
   }
   return false;
 }
 
-/// True if a field other than `fixed` is among them.
-bool Template::varies(std::span<const Piece> pieces, std::span<const std::string> fixed) const {
-  return std::ranges::any_of(pieces, [&](const Piece& piece) {
-    return piece.kind == Kind::field &&
-           std::ranges::find(fixed, fields_[piece.field]) == fixed.end();
-  });
+bool Template::has_fiscal_year() const {
+  return has(pieces_, PieceKind::fy) || has(pieces_, PieceKind::fy4);
 }
 
-/// `pieces`: from the counter on. True if nothing separates it from a field other than `fixed`.
-bool Template::touches_field(std::span<const Piece> pieces,
-                             std::span<const std::string> fixed) const {
-  for (const Piece& piece : pieces) {
-    const bool is_field = piece.kind == Kind::field;
-    if (is_field && std::ranges::find(fixed, fields_[piece.field]) == fixed.end()) return true;
-    if (piece.kind == Kind::literal && !only_digits(piece.text)) return false;
-  }
-  return false;
+bool Template::has_calendar_date() const {
+  return has(pieces_, PieceKind::yyyy) || has(pieces_, PieceKind::yy) ||
+         has(pieces_, PieceKind::month) || has(pieces_, PieceKind::day);
 }
 
 bool Template::has_check() const {
-  return has(Kind::check);
+  return has(pieces_, PieceKind::check);
 }
 
 bool Template::shows_period(Reset reset) const {
   if (reset == Reset::none) return true;
   if (has_fiscal_year() || year_ != kCalendarYear) return has_fiscal_year();
-  return (has(Kind::yyyy) || has(Kind::yy)) && (reset < Reset::monthly || has(Kind::month)) &&
-         (reset < Reset::daily || has(Kind::day));
+  return (has(pieces_, PieceKind::yyyy) || has(pieces_, PieceKind::yy)) &&
+         (reset < Reset::monthly || has(pieces_, PieceKind::month)) &&
+         (reset < Reset::daily || has(pieces_, PieceKind::day));
 }
 
 bool Template::shows_periods_only(Reset reset) const {
-  return std::ranges::all_of(pieces_,
-                             [&](const Piece& piece) { return is_fixed(piece.kind, reset); });
+  return std::ranges::all_of(
+      pieces_, [&](const TemplatePiece& piece) { return is_fixed(piece.kind, reset, year_); });
 }
 
 bool Template::is_timeless() const {
@@ -240,33 +320,6 @@ bool Template::is_timeless() const {
 }
 
 // ---- formats -----------------------------------------------------------------------------------
-
-/// Of pieces that depend on nothing but the day.
-std::string Template::text_of(const Piece& piece, std::chrono::year_month_day day) const {
-  const auto year = static_cast<unsigned>(static_cast<int>(day.year()));
-  const int first = first_year_of(day, year_);
-  switch (piece.kind) {
-    case Kind::literal:
-      return piece.text;
-    case Kind::yyyy:
-      return padded(year, 4);
-    case Kind::yy:
-      return padded(year % 100, 2);
-    case Kind::month:
-      return padded(static_cast<unsigned>(day.month()), 2);
-    case Kind::day:
-      return padded(static_cast<unsigned>(day.day()), 2);
-    case Kind::fy:
-      return digits_of_year(first) + "-" + padded(static_cast<unsigned>(first + 1) % 100, 2);
-    case Kind::fy4:
-      return digits_of_year(first);
-    case Kind::counter:
-    case Kind::field:
-    case Kind::check:
-      break;
-  }
-  return {};
-}
 
 NumberFormat Template::format(std::chrono::year_month_day day, std::span<const std::string> fields,
                               Check check) const {
@@ -276,75 +329,52 @@ NumberFormat Template::format(std::chrono::year_month_day day, std::span<const s
   format.check = check;
   bool behind = false;
   bool placed = false;
-  for (const Piece& piece : pieces_) {
+  for (const TemplatePiece& piece : pieces_) {
     std::string& part = behind ? format.suffix : format.prefix;
-    if (piece.kind == Kind::counter) {
+    if (piece.kind == PieceKind::counter) {
       behind = true;
-    } else if (piece.kind == Kind::check) {
+    } else if (piece.kind == PieceKind::check) {
       format.check_in = behind ? NumberFormat::Part::suffix : NumberFormat::Part::prefix;
       format.check_at = part.size();
       placed = true;
     } else {
-      part += piece.kind == Kind::field ? fields[piece.field] : text_of(piece, day);
+      part += piece.kind == PieceKind::field ? fields[piece.field] : text_of(piece, day, year_);
     }
   }
   if (!placed) format.check_at = format.suffix.size();
   return format;
 }
 
-/// In bytes; 0 for the counter, the only piece whose size varies.
-std::size_t Template::size_of(const Piece& piece, std::span<const std::string> fields,
-                              Check check) const {
-  switch (piece.kind) {
-    case Kind::literal:
-      return piece.text.size();
-    case Kind::fy:
-      return 4 + 1 + 2;
-    case Kind::fy4:
-    case Kind::yyyy:
-      return 4;
-    case Kind::yy:
-    case Kind::month:
-    case Kind::day:
-      return 2;
-    case Kind::field:
-      return fields[piece.field].size();
-    case Kind::check:
-      return width_of(check);
-    case Kind::counter:
-      break;
-  }
-  return 0;
-}
-
 std::optional<std::chrono::year_month_day> Template::day_in(std::string_view text,
                                                             std::span<const std::string> fields,
                                                             Check check,
                                                             std::chrono::year this_year) const {
-  std::size_t others = has(Kind::check) ? 0 : width_of(check);
-  for (const Piece& piece : pieces_) others += size_of(piece, fields, check);
+  std::size_t others = has(pieces_, PieceKind::check) ? 0 : width_of(check);
+  for (const TemplatePiece& piece : pieces_) others += size_of(piece, fields, check);
   if (text.size() <= others) return std::nullopt;
   const std::size_t counter = text.size() - others;
   int year = 2000;
   unsigned month = 1;
   unsigned day = 1;
-  for (const Piece& piece : pieces_) {
-    const bool is_counter = piece.kind == Kind::counter;
+  for (const TemplatePiece& piece : pieces_) {
+    const bool is_counter = piece.kind == PieceKind::counter;
     std::string_view part = text.substr(0, is_counter ? counter : size_of(piece, fields, check));
     text.remove_prefix(part.size());
-    const bool is_fiscal = piece.kind == Kind::fy || piece.kind == Kind::fy4;
-    const bool is_year = piece.kind == Kind::yyyy || piece.kind == Kind::yy;
+    const bool is_fiscal = piece.kind == PieceKind::fy || piece.kind == PieceKind::fy4;
+    const bool is_year = piece.kind == PieceKind::yyyy || piece.kind == PieceKind::yy;
     const bool is_date =
-        is_year || is_fiscal || piece.kind == Kind::month || piece.kind == Kind::day;
+        is_year || is_fiscal || piece.kind == PieceKind::month || piece.kind == PieceKind::day;
     if (!is_date) continue;
     if (is_fiscal) part = part.substr(0, 4);
     unsigned number = 0;
     const auto read = std::from_chars(part.data(), part.data() + part.size(), number);
     if (read.ec != std::errc{} || read.ptr != part.data() + part.size()) return std::nullopt;
-    if (piece.kind == Kind::month) month = number;
-    if (piece.kind == Kind::day) day = number;
-    if (piece.kind == Kind::yyyy) year = static_cast<int>(number);
-    if (piece.kind == Kind::yy && !has(Kind::yyyy)) year = latest_year(number, this_year);
+    if (piece.kind == PieceKind::month) month = number;
+    if (piece.kind == PieceKind::day) day = number;
+    if (piece.kind == PieceKind::yyyy) year = static_cast<int>(number);
+    if (piece.kind == PieceKind::yy && !has(pieces_, PieceKind::yyyy)) {
+      year = latest_year(number, this_year);
+    }
     if (is_fiscal) {
       // The template has no other token of the date.
       year = static_cast<int>(number);
@@ -358,24 +388,16 @@ std::optional<std::chrono::year_month_day> Template::day_in(std::string_view tex
   return shown;
 }
 
-/// Whether a piece does not change before the next reset.
-bool Template::is_fixed(Kind kind, Reset reset) const {
-  if (kind == Kind::fy || kind == Kind::fy4) return reset >= Reset::yearly;
-  const bool is_year = kind == Kind::yyyy || kind == Kind::yy;
-  if (is_year && year_ != kCalendarYear) return reset >= Reset::monthly;
-  if (is_year) return reset >= Reset::yearly;
-  if (kind == Kind::month) return reset >= Reset::monthly;
-  return kind != Kind::day || reset == Reset::daily;
-}
-
 NumberFormat Template::format_of_all(const Fixed& fixed, Check check) const {
   std::vector<std::string> texts;
-  bool varies = has(Kind::check) && at(Kind::check) < at(Kind::counter);
+  bool varies = has(pieces_, PieceKind::check) &&
+                at(pieces_, PieceKind::check) < at(pieces_, PieceKind::counter);
   for (const std::string* text : fixed.fields) {
     varies = varies || text == nullptr;
     texts.push_back(text == nullptr ? std::string() : *text);
   }
-  for (const Piece& piece : pieces_) varies = varies || !is_fixed(piece.kind, fixed.reset);
+  for (const TemplatePiece& piece : pieces_)
+    varies = varies || !is_fixed(piece.kind, fixed.reset, year_);
   NumberFormat all = format(fixed.day, texts, check);
   if (!varies) return all;
   all.pattern = pattern(fixed, check);
@@ -390,25 +412,25 @@ NumberFormat Template::format_of_all(const Fixed& fixed, Check check) const {
 std::string Template::pattern(const Fixed& fixed, Check check) const {
   const auto digits = [](std::size_t count) { return "[0-9]{" + std::to_string(count) + "}"; };
   std::string pattern = "^";
-  for (const Piece& piece : pieces_) {
-    if (piece.kind == Kind::counter) {
+  for (const TemplatePiece& piece : pieces_) {
+    if (piece.kind == PieceKind::counter) {
       pattern += "(-?" + digit_pattern(counter_.alphabet) + "{" +
                  std::to_string(std::max(width_, 1U)) + ",})";
-    } else if (piece.kind == Kind::check) {
+    } else if (piece.kind == PieceKind::check) {
       pattern += digits(width_of(check));
-    } else if (piece.kind == Kind::field) {
+    } else if (piece.kind == PieceKind::field) {
       const std::string* text = fixed.fields[piece.field];
       pattern += text == nullptr ? "[\\s\\S]*" : escaped_for_regex(*text);
-    } else if (is_fixed(piece.kind, fixed.reset)) {
-      pattern += escaped_for_regex(text_of(piece, fixed.day));
+    } else if (is_fixed(piece.kind, fixed.reset, year_)) {
+      pattern += escaped_for_regex(text_of(piece, fixed.day, year_));
     } else {
-      const bool is_long =
-          piece.kind == Kind::yyyy || piece.kind == Kind::fy4 || piece.kind == Kind::fy;
+      const bool is_long = piece.kind == PieceKind::yyyy || piece.kind == PieceKind::fy4 ||
+                           piece.kind == PieceKind::fy;
       pattern += digits(is_long ? 4 : 2);
-      if (piece.kind == Kind::fy) pattern += "-" + digits(2);
+      if (piece.kind == PieceKind::fy) pattern += "-" + digits(2);
     }
   }
-  if (!has(Kind::check) && check != Check::none) pattern += digits(width_of(check));
+  if (!has(pieces_, PieceKind::check) && check != Check::none) pattern += digits(width_of(check));
   return pattern + "\\z";
 }
 

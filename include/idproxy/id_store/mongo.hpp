@@ -242,10 +242,7 @@ class Client {
   Reply send(const Send& send);
   [[nodiscard]] Reply send_write(const std::string& db, const Document& command,
                                  const Document& concern);
-  Reply send_read(const std::string& db, const Document& command);
   [[nodiscard]] std::optional<Reply> open_session();
-  [[nodiscard]] Reply failure(const bson_error_t& error) const;
-  void count(const Reply& reply) const;
 
   std::unique_ptr<mongoc_client_t, Release> client_;
   std::unique_ptr<mongoc_client_session_t, EndSession> session_;  // ends before client_ returns

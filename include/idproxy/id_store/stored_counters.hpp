@@ -47,6 +47,9 @@ struct StoredNumbers {
   std::string unknown{};               ///< why `most` is not known, for people; empty: it is
 };
 
+/// The numbers of all ranges in one collection.
+struct AllRanges;
+
 /// Reads and sets counters beside the proxies that use them. Blocks. One thread at a time.
 class StoredCounters {
  public:
@@ -76,11 +79,7 @@ class StoredCounters {
     void add(StoredCounter counter, const ids::RuleSource::About& rule);
   };
   [[nodiscard]] ids::Result<void> find(const ids::RuleSource::About& rule, Found& found);
-  [[nodiscard]] ids::Result<void> find_sequences(const ids::RuleSource::About& rule, Found& found);
   [[nodiscard]] ids::Result<void> find_ranges(const ids::RuleSource::About& rule, Found& found);
-  /// The numbers of all ranges in one collection.
-  struct AllRanges;
-  [[nodiscard]] ids::Result<StoredNumbers> read_range(const StoredCounter& range, AllRanges& all);
   [[nodiscard]] ids::Error failure(const mongo::Reply& reply, const std::string& db) const;
 
   const Clock& clock_;

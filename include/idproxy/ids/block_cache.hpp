@@ -230,7 +230,6 @@ class BlockCache final : public NumberStock, public std::enable_shared_from_this
   [[nodiscard]] std::optional<CounterJob> give_back();
   void note_demand(Time now);
   void schedule_return(Time now);
-  void schedule_idle_check(Time now);
   [[nodiscard]] bool is_over(Time now) const;
   [[nodiscard]] std::uint64_t threshold() const;
 

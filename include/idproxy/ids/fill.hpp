@@ -108,7 +108,6 @@ class Fill {
   [[nodiscard]] double fraction(double space) const;
   [[nodiscard]] double expected_now() const;
   [[nodiscard]] bool is_full_now() const;
-  void note(std::uint64_t numbers);
 
   mutable std::mutex mutex_;
   std::optional<Limits> limits_;

@@ -90,7 +90,6 @@ class FreeValues final : public Lender,
   std::size_t add(const Values& candidates, const std::vector<bool>& taken);
   void compact(std::size_t keep);
   void serve(After& after);
-  void refuse(const Error& error, After& after);
   /// Under the lock, and then carries out the effects without it.
   template <class Event>
   void handle(const Event& event);

@@ -107,7 +107,7 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   [[nodiscard]] std::shared_ptr<const NumberHolder> held_by(const std::string& transaction) const;
   /// True if there is one. For each write: unlike held_by(), it does not search all transactions.
   [[nodiscard]] bool is_held(const std::string& transaction) const {
-    return locked(mutex_, [&] { return is_held(transaction, clock_.monotonic()); });
+    return locked(mutex_, [&] { return transactions_.any_other(transaction, clock_.monotonic()); });
   }
   /// The transaction has been committed or aborted, or perhaps. It may have stored numbers without
   /// having had the turn.
@@ -147,20 +147,16 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
   /// Calls event(now, after) under the lock, and carries out `after` without it.
   template <class Event>
   void handle(const Event& event);
-  [[nodiscard]] bool has_numbers_of_others(const std::string& transaction) const;
 
   // The caller of all that follows holds the lock.
   [[nodiscard]] bool may_wait_in_server(Time now) const;
-  [[nodiscard]] bool is_held(const std::string& transaction, Time now) const;
   [[nodiscard]] std::optional<Error> refusal(Time now) const;
-  [[nodiscard]] Result<Range> numbers(std::uint64_t n) const;
   [[nodiscard]] Result<Range> grant(std::uint64_t ticket, std::uint64_t n);
   [[nodiscard]] std::optional<Result<Range>> take_turn(std::uint64_t ticket, std::uint64_t n,
                                                        Time now);
   void stop_waiting(std::uint64_t ticket);
   [[nodiscard]] bool end_turn(std::uint64_t ticket);
   void serve(After& after);
-  void answer(std::uint64_t ticket, const Result<Range>& numbers, After& after);
   void refuse_all(const Error& error, After& after);
   [[nodiscard]] bool goes_ahead() const {
     return !queue_.empty() && queue_.front().haste == Haste::ahead;

@@ -91,8 +91,6 @@ class Guard final : public StoreSource, public Waiters, public std::enable_share
 
  private:
   void tell(Need need) const;
-  void doubt(std::string why);
-  [[nodiscard]] Result<Grant> verdict() const;
 
   const std::size_t rule_;
   const std::string db_;

@@ -92,9 +92,7 @@ class HeldNumbers {
  private:
   [[nodiscard]] NumberRanges& usable() { return aside_ ? *aside_ : free_; }
   void put_last(Range range);
-  [[nodiscard]] Range up_to_max(Range range) const;
   void clip(NumberRanges& numbers);
-  [[nodiscard]] bool check(const NumberRanges& numbers, Int128 from) const;
 
   Steps steps_;
   std::int64_t max_;

@@ -192,15 +192,11 @@ class MachineLease final : public Queue, public std::enable_shared_from_this<Mac
   // The caller of all that follows holds the lock.
   [[nodiscard]] bool is_leased() const { return !spec_.name.empty(); }
   [[nodiscard]] bool is_good() const;
-  [[nodiscard]] Error why_none() const;
   Positions& positions_of(const SnowflakeLayout& layout);
   void begin_behind_used(const SnowflakeLayout& layout, Positions& positions);
-  [[nodiscard]] std::int64_t start_of(const SnowflakeLayout& layout, const Positions& positions,
-                                      std::int64_t unit) const;
   [[nodiscard]] std::optional<Result<std::int64_t>> try_take(const SnowflakeLayout& layout,
                                                              Positions& positions, std::uint64_t n);
   void serve(After& after);
-  void refuse(const Error& error, After& after);
   [[nodiscard]] std::optional<LeaseJob> next_job();
 
   const Sources sources_;

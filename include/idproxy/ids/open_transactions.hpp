@@ -62,6 +62,10 @@ class OpenTransactions {
     return first;
   }
   [[nodiscard]] std::size_t size() const { return open_.size(); }
+  /// True if it knows of one that may still be open, and of none with this name. Empty: no name.
+  [[nodiscard]] bool any_other(const std::string& transaction, Time now) const {
+    return (transaction.empty() || find(transaction, now) == nullptr) && any(now);
+  }
   /// True if it knows of one that may still be open.
   [[nodiscard]] bool any(Time now) const {
     return std::ranges::any_of(open_,

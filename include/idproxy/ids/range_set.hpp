@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,6 +36,31 @@ struct RangeStatistics {
   std::size_t waiting = 0;             ///< requests that wait for numbers
 };
 
+/// Returns the BlockCache of a range: the same object as long as anybody has it.
+using OpenRange = std::function<std::shared_ptr<BlockCache>(const RangeState&)>;
+
+/// A range of a RangeSet.
+struct KnownRange {
+  RangeState state;
+  bool live;                            ///< not retired
+  std::shared_ptr<BlockCache> cache{};  ///< if it is in KnownRanges::slots or rest
+};
+
+/// Which ranges a RangeSet knows, and which of them it uses: guarded by its lock. An index is a
+/// position in `all`.
+struct KnownRanges {
+  RandomSource& random;
+  OpenRange open;
+  std::vector<KnownRange> all{};     ///< ascending
+  std::uint64_t generation = 0;      ///< of the indexes
+  std::vector<std::size_t> slots{};  ///< the active ranges
+  std::vector<std::size_t> rest{};   ///< others that hold numbers, which are used up first
+  std::vector<std::size_t> free{};   ///< live ranges that are not active
+  std::size_t turn = 0;              ///< the slot from which the next request takes
+  /// It had no numbers when a request took from others.
+  std::optional<std::size_t> empty_slot{};
+};
+
 /// The ranges of one rule, and the queue of requests that wait for their numbers. Each range is a
 /// counter with a BlockCache of its own, which has its numbers, fetches them, gives them back and
 /// heals it. This object decides from which ranges a request takes its numbers:
@@ -52,8 +76,7 @@ struct RangeStatistics {
 /// take() under its lock, but everything that may answer a request without it.
 class RangeSet final : public NumberStock, public std::enable_shared_from_this<RangeSet> {
  public:
-  /// Returns the BlockCache of a range: the same object as long as anybody has it.
-  using Open = std::function<std::shared_ptr<BlockCache>(const RangeState&)>;
+  using Open = OpenRange;
 
   /// `open` is called under the lock; it must not call this object, nor answer requests. `wake`
   /// makes the store call found() or refuse() soon. `clock` and `random` must outlive the set.
@@ -89,22 +112,12 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   [[nodiscard]] RangeStatistics statistics() const;
 
  private:
-  struct KnownRange {
-    RangeState state;
-    bool live;                            // not retired
-    std::shared_ptr<BlockCache> cache{};  // if it is in slots_ or rest_
-  };
   /// Numbers on their way from the store to a range's cache.
   struct Fetch {
     std::uint64_t id;
     std::size_t index;
     std::shared_ptr<BlockCache> cache;
     std::uint64_t n;
-  };
-  /// Numbers of one range.
-  struct RangePart {
-    std::shared_ptr<BlockCache> cache;
-    std::vector<Range> ranges;
   };
   /// Effects that are deferred until the lock is released.
   struct Effects : After {
@@ -123,44 +136,23 @@ class RangeSet final : public NumberStock, public std::enable_shared_from_this<R
   // Under the lock.
   [[nodiscard]] std::optional<Grant> grant(std::uint64_t n, bool takes, Effects& after);
   [[nodiscard]] bool draw(std::uint64_t n, std::vector<Range>& out, Effects& after);
-  [[nodiscard]] bool take_from_slot(std::uint64_t n, std::vector<Range>& out);
-  [[nodiscard]] bool gather(std::uint64_t n, std::vector<Range>& out, Effects& after);
-  [[nodiscard]] std::uint64_t held() const;
-  [[nodiscard]] std::map<std::size_t, RangePart> split(const std::vector<Range>& pieces) const;
   void serve(Effects& after);
   void refuse_waiting(const Error& error, Effects& after);
   void plan(Effects& after);
   [[nodiscard]] std::uint64_t block();
   void give_up(std::size_t index, const Error& error, Effects& after);
   void end(Effects& after);
-  [[nodiscard]] bool fill_slots();
-  [[nodiscard]] std::optional<std::size_t> pick();
-  void retire(std::size_t index);
-  void close(std::size_t index);
-  [[nodiscard]] bool is_same(std::span<const RangeState> ranges) const;
-  void update(std::span<const RangeState> ranges);
-  void replace(std::span<const RangeState> ranges, Effects& after);
-  [[nodiscard]] std::optional<std::size_t> index_of(std::int64_t number) const;
-  [[nodiscard]] std::shared_ptr<BlockCache> cache_of(std::size_t index) const;
 
   const RangesSpec spec_;
   const Clock& clock_;
-  RandomSource& random_;
-  const Open open_;
   const std::function<void()> wake_;
 
-  mutable std::mutex mutex_;        // guards all that follows
-  bool is_known_ = false;           // found() or refuse() was called
-  std::optional<Error> refusal_;    // of all requests
-  bool at_end_ = false;             // refusal_ says that no range has numbers left
-  std::vector<KnownRange> ranges_;  // ascending; an index is a position here
-  std::uint64_t generation_ = 0;    // of the indexes
-  std::vector<std::size_t> slots_;  // the active ranges
-  std::vector<std::size_t> rest_;   // others that hold numbers, which are used up first
-  std::vector<std::size_t> free_;   // live ranges that are not active
+  mutable std::mutex mutex_;      // guards all that follows
+  bool is_known_ = false;         // found() or refuse() was called
+  std::optional<Error> refusal_;  // of all requests
+  bool at_end_ = false;           // refusal_ says that no range has numbers left
+  KnownRanges ranges_;
   std::vector<std::size_t> collided_;
-  std::size_t turn_ = 0;                   // the slot from which the next request takes
-  std::optional<std::size_t> empty_slot_;  // it had no numbers when a request took from others
   WaitList waiting_;
   std::optional<Fetch> fetch_;  // the one under way
   Ticket fetch_ticket_;         // its place in the cache's queue

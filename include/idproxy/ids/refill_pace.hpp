@@ -49,9 +49,7 @@ class RefillPace {
     std::uint64_t count = 0;  // 0: there was none
   };
 
-  [[nodiscard]] double used_lately(const Mark& now) const;
   [[nodiscard]] std::uint64_t fitting(const Mark& now) const;
-  [[nodiscard]] std::chrono::nanoseconds p99() const;
   [[nodiscard]] std::uint64_t computed_threshold() const;
 
   static constexpr std::size_t kDurations = 128;

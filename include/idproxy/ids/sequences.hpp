@@ -88,8 +88,17 @@ class RecentSequences {
       again();
     }
     sequences_.splice(sequences_.begin(), sequences_, found->second);
-    if (sequences_.size() > most_) gone = take_last();
-    return source_of(sequences_.front(), format);
+    if (sequences_.size() > most_) {
+      by_key_.erase(sequences_.back().key);
+      gone = std::move(sequences_.back());
+      sequences_.pop_back();
+    }
+    Sequence& first = sequences_.front();
+    if (!first.source || first.format != format) {
+      first.source = first.write(format);
+      first.format = format;
+    }
+    return first.source;
   }
   /// A reload: this store knows what the newest rules ask for, and nothing of the rules before.
   /// These are used for a while yet. It must exist as long as anybody asks for it.
@@ -103,10 +112,6 @@ class RecentSequences {
     NumberFormat format{};
     std::shared_ptr<Source> source{};  // in this format
   };
-  [[nodiscard]] Sequence take_last();
-  [[nodiscard]] static std::shared_ptr<Source> source_of(Sequence& sequence,
-                                                         const NumberFormat& format);
-
   const std::size_t most_;
   std::mutex mutex_;               // guards all that follows
   const Store* newest_ = nullptr;  // never followed
@@ -164,11 +169,6 @@ class Sequences {
   [[nodiscard]] std::vector<std::string> texts_of(std::span<const FieldValue> values) const;
 
  private:
-  [[nodiscard]] bool is_missing(const FieldValue& value) const;
-  [[nodiscard]] std::string refusal(std::size_t field, const FieldValue& value) const;
-  void write(Chosen& chosen, std::span<const FieldValue> values,
-             std::chrono::year_month_day day) const;
-
   const SequenceOptions& options_;
   const std::string name_;
   const NumberFormat format_;

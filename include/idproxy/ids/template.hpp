@@ -26,6 +26,15 @@ inline constexpr YearStart kCalendarYear = std::chrono::January / 1;
 [[nodiscard]] std::string period_of(Reset reset, std::chrono::year_month_day day,
                                     YearStart year = kCalendarYear);
 
+enum class PieceKind { literal, counter, yyyy, yy, month, day, fy, fy4, field, check };
+
+/// A literal or a token of a template.
+struct TemplatePiece {
+  PieceKind kind;
+  std::string text{};     ///< literal
+  std::size_t field = 0;  ///< field: index in Template::fields()
+};
+
 /// A text with tokens, from which a rule's values are made (docs/templates.md#templates):
 ///
 ///   template ::= (literal | token)*     with one counter and at most one check
@@ -43,10 +52,8 @@ class Template {
 
   /// Sets when {fy} and {fy4} begin: by default with the calendar year.
   void begin_years(YearStart year) { year_ = year; }
-  [[nodiscard]] bool has_fiscal_year() const { return has(Kind::fy) || has(Kind::fy4); }
-  [[nodiscard]] bool has_calendar_date() const {
-    return has(Kind::yyyy) || has(Kind::yy) || has(Kind::month) || has(Kind::day);
-  }
+  [[nodiscard]] bool has_fiscal_year() const;
+  [[nodiscard]] bool has_calendar_date() const;
   /// The paths of its fields, each once.
   [[nodiscard]] const std::vector<std::string>& fields() const { return fields_; }
   [[nodiscard]] bool has_check() const;
@@ -92,31 +99,11 @@ class Template {
   [[nodiscard]] NumberFormat format_of_all(const Fixed& fixed, Check check) const;
 
  private:
-  enum class Kind { literal, counter, yyyy, yy, month, day, fy, fy4, field, check };
-  struct Piece {
-    Kind kind;
-    std::string text{};     // literal
-    std::size_t field = 0;  // field: index in fields_
-  };
   class Parser;
 
-  [[nodiscard]] bool has(Kind kind) const;
-  [[nodiscard]] std::size_t at(Kind kind) const;
-  [[nodiscard]] std::string fault() const;
-  [[nodiscard]] bool varies(std::span<const Piece> pieces,
-                            std::span<const std::string> fixed) const;
-  [[nodiscard]] bool touches_field(std::span<const Piece> pieces,
-                                   std::span<const std::string> fixed) const;
-  [[nodiscard]] bool only_digits(std::string_view text) const {
-    return text.find_first_not_of(counter_.alphabet) == std::string_view::npos;
-  }
-  [[nodiscard]] bool is_fixed(Kind kind, Reset reset) const;
-  [[nodiscard]] std::string text_of(const Piece& piece, std::chrono::year_month_day day) const;
-  [[nodiscard]] std::size_t size_of(const Piece& piece, std::span<const std::string> fields,
-                                    Check check) const;
   [[nodiscard]] std::string pattern(const Fixed& fixed, Check check) const;
 
-  std::vector<Piece> pieces_;
+  std::vector<TemplatePiece> pieces_;
   std::vector<std::string> fields_;
   std::uint32_t width_ = 0;
   YearStart year_ = kCalendarYear;

@@ -101,6 +101,10 @@ class WaitList {
       after.answer(std::move(request.waiter), grant(request.n, takes));
     }
   }
+  /// Answers each with the error.
+  void refuse_all(const Error& error, After& after) {
+    answer_all([&](std::uint64_t /*n*/, bool /*takes*/) { return Result<Grant>(error); }, after);
+  }
 
  private:
   struct Request {

@@ -395,7 +395,7 @@ void ConnectionPair::answer_hello_late() {
 // ---- from the client to the server -----------------------------------------------------------
 
 bool ConnectionPair::Requests::holds_up() const {
-  return pair_.is_busy() || pair_.connector_ || pair_.request_gate_.queued() ||
+  return pair_.is_busy() || pair_.connector_ || pair_.request_gate_.queued() || pair_.is_owed_ ||
          pair_.requests_ended_;
 }
 
@@ -502,9 +502,7 @@ void ConnectionPair::Replies::written() {
   pair_.unsent_share_.reset();
   if (ended()) return pair_.close();
   resume();
-  if (!pair_.local_reply_) return;
-  pair_.deliver_local_reply();
-  pair_.requests_.resume();
+  if (pair_.local_reply_ || pair_.is_owed_) pair_.replies_taken();
 }
 
 }  // namespace idproxy::net

@@ -188,6 +188,7 @@ class ConnectionPair final {
   void reply(Bytes message);
   void reply_locally(wire::Compressor compressor, Bytes plain);
   void deliver_local_reply();
+  void replies_taken();
   void end_after_replies();
 
   // The exchange, of which each event leads to an action. What writes to a socket, rejects a reply
@@ -214,6 +215,10 @@ class ConnectionPair final {
   void end_exchange();
   /// True while an exchange is under way or a local reply has not been sent.
   [[nodiscard]] bool is_busy() const { return exchange_ || local_reply_; }
+  /// True if the client does not have the replies to all requests that were relayed.
+  [[nodiscard]] bool owes_replies() const {
+    return reply_gate_.ledger().outstanding() > 0 || replies_.unsent();
+  }
 
   // Time limits.
   void watch_message();
@@ -264,6 +269,7 @@ class ConnectionPair final {
   std::unique_ptr<const std::string> unreachable_;  // what to tell the client if it was not
   Waits waits_ = Waits::for_nothing;
   bool learning_ = false;  // the topology takes a reply to hello into account
+  bool is_owed_ = false;   // the next request waits until the client has all earlier replies
   bool closed_ = false;
   bool handshaking_ = false;     // with the client, for TLS
   bool silent_ = true;           // the client has sent nothing yet

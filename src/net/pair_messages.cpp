@@ -99,8 +99,12 @@ bool ConnectionPair::take_request(Bytes front) {
     turn_away(front);
     return false;
   }
-  const RequestGate::Client client{thread_.draining, needs_login(), thread_.context.x509,
-                                   memory_.compressors, requests_.expected()};
+  const RequestGate::Client client{.draining = thread_.draining,
+                                   .needs_login = needs_login(),
+                                   .has_replies = !owes_replies(),
+                                   .x509 = thread_.context.x509,
+                                   .compressors = memory_.compressors,
+                                   .expected = requests_.expected()};
   auto step = request_gate_.decide(front, client, thread_.namespaces);
   switch (step.kind) {
     case Kind::relay:
@@ -120,6 +124,9 @@ bool ConnectionPair::take_request(Bytes front) {
       return false;
     case Kind::wait:
       queue_for_room();
+      return false;
+    case Kind::later:
+      is_owed_ = true;
       return false;
     case Kind::late:
       if (!requests_.write_relayed()) return false;
@@ -303,9 +310,15 @@ bool ConnectionPair::reply_relayed(ReplyGate::Ended ended) {
   if (closed_) return false;
   answered();
   if (reply_gate_.ledger().outstanding() > 0) return true;
-  deliver_local_reply();
-  requests_.resume();
+  replies_taken();
   return true;
+}
+
+/// All replies have come, or the client has taken what was left of them.
+void ConnectionPair::replies_taken() {
+  deliver_local_reply();
+  if (!owes_replies()) is_owed_ = false;
+  requests_.resume();
 }
 
 /// Reads no more replies, and closes once those before are written.
@@ -333,7 +346,7 @@ void ConnectionPair::reply_locally(wire::Compressor compressor, Bytes plain) {
 
 /// Sends it once all earlier requests have been answered, and the answers have been sent.
 void ConnectionPair::deliver_local_reply() {
-  if (!local_reply_ || reply_gate_.ledger().outstanding() > 0 || replies_.unsent()) return;
+  if (!local_reply_ || owes_replies()) return;
   const auto local = std::move(local_reply_);
   reply(local->message.view());
 }

@@ -190,11 +190,17 @@ RequestGate::Step RequestGate::decide_inside(const wire::MsgHeader& outer, Bytes
 }
 
 /// Lets `step` wait if there is no room for what is there of the message, or has it looked at again
-/// once there is as much again.
+/// once there is as much again. What an exchange holds, others wait for: its reply must not be
+/// stuck behind those that the client does not read. (The server, too, begins with a request only
+/// then.)
 void RequestGate::find_room(Step& step, const Extent& message, const Client& client) {
   using Kind = Step::Kind;
   if (step.kind != Kind::need && step.kind != Kind::collect) return;
   const bool write = is_write(step.decision);
+  if (!client.has_replies && (write || step.kind == Kind::collect)) {
+    step.kind = Kind::later;
+    return;
+  }
   if (!write && message.next <= kUnbudgeted) return;
   if (client.needs_login && (write ? message.whole : message.next) > kUnbudgeted) {
     step = reject(kNeedsLogin);

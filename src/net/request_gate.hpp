@@ -35,6 +35,7 @@ class RequestGate {
     enum class Kind {
       need,     ///< look again once `bytes` of the message have been received
       wait,     ///< there is no room for more of the message yet: call queue()
+      later,    ///< look again once the client has the replies to all earlier requests
       relay,    ///< relay `bytes` to the server, then call relayed()
       collect,  ///< the first `bytes` are the whole message of `request`: call take_share()
       late,     ///< draining: refuse this message of `bytes`, perhaps not all of them received
@@ -55,6 +56,7 @@ class RequestGate {
   struct Client {
     bool draining;     ///< messages that expect a reply are late
     bool needs_login;  ///< it has not logged in, and the server wants that
+    bool has_replies;  ///< it has taken the replies to all earlier requests
     rewrite::X509 x509;
     wire::Compressors compressors;  ///< that it has agreed on with its server
     std::size_t expected = 0;       ///< about the size of the messages that it has sent

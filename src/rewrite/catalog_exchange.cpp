@@ -12,11 +12,12 @@ namespace {
 /// until it is answered, or from now on. Collections are looked at again after it. If the server
 /// refuses a createIndexes because of an index that the proxy itself has made, that makes room; if
 /// it refuses a command because an index is being built, the proxy's own gets ready. Then the
-/// command is sent again, once. The server has asked for the client's rights before.
+/// command is sent again, once. The server has asked for the client's rights before. Of a client to
+/// which it has just refused such a command, the next ones void nothing.
 class CatalogExchange final : public Conversation {
  public:
-  CatalogExchange(CatalogRequest&& request, Bytes message)
-      : Conversation(message), request_(std::move(request)) {}
+  CatalogExchange(CatalogRequest&& request, Bytes message, Rights* rights)
+      : Conversation(message), request_(std::move(request)), rights_(rights) {}
 
   Action begin(const Received& received) override;
   Action reply(Bytes message, const Context& context, Workspace& workspace) override;
@@ -29,6 +30,7 @@ class CatalogExchange final : public Conversation {
   [[nodiscard]] std::optional<Bytes> in_the_way_of(const wire::OpMsgView& refusal) const;
 
   const CatalogRequest request_;
+  Rights* const rights_;                        // null: nobody is refused anything
   std::optional<std::size_t> maker_;            // the rule that has an index made there
   std::vector<std::shared_ptr<void>> changes_;  // under way
   std::shared_ptr<ids::IndexRoom> room_;
@@ -65,7 +67,9 @@ Action CatalogExchange::begin(const Received& received) {
     maker_ = request_.rules->index_maker(request_.changes.front());
   }
   if (maker_) keep_original(received.message, nullptr, received.workspace);
-  begin_changes();
+  const bool is_refused =
+      rights_ != nullptr && rights_->refuses_changes(received.context.clock.monotonic());
+  if (!is_refused) begin_changes();
   for (const CatalogRequest::Past& each : request_.past) note_past(each);
   return action::Relay{};
 }
@@ -109,11 +113,13 @@ Action CatalogExchange::answered(ids::Result<ids::Grant> grant, const Context& /
   return action::Send{&message_, original()};
 }
 
-Action CatalogExchange::reply(Bytes message, const Context& /*context*/, Workspace& /*workspace*/) {
+Action CatalogExchange::reply(Bytes message, const Context& context, Workspace& /*workspace*/) {
   const auto view = single_reply(message);
   if (!view) return action::Close{};
   if (const auto room = make_room(*view)) return *room;
-  if (!changes_.empty()) {
+  const bool is_refused = bson::find_integer(view->body(), "code") == ErrorCode::unauthorized;
+  if (is_refused && rights_ != nullptr) rights_->change_refused(context.clock.monotonic());
+  if (!changes_.empty() || is_refused) {
     changes_.clear();
     return action::Relay{};
   }
@@ -132,8 +138,9 @@ Action EndOfTransactionExchange::reply(Bytes message, const Context& /*context*/
 
 }  // namespace
 
-std::unique_ptr<Conversation> catalog_exchange(CatalogRequest&& request, Bytes message) {
-  return std::make_unique<CatalogExchange>(std::move(request), message);
+std::unique_ptr<Conversation> catalog_exchange(CatalogRequest&& request, Bytes message,
+                                               Rights* rights) {
+  return std::make_unique<CatalogExchange>(std::move(request), message, rights);
 }
 
 std::unique_ptr<Conversation> end_of_transaction_exchange(EndOfTransaction&& ending,

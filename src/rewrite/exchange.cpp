@@ -38,6 +38,7 @@ Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const 
     return what_->begin(received);
   }
   Kind kind = Kind::other;
+  Rights* const rights = memory_ == nullptr ? nullptr : &memory_->rights;
   if (auto* hello = std::get_if<HelloRequest>(&request)) {
     kind = Kind::hello;
     other_ = hello_exchange(std::move(*hello), message, server_, memory_);
@@ -48,8 +49,7 @@ Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const 
     other_ = status_exchange(*status, message, server_);
   } else if (auto* next = std::get_if<NextRequest>(&request)) {
     kind = Kind::next;
-    other_ =
-        next_exchange(std::move(*next), message, memory_ == nullptr ? nullptr : &memory_->rights);
+    other_ = next_exchange(std::move(*next), message, rights);
   } else if (auto* assign = std::get_if<AssignRequest>(&request)) {
     kind = Kind::assign;
     other_ = assign_exchange(std::move(*assign), message, memory_);
@@ -57,8 +57,11 @@ Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const 
     other_ = end_of_transaction_exchange(std::move(*ending), message);
   } else if (auto* catalog = std::get_if<CatalogRequest>(&request)) {
     // The server refuses it: what is known stays so.
-    if (memory_ != nullptr && memory_->is_stranger()) catalog->changes.clear();
-    other_ = catalog_exchange(std::move(*catalog), message);
+    if (memory_ != nullptr && memory_->is_stranger()) {
+      catalog->changes.clear();
+      catalog->past.clear();
+    }
+    other_ = catalog_exchange(std::move(*catalog), message, rights);
   } else {
     other_ = std::make_unique<Refusal>(std::get<RefusedRequest>(std::move(request)).error, message);
   }

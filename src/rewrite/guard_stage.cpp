@@ -32,7 +32,7 @@ std::optional<Need> GuardStage::need(const Moment& moment) {
   }
   waits_since_.reset();
   ready_at_ = moment.now;
-  if (!write_.command.takes_uuid) collections_.clear();
+  if (!write_.command.takes_uuid || is_unnamed_) collections_.clear();
   if (!found) return std::nullopt;
   Need none{.stage = this, .assignment = found->first, .error = std::move(found->second.error)};
   none.is_left_alone = found->second.kind == Saw::left_alone;
@@ -54,9 +54,7 @@ std::optional<Next> GuardStage::failed(const Failure& failure) {
     return moves_too_often(failure.now).value_or(Next());
   }
   if (!rejects("collectionUUID", failure.message, failure.code)) return std::nullopt;
-  for (const Assignment& each : plan_) {
-    if (each.guard) each.guard->takes_no_uuid();
-  }
+  is_unnamed_ = true;
   return Next();
 }
 
@@ -103,6 +101,10 @@ bool GuardStage::is_named_by_client(std::int32_t statement) const {
 }
 
 void GuardStage::executed(Executed& command) {
+  // Before, its own text may have come from a field of the client's with a name like that.
+  for (const Assignment& each : plan_) {
+    if (is_unnamed_ && each.guard) each.guard->takes_no_uuid();
+  }
   for (const WriteError& error : command.reply.errors) {
     const std::int32_t statement = command.statements[static_cast<std::size_t>(error.index)];
     if (is_moved(error.code) && !is_named_by_client(statement)) command.moved.push_back(statement);

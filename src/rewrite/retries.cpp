@@ -93,14 +93,19 @@ nanoseconds RetryBudget::patience(const Rule& rule, const ids::StoreSource& aske
   return std::clamp<nanoseconds>(left, nanoseconds(0), asked.patience());
 }
 
-std::uint32_t Repeats::of(std::int32_t statement) const {
+std::uint32_t Repeats::of(std::int32_t statement, const Assignment& rule) const {
   const auto found = all_.find(statement);
-  return found == all_.end() ? 0 : found->second.times;
+  if (found == all_.end()) return 0;
+  const auto& times = found->second.times;
+  const auto its = std::ranges::find(times, &rule, [](const auto& each) { return each.first; });
+  return its == times.end() ? 0 : its->second;
 }
 
 void Repeats::add(std::int32_t statement, const Assignment& rule) {
   Repeated& repeated = all_[statement];
-  ++repeated.times;
+  auto its = std::ranges::find(repeated.times, &rule, [](const auto& each) { return each.first; });
+  if (its == repeated.times.end()) its = repeated.times.insert(its, {&rule, 0});
+  ++its->second;
   repeated.rule = &rule;
   repeated.sent = false;
 }
@@ -292,7 +297,7 @@ std::optional<RetryBound> FreshValues::forbids(const Collision& collision,
   std::vector<const Assignment*> rules;
   rules.reserve(collision.given.size());
   for (const std::size_t at : collision.given) rules.push_back(&plan_[given_.given[at].assignment]);
-  return budget_.forbids(rules, repeats_.of(collision.statement), now);
+  return budget_.forbids(rules, repeats_.of(collision.statement, *rules.front()), now);
 }
 
 /// After a collision in an ordered batch, the values of the statements behind it that come from the

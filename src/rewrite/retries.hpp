@@ -65,8 +65,8 @@ class RetryBudget {
 /// outcomes for their rules.
 class Repeats {
  public:
-  /// How often the statement has been repeated.
-  [[nodiscard]] std::uint32_t of(std::int32_t statement) const;
+  /// How often the statement has been repeated for this rule.
+  [[nodiscard]] std::uint32_t of(std::int32_t statement, const Assignment& rule) const;
   [[nodiscard]] bool contains(std::int32_t statement) const { return all_.contains(statement); }
 
   /// Event: the statement will be sent again. `rule`: the rule of the first of its values that are
@@ -91,8 +91,8 @@ class Repeats {
 
  private:
   struct Repeated {
-    std::uint32_t times = 0;
-    const Assignment* rule = nullptr;
+    std::vector<std::pair<const Assignment*, std::uint32_t>> times;  // by rule
+    const Assignment* rule = nullptr;                                // the last one
     bool sent = false;  // the last repetition has been counted
   };
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ from pymongo.errors import OperationFailure
 
 from support import wire
 from support.admin import LISTEN
-from support.guarded import Guarded
+from support.guarded import Guarded, log_in
 from support.process import eventually
 from support.proxy import Proxy, configuration
 from support.scrape import metric
@@ -93,6 +94,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         mongod.add_user("app", [{"role": "readWrite", "db": "shop"}])
         mongod.add_user("teller", [{"role": "readWrite", "db": "bank"}])
         mongod.add_user("reader", [{"role": "read", "db": "shop"}])
+        mongod.add_user("nobody", [])
         mongod.add_user("inserter", [], [{"resource": {"db": "shop", "collection": ""},
                                           "actions": ["insert"]}])
         mongod.add_user("writer", [], [{"resource": {"db": "shop", "collection": ""},
@@ -442,6 +444,42 @@ def test_strangers_do_not_make_others_wait(guarded: Guarded, guarded_proxy: Prox
                               wire.command({"dropDatabase": 1, "$db": "shop"})]))  # reads nothing
         for _ in range(3):
             assert code_of(app, {"insert": "created-dropped", "documents": [{}]}) == 0
+
+
+def test_who_reads_no_replies_does_not_make_others_wait(guarded: Guarded, guarded_proxy: Proxy) -> None:
+    """What the proxy does for a request ends with its reply, which comes behind those that are not read."""
+    with client_of(guarded_proxy, "app") as app, wire.client(guarded_proxy.address) as nobody:
+        insert(app, "created-dropped")
+        log_in(nobody, "nobody")
+        nobody.send(b"".join([*(wire.command({"buildInfo": 1, "$db": "admin"}) for _ in range(3000)),
+                              wire.command({"dropDatabase": 1, "$db": "shop"})]))
+        eventually(lambda: guarded.client.admin.command("serverStatus")["metrics"]["commands"]["buildInfo"]["total"]
+                   > 1000, 30, "the server has answered what nobody reads")
+        for _ in range(3):
+            assert code_of(app, {"insert": "created-dropped", "documents": [{}]}) == 0
+
+
+def test_refused_changes_void_nothing(guarded: Guarded, guarded_proxy: Proxy) -> None:
+    over = threading.Event()
+    with client_of(guarded_proxy, "app") as app:
+        insert(app, "created-dropped")
+
+        def refused() -> None:
+            change = wire.command({"applyOps": [{"op": "c", "ns": "x.$cmd", "o": {}}], "$db": "admin"})
+            with wire.client(guarded_proxy.address) as nobody:
+                log_in(nobody, "nobody")
+                while not over.is_set():
+                    nobody.send(change * 50)
+                    assert all(nobody.receive().body["code"] == UNAUTHORIZED for _ in range(50))
+
+        def inserted() -> None:
+            try:
+                for _ in range(100):
+                    assert code_of(app, {"insert": "created-dropped", "documents": [{}]}) == 0
+            finally:
+                over.set()
+
+        at_once(refused, refused, refused, inserted)
 
 
 # --- It is said ---

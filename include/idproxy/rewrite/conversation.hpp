@@ -143,7 +143,7 @@ class Conversation {
 [[nodiscard]] std::unique_ptr<Conversation> assign_exchange(AssignRequest&& assign, Bytes message,
                                                             ConnectionMemory* memory);
 [[nodiscard]] std::unique_ptr<Conversation> catalog_exchange(CatalogRequest&& request,
-                                                             Bytes message);
+                                                             Bytes message, Rights* rights);
 [[nodiscard]] std::unique_ptr<Conversation> end_of_transaction_exchange(EndOfTransaction&& ending,
                                                                         Bytes message);
 

@@ -70,6 +70,7 @@ class GuardStage final : public Stage {
   const Plan& plan_;
   std::vector<NamedCollection> collections_;
   std::unordered_set<std::string_view> named_by_client_;  // of a bulkWrite
+  bool is_unnamed_ = false;  // the server does not take the UUIDs, or so it seems
   // Monotonic.
   std::chrono::nanoseconds ready_at_{};                  // the last time
   std::optional<std::chrono::nanoseconds> waits_since_;  // unless it was ready the last time

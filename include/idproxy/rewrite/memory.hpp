@@ -83,6 +83,7 @@ class Rights {
  public:
   /// How long an answer of the server counts where no write follows that the server checks itself.
   static constexpr std::chrono::seconds kTrusted{60};
+  static constexpr std::chrono::seconds kRefused{10};
   /// How many namespaces are remembered, more than one command can have. Clients cannot invent any:
   /// the server has agreed to each.
   static constexpr std::size_t kMost = 16'384;
@@ -95,8 +96,17 @@ class Rights {
   void add(const std::string& ns, Right right, std::chrono::nanoseconds now);
   /// The server has said that the user may not do something in `ns`.
   void remove(const std::string& ns);
+  /// The server has refused a command that changes the catalog, for the lack of a right.
+  void change_refused(std::chrono::nanoseconds now) { change_refused_ = now; }
+  /// True if it has done so within kRefused: until then it will refuse others.
+  [[nodiscard]] bool refuses_changes(std::chrono::nanoseconds now) const {
+    return change_refused_ && now < *change_refused_ + kRefused;
+  }
   /// The connection's user may have changed.
-  void forget() { known_.reset(); }
+  void forget() {
+    known_.reset();
+    change_refused_.reset();
+  }
 
  private:
   struct Known {
@@ -105,6 +115,7 @@ class Rights {
   };
   // Null where nobody asks.
   std::unique_ptr<std::unordered_map<std::string, Known>> known_;
+  std::optional<std::chrono::nanoseconds> change_refused_;
 };
 
 /// Who a client says it is, for operators.

@@ -25,8 +25,8 @@ constexpr const char* kLength = "bad_message_length";
 constexpr const char* kCompressed = "compressed_message";
 
 /// A client's bytes on their way through a gate, and what became of them: "relayed" and the bytes,
-/// then "!" at a message's end; "collected" and the bytes; "waits"; "late" and the length; or the
-/// event of the fault.
+/// then "!" at a message's end; "collected" and the bytes; "waits"; "later"; "late" and the length;
+/// or the event of the fault.
 class Client {
  public:
   Client(Budget& budget, rewrite::Namespaces& namespaces)
@@ -53,6 +53,7 @@ class Client {
   rewrite::X509 x509 = rewrite::X509::allowed;
   bool draining = false;
   bool needs_login = false;
+  bool has_replies = true;
   std::size_t expected = 0;
   wire::Compressors agreed = wire::Compressors::all();
   Texts seen;
@@ -67,8 +68,8 @@ class Client {
  private:
   bool take() {
     const Exact front(held_);
-    const auto step =
-        gate.decide(front.view(), {draining, needs_login, x509, agreed, expected}, namespaces_);
+    const auto step = gate.decide(
+        front.view(), {draining, needs_login, has_replies, x509, agreed, expected}, namespaces_);
     needed_ = 0;
     switch (step.kind) {
       case Kind::need:
@@ -78,6 +79,9 @@ class Client {
       case Kind::wait:
         seen.emplace_back("waits");
         gate.queue([this](Budget::Share share) { granted = std::move(share); });
+        return false;
+      case Kind::later:
+        seen.emplace_back("later");
         return false;
       case Kind::relay:
         pass(step);
@@ -214,6 +218,19 @@ TEST_F(RequestGateTest, SeesTheSameByteByByte) {
     for (const char byte : sent.bytes) client.sends({&byte, 1});
   }
   EXPECT_EQ(client.seen, expected());
+}
+
+TEST_F(RequestGateTest, BeginsNoExchangeBeforeTheClientHasAllReplies) {
+  client.has_replies = false;
+  const std::string large =
+      insert_array({doc(), doc(string_field("a", std::string(100'000, 'x')))});
+  client.sends(kPing + kInsertElsewhere + large.substr(0, 8'000));
+  const Texts relayed{"relayed " + kPing + '!', "relayed " + kInsertElsewhere + '!', "later"};
+  EXPECT_EQ(client.seen, relayed);
+  EXPECT_EQ(client.gate.room(), 0U) << "it holds nothing that others wait for";
+  client.has_replies = true;
+  client.sends(large.substr(8'000));
+  EXPECT_EQ(client.seen.back(), "collected " + large);
 }
 
 TEST_F(RequestGateTest, TellsWhatMayChangeTheUser) {

@@ -254,8 +254,21 @@ TEST_F(GuardedExchange, AServerOfAnEarlierVersionGetsTheWriteAgainWithoutTheUuid
                                      "field.")),
             ActionKind::send);
   expect_sent(client(Form::sequence, "", {nth(0, 1)}));
+  EXPECT_TRUE(guard->state(world.clock.monotonic()).uuid) << "others go on naming it";
   EXPECT_EQ(world.reply_with(n(1) + ok()), ActionKind::reply);
   EXPECT_EQ(world.body(), doc(n(1) + ok()));
+  EXPECT_FALSE(guard->state(world.clock.monotonic()).uuid);
+}
+
+TEST_F(GuardedExchange, AFieldOfTheClientsWithANameLikeThatIsRefusedToItAlone) {
+  see(kOne);
+  const std::string refusal = "BSON field 'insert.collectionUUIDx' is an unknown field.";
+  EXPECT_EQ(world.request(client(Form::sequence, int_field("collectionUUIDx", 1), {nth(0)})),
+            ActionKind::send);
+  EXPECT_EQ(world.reply_with(failure(40415, refusal)), ActionKind::send);
+  EXPECT_EQ(world.reply_with(failure(40415, refusal)), ActionKind::reply);
+  EXPECT_NE(world.body().find(refusal), std::string::npos);
+  EXPECT_TRUE(guard->state(world.clock.monotonic()).uuid);
 }
 
 TEST_F(GuardedExchange, RefusesWithoutAnIndex) {

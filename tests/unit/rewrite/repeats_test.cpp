@@ -32,8 +32,8 @@ TEST_F(RepeatsTest, CountsEachSendingOnce) {
   repeats_.sent(Statements{3, 4});
   repeats_.sent(Statements{3, 4});  // of the tail of an ordered batch, for another's sake
   EXPECT_EQ(counts(0), "1 0 0");
-  EXPECT_EQ(repeats_.of(3), 1U);
-  EXPECT_EQ(repeats_.of(4), 0U);
+  EXPECT_EQ(repeats_.of(3, plan_[0]), 1U);
+  EXPECT_EQ(repeats_.of(4, plan_[0]), 0U);
 }
 
 TEST_F(RepeatsTest, CountsForTheRuleThatCollidedLast) {
@@ -41,12 +41,13 @@ TEST_F(RepeatsTest, CountsForTheRuleThatCollidedLast) {
   repeats_.sent(Statements{3});
   repeats_.add(3, plan_[1]);
   repeats_.sent(Statements{3});
-  EXPECT_EQ(repeats_.of(3), 2U);
+  EXPECT_EQ(repeats_.of(3, plan_[0]), 1U) << "what others use up is not this rule's";
+  EXPECT_EQ(repeats_.of(3, plan_[1]), 1U);
   repeats_.tried(Statements{2, 3}, {});
   EXPECT_EQ(counts(0), "1 0 0");
   EXPECT_EQ(counts(1), "1 1 0");
   EXPECT_FALSE(repeats_.contains(3));
-  EXPECT_EQ(repeats_.of(3), 0U);
+  EXPECT_EQ(repeats_.of(3, plan_[0]), 0U);
 }
 
 TEST_F(RepeatsTest, CuresNoneThatFailedOrWasNotTried) {

@@ -199,7 +199,7 @@ std::shared_ptr<ids::BlockCache> Counters::announce(const ids::CounterSpec& spec
 void Counters::rules_are_made(std::uint64_t watch) {
   counters_.rules_are_made(watch, [this](const Shared& counter) {
     if (counter->announced) counter->check_at = clock_.monotonic();
-    wake(counter);
+    wake_counter(scheduler_, counter);
   });
 }
 

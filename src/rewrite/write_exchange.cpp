@@ -435,9 +435,12 @@ std::optional<Action> WriteExchange::accept(const Need& need) {
 /// documents in other commands.
 std::optional<CommandError> WriteExchange::fault_in_batch() const {
   const bool in_turn = needs_turn(*request_.plan, given_);
-  const auto options = request_.command.divisible(statements_);
   const auto concern = bson::find(request_.message.body(), "writeConcern", bson::Type::document);
   const bool is_blind = concern && bson::find_integer(concern->value, "w") == 0;
+  // Once reserved, the values of an unacknowledged insert go in one command, and never again.
+  const bool goes_once = !in_turn && (!acknowledged_ || is_blind);
+  const auto options =
+      goes_once ? request_.command.options : request_.command.divisible(statements_);
   std::string why;
   if (in_turn && (!acknowledged_ || is_blind)) {
     why = "a write with {w: 0} does not tell which numbers are stored";

@@ -33,7 +33,7 @@ from support.thief import insert_message, session
 from support.threads import at_once
 
 LAYOUTS = ["id", "field"]
-PLACES = 26
+PLACES = 27
 """Rules with reservations name their collection, so each test takes the next one of these."""
 
 
@@ -159,6 +159,21 @@ class TestInserts:
         assert reply["n"] == 2 and [e["index"] for e in reply["writeErrors"]] == [1]
         assert "the value of 'n' cannot be reserved" in reply["writeErrors"][0]["errmsg"]
         assert place.agree() == 2
+        code = bson.Code("f", {})
+        for document in ({"n": code}, {"n": {"x": code}}, {"_id": {"x": code}, "n": 70}, {"_id": {"x": code}}):
+            reply = insert(proxy, place.ns, [document])
+            assert reply["n"] == 0 and [e["code"] for e in reply["writeErrors"]] == [96], reply
+            assert "code with scope" in reply["writeErrors"][0]["errmsg"]
+        assert place.agree() == 2
+
+    def test_unacknowledged(self, server, proxy):
+        place = begun(server, proxy)
+        with proxy.client(w=0) as client:
+            collection = client["res"][place.collection.name]
+            collection.insert_one({"k": 0})
+            collection.insert_many([{"k": 1}, {"k": 2}])
+            collection.insert_many([{"k": 3}, {"k": 4}], ordered=False)
+        eventually(lambda: place.agree() == 5, 20)
 
     @pytest.mark.parametrize("fault", [FOREIGN, INVALID], ids=["foreign", "invalid"])
     def test_that_fail(self, server, proxy, place, ordered, fault):

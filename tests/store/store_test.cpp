@@ -417,6 +417,7 @@ TEST_F(StoreTest, AFieldThatNoRuleFillsAnyMoreHoldsNothingUp) {
   EXPECT_EQ(take(*cache, 1).error().code, ids::Errc::exhausted);
   const auto one = store.watch({});
   EXPECT_EQ(one->counter(spec, field), cache);
+  one->rules_are_made();
   EXPECT_EQ(both->counter(spec, unguarded), cache);  // somebody who is late
   EXPECT_EQ(take(*cache, 1)->front(), 1);
   EXPECT_TRUE(store.stop(2s));

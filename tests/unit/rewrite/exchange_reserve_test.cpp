@@ -372,6 +372,28 @@ TEST_F(Reserve, SendsAnUnacknowledgedInsert) {
   EXPECT_EQ(world.bytes(), "");
 }
 
+/// As drivers send it: ordered, and with the write concern in it.
+TEST_F(Reserve, OfAnOrderedInsertThatIsNotAcknowledged) {
+  const std::string w0 = doc_field("writeConcern", int_field("w", 0));
+  for (const std::uint32_t flags : {wire::flag::kMoreToCome, 0U}) {
+    for (const Form form : kForms) {
+      SetUp();
+      lending->next = 1;
+      *collection = FakeReservations();
+      collection->all = {{"1", "x"}};
+      ExchangeWorld world(rules());
+      world.request(client(form, w0, {nth(0), nth(1)}, flags));
+      EXPECT_EQ(reserve(world), ActionKind::ask_store);
+      EXPECT_EQ(reserve(world), ActionKind::send);
+      EXPECT_EQ(world.exchange->awaits_reply(), flags == 0);
+      EXPECT_EQ(world.bytes(), part(w0, {stored(101, 0, 3), stored(102, 1, 2)}, {}, flags));
+      if (flags == 0) EXPECT_EQ(world.reply_with(n(0) + ok()), ActionKind::relay);
+      world.exchange.reset();
+      EXPECT_EQ(collection->calls, "reserve 1=101 2=102; reserve 3=101; ");
+    }
+  }
+}
+
 TEST_F(Reserve, WorksBesideASequenceWithoutGaps) {
   auto turns = std::make_shared<Turns>();
   Rule gapless = rule("shop.*", "g");

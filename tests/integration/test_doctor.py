@@ -526,6 +526,7 @@ class TestRules:
         each = doctor.examine().one("numbers-run-out", "warning", f"{ns}, n", "reload")
         assert "in all ranges" in each["text"] and "ranges.count" in each["text"] and "max" not in each["text"]
         rule["ranges"]["count"] = 4
+        db.ranges.insert_one({"_id": "COUNTER DOCUMENT NUMBER 3", "COUNT": 30, "MAX_VALUE": 39})  # as a proxy does
         assert doctor.write(quiet(replica_set, [rule])).examine().code == 0
 
     def test_whose_period_has_ended(self, replica_set, doctor, coll, ns):

@@ -19,6 +19,7 @@ import pytest
 from pymongo.errors import PyMongoError
 
 from support import wire
+from support.admin import Admin
 from support.certificates import Authority
 from support.counters import key_of, set_counter
 from support.doctor import (
@@ -29,6 +30,7 @@ from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.profiler import Profiler
 from support.proxy import binary
+from support.replica_set import ReplicaSet
 from support.secrets import PASSWORD
 from support.typed import create_index
 
@@ -359,6 +361,23 @@ class TestServers:
         own_set.client.admin.command("replSetFreeze", 0)
         eventually(lambda: own_set.client.admin.command("hello")["isWritablePrimary"], 30)
         assert "primary-missing" not in doctor.examine().ids
+
+    def test_a_secondary_that_is_meant(self, doctor, coll, start_proxy):
+        """directConnection=true: without rules, that is all well."""
+        admin = f"127.0.0.1:{free_port()}"
+        with ReplicaSet("direct", [{"priority": 5}, {"priority": 0}]) as members:
+            secondary = members.members[1]
+            document = quiet(secondary, [], admin={"listen": admin}, log={"format": "json"},
+                             id_store={"uri": f"mongodb://{members.members[0].address}/?replicaSet=direct"})
+            document["upstream"] = {"uri": f"mongodb://{secondary.address}/?directConnection=true"}
+            proxy = start_proxy(doctor.write(document).path)
+            eventually(lambda: "SECONDARY" in Admin(proxy).get("/status.json").text, 30)
+            found = doctor.examine()
+            assert not found.ids & {"primary-missing", "proxy-error"}, found
+            assert not json.loads(Admin(proxy).get("/status.json").text)["wrong"]
+            document["rules"] = [uuid_rule(f"{coll}.x", unique_index="create")]
+            each = doctor.write(document).examine().one("primary-missing", "error", "direct", "rs.status()")
+            assert "directConnection=true" in each["text"]
 
     def test_an_upgrade_that_is_not_finished(self, own_set, doctor, coll):
         own_set.client[coll].x.create_index("code", unique=True)

@@ -19,6 +19,11 @@ std::string days_text(std::chrono::seconds time) {
   return days.count() < 2 ? seconds_text(time) : std::to_string(days.count()) + " days";
 }
 
+Commands members_as_seen() {
+  return Commands().mongosh(
+      "rs.status().members.map(m => [m.name, m.stateStr, m.lastHeartbeatMessage])");
+}
+
 /// Collects them in the order of the page.
 class FindingsNow {
  public:
@@ -83,7 +88,12 @@ class FindingsNow {
       });
     };
     const bool is_set = is_any("SECONDARY", "ARBITER");
-    if (is_set && !is_any("PRIMARY", "MONGOS")) add(primary_missing({}));
+    if (!is_set || is_any("PRIMARY", "MONGOS")) return;
+    if (!snapshot_.net.is_direct) {
+      add(primary_missing({}));
+    } else if (!rules_.empty()) {
+      add(primary_not_named({}));
+    }
   }
 
   void rule(std::size_t i) {
@@ -152,9 +162,18 @@ Finding primary_missing(const std::string& set) {
   return {finding::kPrimaryMissing,
           set,
           {"no server says that it is the primary: nothing can be written"},
-          {"see why there is no election", ": ",
-           Commands().mongosh("rs.status().members.map(m => [m.name, m.stateStr, "
-                              "m.lastHeartbeatMessage])")}};
+          {"see why there is no election", ": ", members_as_seen()}};
+}
+
+Finding primary_not_named(const std::string& set) {
+  return {
+      finding::kPrimaryMissing,
+      set,
+      {"upstream.uri has directConnection=true and names no primary, and rules give values only "
+       "to what a primary stores"},
+      {"name the primary, or all members without directConnection=true; if there is no primary, "
+       "see why",
+       ": ", members_as_seen()}};
 }
 
 Finding index_missing(const rewrite::Rule& rule, std::size_t index,

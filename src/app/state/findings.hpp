@@ -20,6 +20,8 @@ namespace idproxy::app::state {
 [[nodiscard]] Finding set_not_initiated(const std::string& server);
 /// `set`: its name, if it is known.
 [[nodiscard]] Finding primary_missing(const std::string& set);
+/// With directConnection=true, where there are rules.
+[[nodiscard]] Finding primary_not_named(const std::string& set);
 /// `index`: among the rules.
 [[nodiscard]] Finding index_missing(const rewrite::Rule& rule, std::size_t index,
                                     const id_store::MissingIndex& lacks);

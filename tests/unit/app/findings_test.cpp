@@ -270,6 +270,25 @@ TEST_F(FindingsTest, AreTheSameWhereverTheyAreShown) {
   EXPECT_THAT(shown, testing::ContainerEq(kShown));
 }
 
+/// A connection to a secondary may be meant; whether its set has a primary, it does not tell.
+TEST_F(FindingsTest, ADirectConnectionNeedsAPrimaryOnlyForRules) {
+  const auto texts = [&] {
+    std::vector<std::string> found;
+    for (const Finding& each : findings_of(Phase::serving, all, now)) {
+      if (std::string_view(each.kind.id) == "primary-missing") found.push_back(each.what.text);
+    }
+    return found;
+  };
+  EXPECT_THAT(texts(), testing::ElementsAre(testing::StartsWith("no server says that it is")));
+  all.net.is_direct = true;
+  EXPECT_THAT(texts(), testing::ElementsAre(testing::StartsWith("upstream.uri has directConn")));
+  all.rules = test::rule_set_of();
+  all.run_out.clear();
+  all.refused.clear();
+  all.unguarded.clear();
+  EXPECT_THAT(texts(), testing::IsEmpty());
+}
+
 TEST_F(FindingsTest, OfDoctorAreThoseOfTheProxy) {
   doctor::DoctorCheck check{"rules"};
   check.add(rule_not_ready(all.rules->rules()[0], 0, all.reasons[0]), {});

@@ -48,7 +48,7 @@ class FindingsNow {
       add(numbers_run_out(rules_[each.rule_index], each));
     }
     limits();
-    if (snapshot_.last_reload_failed) add(reload_failed());
+    if (snapshot_.last_reload_failed) add(reload_failed(snapshot_.reloads));
     const ProxyDifferences::Found& differ = snapshot_.differences;
     if (!differ.rules.empty()) add(proxies_disagree(differ.rules));
     if (!differ.versions.empty()) add(proxy_versions_differ(differ.versions));
@@ -200,11 +200,15 @@ Finding numbers_run_out(std::string subject, std::string what, std::string way_o
   return {finding::kNumbersRunOut, std::move(subject), {std::move(what)}, {std::move(way_out)}};
 }
 
-Finding reload_failed() {
-  return {finding::kReloadFailed,
-          {},
-          {"the last reload failed: the configuration from before is in force"},
-          {"mongo-idproxy --config FILE --check-config shows every mistake"}};
+/// Not all that a reload refuses is seen by a check: it knows no running process.
+Finding reload_failed(const ReloadStatistics& reloads) {
+  return {
+      finding::kReloadFailed,
+      {},
+      {"the last reload failed, and the configuration from before is in force: " +
+       reloads.last_text},
+      {"mend that, and reload", ": ",
+       Commands().shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(reloads.file)})}};
 }
 
 std::optional<Finding> date_of_certificate(const net::tls::Certificate& certificate,

@@ -27,7 +27,7 @@ namespace idproxy::app::state {
                                     const id_store::MissingIndex& lacks);
 [[nodiscard]] Finding numbers_run_out(const rewrite::Rule& rule, const RunOut::Warning& warning);
 [[nodiscard]] Finding numbers_run_out(std::string subject, std::string what, std::string way_out);
-[[nodiscard]] Finding reload_failed();
+[[nodiscard]] Finding reload_failed(const ReloadStatistics& reloads);
 /// Nothing: it is valid, and for longer than `soon`. `key`: of the configuration.
 [[nodiscard]] std::optional<Finding> date_of_certificate(const net::tls::Certificate& certificate,
                                                          const std::string& key,

@@ -163,7 +163,20 @@ class TestCertificates:
         file.chmod(0o600)
         doctor.write(quiet(free_server(), [], listen={"tls": {
             "mode": "require", "certificate_key_file": str(file)}}))
-        doctor.examine().one("certificate-unusable", "error", file, f"openssl x509 -in {file}")
+        each = doctor.examine().one("certificate-unusable", "error", file, f"openssl storeutl -noout {file}")
+        in_shell(each["commands"][0]["command"])
+
+    @pytest.mark.parametrize("key", ["ca_file", "crl_file"])
+    def test_that_are_in_each_others_place(self, doctor, tmp_path, key):
+        """The command fits each of them: a good file does not look broken."""
+        authority = Authority(tmp_path, "authority")
+        file = authority.revoked() if key == "ca_file" else authority.file
+        doctor.write(quiet(free_server(), [], listen={"port": 0, "tls": {
+            "mode": "require", "certificate_key_file": str(authority.issue("CN=own").file),
+            "client_certificate": "require", "ca_file": str(authority.file), key: str(file)}}))
+        each = doctor.examine().one("certificate-unusable", "error", file)
+        for command in each["commands"]:
+            in_shell(command["command"])
 
     def test_dates(self, doctor, tmp_path):
         authority = Authority(tmp_path, "authority")

@@ -43,6 +43,13 @@ std::optional<double> JsonView::number() const {
   return std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
+std::optional<std::uint64_t> JsonView::count() const {
+  constexpr double kMost = std::uint64_t{1} << 53U;
+  const double is = number().value_or(-1);
+  if (is < 0 || is > kMost || std::floor(is) != is) return std::nullopt;
+  return static_cast<std::uint64_t>(is);
+}
+
 std::string JsonView::text() const {
   return value_ != nullptr && value_->is_string() ? std::string(value_->get_string()) : "";
 }

@@ -3,6 +3,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/string.hpp>
 #include <boost/json/value.hpp>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ class JsonView {
   [[nodiscard]] bool is_array() const { return value_ != nullptr && value_->is_array(); }
   /// Finite.
   [[nodiscard]] std::optional<double> number() const;
+  /// A whole number from 0 up to what a double counts without gaps (2^53).
+  [[nodiscard]] std::optional<std::uint64_t> count() const;
   /// "" if it is no string.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool is_true() const;

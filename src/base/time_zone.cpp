@@ -3,7 +3,28 @@
 #include <cctz/civil_time.h>
 #include <cctz/time_zone.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "idproxy/base/words.hpp"
+
 namespace idproxy {
+namespace {
+
+/// cctz also opens paths, and what waits there as a pipe does; and `localtime` is another zone on
+/// each host.
+bool may_name_one(const std::string& name) {
+  if (!consists_of(name, "_+-/") || name.front() == '/' || name == "localtime") return false;
+  const char* const directory = std::getenv("TZDIR");
+  std::error_code error;
+  const auto status = std::filesystem::status(
+      std::filesystem::path(directory == nullptr ? "/usr/share/zoneinfo" : directory) / name,
+      error);
+  return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+}
+
+}  // namespace
 
 struct TimeZone::Rules {
   cctz::time_zone zone;
@@ -11,6 +32,7 @@ struct TimeZone::Rules {
 
 std::optional<TimeZone> TimeZone::find(const std::string& name) {
   Rules rules;
+  if (!may_name_one(name)) return std::nullopt;
   if (!cctz::load_time_zone(name, &rules.zone)) return std::nullopt;
   TimeZone found;
   found.rules_ = std::make_shared<const Rules>(rules);

@@ -256,6 +256,7 @@ ServerStatistics Server::statistics() const {
   ServerStatistics statistics;
   const auto now = shared.clock.monotonic();
   statistics.listeners = shared.directory.listener_statistics(now);
+  statistics.is_direct = !shared.options.map_members;
   statistics.connections_open = shared.open_connections;
   statistics.connections_limit = shared.options.max_connections;
   const OpenTransactions::Open transactions = shared.transactions.all();

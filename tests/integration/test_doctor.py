@@ -19,6 +19,7 @@ import pytest
 from pymongo.errors import PyMongoError
 
 from support import wire
+from support.admin import Admin
 from support.certificates import Authority
 from support.counters import key_of, set_counter
 from support.doctor import (
@@ -29,6 +30,7 @@ from support.mongod import Mongod
 from support.process import eventually, free_port
 from support.profiler import Profiler
 from support.proxy import binary
+from support.replica_set import ReplicaSet
 from support.secrets import PASSWORD
 from support.typed import create_index
 
@@ -161,7 +163,20 @@ class TestCertificates:
         file.chmod(0o600)
         doctor.write(quiet(free_server(), [], listen={"tls": {
             "mode": "require", "certificate_key_file": str(file)}}))
-        doctor.examine().one("certificate-unusable", "error", file, f"openssl x509 -in {file}")
+        each = doctor.examine().one("certificate-unusable", "error", file, f"openssl storeutl -noout {file}")
+        in_shell(each["commands"][0]["command"])
+
+    @pytest.mark.parametrize("key", ["ca_file", "crl_file"])
+    def test_that_are_in_each_others_place(self, doctor, tmp_path, key):
+        """The command fits each of them: a good file does not look broken."""
+        authority = Authority(tmp_path, "authority")
+        file = authority.revoked() if key == "ca_file" else authority.file
+        doctor.write(quiet(free_server(), [], listen={"port": 0, "tls": {
+            "mode": "require", "certificate_key_file": str(authority.issue("CN=own").file),
+            "client_certificate": "require", "ca_file": str(authority.file), key: str(file)}}))
+        each = doctor.examine().one("certificate-unusable", "error", file)
+        for command in each["commands"]:
+            in_shell(command["command"])
 
     def test_dates(self, doctor, tmp_path):
         authority = Authority(tmp_path, "authority")
@@ -360,6 +375,23 @@ class TestServers:
         eventually(lambda: own_set.client.admin.command("hello")["isWritablePrimary"], 30)
         assert "primary-missing" not in doctor.examine().ids
 
+    def test_a_secondary_that_is_meant(self, doctor, coll, start_proxy):
+        """directConnection=true: without rules, that is all well."""
+        admin = f"127.0.0.1:{free_port()}"
+        with ReplicaSet("direct", [{"priority": 5}, {"priority": 0}]) as members:
+            secondary = members.members[1]
+            document = quiet(secondary, [], admin={"listen": admin}, log={"format": "json"},
+                             id_store={"uri": f"mongodb://{members.members[0].address}/?replicaSet=direct"})
+            document["upstream"] = {"uri": f"mongodb://{secondary.address}/?directConnection=true"}
+            proxy = start_proxy(doctor.write(document).path)
+            eventually(lambda: "SECONDARY" in Admin(proxy).get("/status.json").text, 30)
+            found = doctor.examine()
+            assert not found.ids & {"primary-missing", "proxy-error"}, found
+            assert not json.loads(Admin(proxy).get("/status.json").text)["wrong"]
+            document["rules"] = [uuid_rule(f"{coll}.x", unique_index="create")]
+            each = doctor.write(document).examine().one("primary-missing", "error", "direct", "rs.status()")
+            assert "directConnection=true" in each["text"]
+
     def test_an_upgrade_that_is_not_finished(self, own_set, doctor, coll):
         own_set.client[coll].x.create_index("code", unique=True)
         admin = own_set.client.admin
@@ -526,6 +558,7 @@ class TestRules:
         each = doctor.examine().one("numbers-run-out", "warning", f"{ns}, n", "reload")
         assert "in all ranges" in each["text"] and "ranges.count" in each["text"] and "max" not in each["text"]
         rule["ranges"]["count"] = 4
+        db.ranges.insert_one({"_id": "COUNTER DOCUMENT NUMBER 3", "COUNT": 30, "MAX_VALUE": 39})  # as a proxy does
         assert doctor.write(quiet(replica_set, [rule])).examine().code == 0
 
     def test_whose_period_has_ended(self, replica_set, doctor, coll, ns):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import re
 import shutil
@@ -131,6 +132,12 @@ class TestTheRunningProxy:
         doctor.path.write_text(whole)
         each = doctor.examine().one("proxy-warning", "warning", "the running proxy", "mongo-idproxy status")
         assert each["text"].startswith("the last reload failed")
+        status = subprocess.run([binary(), "status", "--json", "--config", doctor.path], capture_output=True,
+                                text=True, timeout=30)
+        (failed,) = [found for found in json.loads(status.stdout)["wrong"] if found["id"] == "reload-failed"]
+        assert "in force: the configuration has " in failed["text"]
+        in_shell(failed["commands"][0]["command"])
+        assert "proxy-warning" not in doctor.examine().ids
 
     def test_that_goes_on_with_old_files(self, replica_set, doctor, ns, tmp_path, start_proxy):
         """The certificate has expired, and was renewed without a reload: to doctor, that is no less wrong."""

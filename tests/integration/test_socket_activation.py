@@ -6,6 +6,7 @@ from __future__ import annotations
 import pathlib
 import re
 import socket
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -125,6 +126,40 @@ def test_who_connects_before_the_start_is_served(config, port):
             with activated(config, [passed]) as proxy:
                 assert proxy.listeners == [(f"127.0.0.1:{port}", config["upstream"]["uri"][len("mongodb://"):])]
                 assert proxy.client().activated.command("ping")["ok"] == 1
+
+
+# Notes how many threads there are when it is called.
+UNSETENV = r"""
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+int unsetenv(const char* name) {
+  int (*next)(const char*) = (int (*)(const char*))dlsym(RTLD_NEXT, "unsetenv");
+  int threads = 0;
+  DIR* tasks = opendir("/proc/self/task");
+  for (struct dirent* each; (each = readdir(tasks));) threads += each->d_name[0] != '.';
+  closedir(tasks);
+  FILE* out = fopen(getenv("UNSETENV_FILE"), "a");
+  fprintf(out, "%s %d\n", name, threads);
+  fclose(out);
+  return next(name);
+}
+"""
+
+
+def test_the_environment_changes_before_other_threads_read_it(config, port, tmp_path, monkeypatch):
+    """POSIX: while one is changed, no other thread may ask for a variable."""
+    source, library, noted = (tmp_path / f"unsetenv.{end}" for end in ("c", "so", "txt"))
+    source.write_text(UNSETENV)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("UNSETENV_FILE", str(noted))
+    with listening(("127.0.0.1", port)) as made, activated(config, [made]):
+        monkeypatch.undo()
+    lines = [line.split() for line in noted.read_text().splitlines()]
+    assert [threads for name, threads in lines if name.startswith("LISTEN_")] == ["1"] * 3
 
 
 def test_a_unix_socket_stays(standalone, tmp_path):

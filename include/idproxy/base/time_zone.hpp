@@ -14,7 +14,8 @@ class TimeZone {
   /// UTC
   TimeZone() = default;
 
-  /// "Europe/Berlin"; nothing if the system does not know the name. Reads files.
+  /// "Europe/Berlin"; nothing if the system does not know the name, or it is a path or `localtime`.
+  /// Reads files.
   [[nodiscard]] static std::optional<TimeZone> find(const std::string& name);
 
   /// The day of the calendar at a time since the Unix epoch.

@@ -51,6 +51,7 @@ struct ServerStatistics {
     metrics::HistogramValues reply_time{};  ///< from sending a request to its reply
   };
   std::vector<Listener> listeners;
+  bool is_direct = false;  ///< directConnection=true: further members of a set have none
 
   PerCounted<std::uint64_t> counted{};
   /// How much longer inserts with a rule took because of the proxy: its own time and that of the id

@@ -65,11 +65,9 @@ void add_finding(const std::string& file, const FileFinding& said, DoctorCheck& 
           Commands().shell({"sudo", "chmod", "o-rwx", as_path(named)}).append(passing_on(file)));
     case About::certificate:
       if (named.empty()) break;
-      return add(
-          finding::kCertificateUnusable, named,
-          Commands()
-              .shell({"sudo", "openssl", "x509", "-in", named, "-noout", "-subject", "-enddate"})
-              .shell({"sudo", "openssl", "pkey", "-in", named, "-noout", "-check"}));
+      // Lists certificates, keys and CRLs, whatever of these the file is for.
+      return add(finding::kCertificateUnusable, named,
+                 Commands().shell({"sudo", "openssl", "storeutl", "-noout", as_path(named)}));
     case About::password:
       return add(finding::kPasswordInFile, file,
                  Commands()
@@ -237,8 +235,8 @@ DoctorCheck check_descriptors(const config::Config& config, const JsonView& prox
   const std::uint64_t needed = needed_descriptors(config.net);
   const std::uint32_t wanted = config.net.max_connections;
   std::uint64_t permitted = wanted;
-  if (const auto limit = proxy["limits"]["clients"]["limit"].number()) {
-    permitted = static_cast<std::uint64_t>(*limit);
+  if (const auto limit = proxy["limits"]["clients"]["limit"].count()) {
+    permitted = *limit;
   } else {
     rlimit own{};
     const bool is_known = ::getrlimit(RLIMIT_NOFILE, &own) == 0;

@@ -80,9 +80,9 @@ class ProxyCheck {
   ProxyCheck(const JsonView& status, const ExaminedFile& file) : status_(status), file_(file) {}
 
   DoctorCheck run(const std::vector<const DoctorCheck*>& others) {
-    const auto pid = status_["pid"].number();
+    const auto pid = status_["pid"].count();
     check_.what = "version " + status_["version"].text() + ", " + status_["phase"].text() +
-                  (pid ? ", pid " + std::to_string(static_cast<std::int64_t>(*pid)) : "");
+                  (pid ? ", pid " + std::to_string(*pid) : "");
     look_at_file();
     look_at_named_files();
     look_at_version();
@@ -132,7 +132,7 @@ class ProxyCheck {
       const auto reason = reason_named(name);
       // `upserts: forward` asks for it.
       if (!reason || *reason == ForwardReason::configured) continue;
-      const auto count = static_cast<std::uint64_t>(rule["forwarded"][name].number().value_or(0));
+      const std::uint64_t count = rule["forwarded"][name].count().value_or(0);
       const bool is_write = is_past_the_rules(*reason);
       check_.add(is_write ? finding::kWriteBypassesRule : finding::kUpsertBypassesRule, subject,
                  std::to_string(count) + (is_write ? " commands" : " upserts") +

@@ -105,7 +105,7 @@ class ServersCheck {
       if (!id_store::set_name_fault(each, expected, key).empty()) set_name(key, each, expected);
       if (is_new) state(each);
     }
-    primary(all);
+    primary(key, all);
   }
 
   void unreachable(const ServerHello& server, const std::string& uri) {
@@ -194,14 +194,18 @@ class ServersCheck {
     }
   }
 
-  void primary(const std::vector<ServerHello>& all) {
-    const auto is_primary = [](const ServerHello& each) {
-      return answers(each) && (each.state == "primary" || !each.primary.empty() || each.is_mongos);
+  void primary(const std::string& key, const std::vector<ServerHello>& all) {
+    const bool is_direct = key == "upstream.uri" && !config_.net.map_members;
+    const auto is_primary = [&](const ServerHello& each) {
+      const bool knows_one = !is_direct && !each.primary.empty();
+      return answers(each) && (each.state == "primary" || knows_one || each.is_mongos);
     };
     const auto member = std::ranges::find_if(all, is_member);
     if (member == all.end() || std::ranges::any_of(all, is_primary)) return;
+    if (is_direct && config_.rules.empty()) return;
     if (!reported_primaries_.insert(member->set_name).second) return;
-    check_.add(state::primary_missing(member->set_name), {});
+    const auto found = is_direct ? state::primary_not_named : state::primary_missing;
+    check_.add(found(member->set_name), {});
   }
 
   void store_elsewhere() {

@@ -178,6 +178,7 @@ Reload::Reload(Start start, id_store::Store& store, net::Server& server)
       rules_(std::move(start.rules)),
       read_(std::move(start.files)) {
   running_.rules.clear();
+  statistics_.file = file_;
   note_success();
 }
 
@@ -226,8 +227,9 @@ void Reload::refuse(std::string_view fault) noexcept {
     std::unique_lock lock(mutex_);
     const std::uint64_t failed = ++statistics_.failed;
     note_end(fault);
+    const Finding found = state::reload_failed(statistics_);
     lock.unlock();
-    log::event(state::reload_failed(), {{"file", file_}, {"reason", fault}, {"failed", failed}});
+    log::event(found, {{"file", file_}, {"reason", fault}, {"failed", failed}});
   } catch (const std::exception& error) {
     (void)std::fprintf(stderr, "mongo-idproxy: a reload failed: %s\n", error.what());
   }

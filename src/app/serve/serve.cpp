@@ -145,6 +145,7 @@ ExitCode serve(const std::string& file, const std::string& version) {
   // Fix the threshold. By default it grows to 32 MiB with the first large message, and malloc keeps
   // the memory of blocks below it.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  auto sockets = passed_sockets();  // changes the environment: before there are other threads
   auto opened = ConfigFile::open(file, ConfigFile::Print::faults);
   if (!opened) return opened.error();
   config::Loaded& loaded = opened->loaded;
@@ -160,7 +161,6 @@ ExitCode serve(const std::string& file, const std::string& version) {
     const ListenFault fault = control.open(*config.admin, config.admin_hosts);
     if (!fault.text.empty()) return cannot_listen(fault, "admin.listen: ");
   }
-  auto sockets = passed_sockets();
   if (!sockets) {
     return cannot_listen(ListenFault(sockets.error()));
   }

@@ -19,6 +19,11 @@ std::string days_text(std::chrono::seconds time) {
   return days.count() < 2 ? seconds_text(time) : std::to_string(days.count()) + " days";
 }
 
+Commands members_as_seen() {
+  return Commands().mongosh(
+      "rs.status().members.map(m => [m.name, m.stateStr, m.lastHeartbeatMessage])");
+}
+
 /// Collects them in the order of the page.
 class FindingsNow {
  public:
@@ -43,7 +48,7 @@ class FindingsNow {
       add(numbers_run_out(rules_[each.rule_index], each));
     }
     limits();
-    if (snapshot_.last_reload_failed) add(reload_failed());
+    if (snapshot_.last_reload_failed) add(reload_failed(snapshot_.reloads));
     const ProxyDifferences::Found& differ = snapshot_.differences;
     if (!differ.rules.empty()) add(proxies_disagree(differ.rules));
     if (!differ.versions.empty()) add(proxy_versions_differ(differ.versions));
@@ -83,7 +88,12 @@ class FindingsNow {
       });
     };
     const bool is_set = is_any("SECONDARY", "ARBITER");
-    if (is_set && !is_any("PRIMARY", "MONGOS")) add(primary_missing({}));
+    if (!is_set || is_any("PRIMARY", "MONGOS")) return;
+    if (!snapshot_.net.is_direct) {
+      add(primary_missing({}));
+    } else if (!rules_.empty()) {
+      add(primary_not_named({}));
+    }
   }
 
   void rule(std::size_t i) {
@@ -152,9 +162,18 @@ Finding primary_missing(const std::string& set) {
   return {finding::kPrimaryMissing,
           set,
           {"no server says that it is the primary: nothing can be written"},
-          {"see why there is no election", ": ",
-           Commands().mongosh("rs.status().members.map(m => [m.name, m.stateStr, "
-                              "m.lastHeartbeatMessage])")}};
+          {"see why there is no election", ": ", members_as_seen()}};
+}
+
+Finding primary_not_named(const std::string& set) {
+  return {
+      finding::kPrimaryMissing,
+      set,
+      {"upstream.uri has directConnection=true and names no primary, and rules give values only "
+       "to what a primary stores"},
+      {"name the primary, or all members without directConnection=true; if there is no primary, "
+       "see why",
+       ": ", members_as_seen()}};
 }
 
 Finding index_missing(const rewrite::Rule& rule, std::size_t index,
@@ -181,11 +200,15 @@ Finding numbers_run_out(std::string subject, std::string what, std::string way_o
   return {finding::kNumbersRunOut, std::move(subject), {std::move(what)}, {std::move(way_out)}};
 }
 
-Finding reload_failed() {
-  return {finding::kReloadFailed,
-          {},
-          {"the last reload failed: the configuration from before is in force"},
-          {"mongo-idproxy --config FILE --check-config shows every mistake"}};
+/// Not all that a reload refuses is seen by a check: it knows no running process.
+Finding reload_failed(const ReloadStatistics& reloads) {
+  return {
+      finding::kReloadFailed,
+      {},
+      {"the last reload failed, and the configuration from before is in force: " +
+       reloads.last_text},
+      {"mend that, and reload", ": ",
+       Commands().shell({"sudo", "mongo-idproxy", "reload", "--config", as_path(reloads.file)})}};
 }
 
 std::optional<Finding> date_of_certificate(const net::tls::Certificate& certificate,

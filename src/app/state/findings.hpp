@@ -20,12 +20,14 @@ namespace idproxy::app::state {
 [[nodiscard]] Finding set_not_initiated(const std::string& server);
 /// `set`: its name, if it is known.
 [[nodiscard]] Finding primary_missing(const std::string& set);
+/// With directConnection=true, where there are rules.
+[[nodiscard]] Finding primary_not_named(const std::string& set);
 /// `index`: among the rules.
 [[nodiscard]] Finding index_missing(const rewrite::Rule& rule, std::size_t index,
                                     const id_store::MissingIndex& lacks);
 [[nodiscard]] Finding numbers_run_out(const rewrite::Rule& rule, const RunOut::Warning& warning);
 [[nodiscard]] Finding numbers_run_out(std::string subject, std::string what, std::string way_out);
-[[nodiscard]] Finding reload_failed();
+[[nodiscard]] Finding reload_failed(const ReloadStatistics& reloads);
 /// Nothing: it is valid, and for longer than `soon`. `key`: of the configuration.
 [[nodiscard]] std::optional<Finding> date_of_certificate(const net::tls::Certificate& certificate,
                                                          const std::string& key,

@@ -8,6 +8,7 @@
 namespace idproxy::app::state {
 
 struct ReloadStatistics {
+  std::string file{};  ///< the configuration
   std::uint64_t succeeded = 0;
   std::uint64_t failed = 0;
   bool under_way = false;                    ///< a further one has begun

@@ -138,6 +138,8 @@ struct FindingsTest : ::testing::Test {
     all.net.connections_open = all.net.connections_limit = 9;
     all.net.buffered_waiting = 1;
     all.last_reload_failed = true;
+    all.reloads.file = "/etc/my proxy.yaml";
+    all.reloads.last_text = "listen.port needs a restart";
     all.client_side = {{"CN=old", "/old.pem", now - 9h, now - 1h},
                        {"CN=soon", "/soon.pem", now - 9h, now + 100h},
                        {"CN=early", "/early.pem", now + 9h, now + 9000h}};
@@ -167,7 +169,7 @@ struct FindingsTest : ::testing::Test {
     differences.update(proxies, ProxyDifferences::kLasts);
     all.differences = differences.current();
     log::event(numbers_run_out(rules[1], all.run_out[0]), {});
-    log::event(reload_failed(), {});
+    log::event(reload_failed(all.reloads), {});
     log::event(server_unreachable("db1:1", "refused"), {});
     log::event(set_name_differs("db4:1", "it has the name rs1"), {});
     log::event(store_down(""), {});
@@ -268,6 +270,33 @@ TEST_F(FindingsTest, AreTheSameWhereverTheyAreShown) {
     shown[id] = shown_by_doctor(finding) + (is_logged(finding) ? " log" : "");
   }
   EXPECT_THAT(shown, testing::ContainerEq(kShown));
+}
+
+/// A connection to a secondary may be meant; whether its set has a primary, it does not tell.
+TEST_F(FindingsTest, ADirectConnectionNeedsAPrimaryOnlyForRules) {
+  const auto texts = [&] {
+    std::vector<std::string> found;
+    for (const Finding& each : findings_of(Phase::serving, all, now)) {
+      if (std::string_view(each.kind.id) == "primary-missing") found.push_back(each.what.text);
+    }
+    return found;
+  };
+  EXPECT_THAT(texts(), testing::ElementsAre(testing::StartsWith("no server says that it is")));
+  all.net.is_direct = true;
+  EXPECT_THAT(texts(), testing::ElementsAre(testing::StartsWith("upstream.uri has directConn")));
+  all.rules = test::rule_set_of();
+  all.run_out.clear();
+  all.refused.clear();
+  all.unguarded.clear();
+  EXPECT_THAT(texts(), testing::IsEmpty());
+}
+
+TEST_F(FindingsTest, AReloadThatFailedSaysWhyAndNamesTheFile) {
+  const Finding found = reload_failed(all.reloads);
+  EXPECT_EQ(found.text(),
+            "the last reload failed, and the configuration from before is in force: listen.port "
+            "needs a restart: mend that, and reload");
+  EXPECT_EQ(found.commands().text(), "sudo mongo-idproxy reload --config '/etc/my proxy.yaml'");
 }
 
 TEST_F(FindingsTest, OfDoctorAreThoseOfTheProxy) {

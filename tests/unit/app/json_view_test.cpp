@@ -13,6 +13,11 @@ TEST(JsonViewTest, ReadsWhatIsThere) {
   const JsonView view(document);
   EXPECT_EQ(view["n"].number(), 1.5);
   EXPECT_EQ(view["i"].number(), 7);
+  EXPECT_EQ(view["i"].count(), 7U);
+  for (const char* none : {"1e300", "-1", "1.5", "1e16", "\"7\"", "null"}) {
+    const boost::json::value value = boost::json::parse(none);
+    EXPECT_EQ(JsonView(value).count(), std::nullopt) << none;
+  }
   EXPECT_EQ(view["t"].text(), "x");
   EXPECT_TRUE(view["yes"].is_true());
   EXPECT_TRUE(view["no"].is_false());

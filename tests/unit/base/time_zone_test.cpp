@@ -1,8 +1,10 @@
 #include "idproxy/base/time_zone.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <string>
 
 namespace idproxy {
@@ -26,6 +28,22 @@ TEST(TimeZone, IsUtcByDefault) {
   EXPECT_EQ(TimeZone().date_at(at(kNewYear, 0s)), kNewYear);
   EXPECT_EQ(TimeZone().date_at(-1ns), (Date{1969y / std::chrono::December / 31}));
   EXPECT_EQ(TimeZone::find("UTC")->date_at(at(kNewYear, 0s)), kNewYear);
+}
+
+/// Two hosts may differ in `localtime`, and a path may lead to a pipe, for which an open waits.
+TEST(TimeZone, IsANameOfTheDatabase) {
+  for (const char* none :
+       {"localtime", "/etc/localtime", "../../../etc/localtime", "file:/etc/localtime",
+        "libc:localtime", "Europe", "Europe/Atlantis", ""}) {
+    EXPECT_FALSE(TimeZone::find(none)) << none;
+  }
+  EXPECT_TRUE(TimeZone::find("Etc/GMT+1"));
+  const std::string directory = ::testing::TempDir() + "zones";
+  ::mkdir(directory.c_str(), 0700);
+  ::mkfifo((directory + "/Pipe").c_str(), 0600);
+  ::setenv("TZDIR", directory.c_str(), 1);
+  EXPECT_FALSE(TimeZone::find("Pipe"));
+  ::unsetenv("TZDIR");
 }
 
 TEST(TimeZone, ChangesTheDateAtLocalMidnight) {

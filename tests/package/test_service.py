@@ -279,7 +279,7 @@ def test_a_password_leaves_the_configuration(service, coll):
         service.start(rules=counter, more=f"id_store: {{uri: '{uri}'}}")
         found = findings_of(service)["password-in-file"]
         (line,) = re.findall(r"LoadCredential=\S+", found["text"])
-        (written,) = re.findall(r"id_store: \{uri_file: .*?\}", found["text"])
+        (written,) = re.findall(r"id_store: \{uri_file: \"[^\"]*\"\}", found["text"])
         yaml = service.systemd.root / CONFIG / "mongo-idproxy.yaml"
         whole = yaml.read_text()
         type_commands(service, [each["command"] for each in found["commands"]], store_uri=uri,

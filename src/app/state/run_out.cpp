@@ -1,5 +1,6 @@
 #include "app/state/run_out.hpp"
 
+#include <array>
 #include <variant>
 
 namespace idproxy::app::state {
@@ -55,6 +56,23 @@ std::optional<RunOut::Time> lasts(const Sample& sample, std::uint64_t left, RunO
   return std::chrono::duration_cast<RunOut::Time>(Seconds(seconds));
 }
 
+/// What is said of each RunOut::End.
+struct EndTexts {
+  std::string_view where;
+  std::string_view way_out;
+};
+constexpr auto kEnds = std::to_array<EndTexts>(
+    {{"up to max", "raise max; with output int32, which ends at 2147483647, use int64"},
+     {"down to max", "lower max; with output int32, which ends at -2147483648, use int64"},
+     {"of this length",
+      "give the rule more digits, or with an alphabet a larger length, and another field and name: "
+      "a "
+      "counter of hidden numbers keeps its length"},
+     {"in all ranges", "raise ranges.count, or without ranges add documents"},
+     {"in the template's width, and then values get longer",
+      "give the template a greater width, if its values must keep their order as text"},
+     {"up to max_fill", "use more digits, with nanoid a larger size"}});
+
 bool ends_before(const RunOut::Outlook& a, const RunOut::Outlook& b) {
   return a.end() != b.end() ? a.end() < b.end() : a.left < b.left;
 }
@@ -73,27 +91,8 @@ RunOut::End RunOut::end_of(const ids::CounterSpec& counter, const ids::NumberFor
 
 std::string RunOut::Warning::text() const {
   std::string text = (left == 0 ? "no" : std::to_string(left)) +
-                     (left < 2 ? " number is" : " numbers are") + " left ";
-  switch (end) {
-    case End::width:
-      text += "in the template's width, and then values get longer";
-      break;
-    case End::max_fill:
-      text += "up to max_fill";
-      break;
-    case End::max:
-      text += "up to max";
-      break;
-    case End::lowest:
-      text += "down to max";
-      break;
-    case End::length:
-      text += "of this length";
-      break;
-    case End::ranges:
-      text += "in all ranges";
-      break;
-  }
+                     (left < 2 ? " number is" : " numbers are") + " left " +
+                     std::string(kEnds[static_cast<std::size_t>(end)].where);
   if (per_hour == 0) return text;
   const std::uint64_t hours = left / per_hour;
   const std::uint64_t minutes = left * 60 / per_hour;
@@ -104,23 +103,7 @@ std::string RunOut::Warning::text() const {
 }
 
 std::string_view RunOut::Warning::way_out() const {
-  switch (end) {
-    case End::width:
-      return "give the template a greater width, if its values must keep their order as text";
-    case End::max_fill:
-      return "use more digits, with nanoid a larger size";
-    case End::lowest:
-      return "lower max; with output int32, which ends at -2147483648, use int64";
-    case End::length:
-      return "give the rule more digits, or with an alphabet a larger length, and another field "
-             "and "
-             "name: a counter of hidden numbers keeps its length";
-    case End::ranges:
-      return "raise ranges.count, or without ranges add documents";
-    case End::max:
-      break;
-  }
-  return "raise max; with output int32, which ends at 2147483647, use int64";
+  return kEnds[static_cast<std::size_t>(end)].way_out;
 }
 
 /// Notes how many are left now.

@@ -16,12 +16,10 @@ namespace {
 /// each host.
 bool may_name_one(const std::string& name) {
   if (!consists_of(name, "_+-/") || name.front() == '/' || name == "localtime") return false;
-  const char* const directory = std::getenv("TZDIR");
+  const char* const set = std::getenv("TZDIR");
+  const std::filesystem::path directory(set == nullptr ? "/usr/share/zoneinfo" : set);
   std::error_code error;
-  const auto status = std::filesystem::status(
-      std::filesystem::path(directory == nullptr ? "/usr/share/zoneinfo" : directory) / name,
-      error);
-  return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+  return name == "UTC" || std::filesystem::is_regular_file(directory / name, error);
 }
 
 }  // namespace

@@ -124,11 +124,9 @@ TimeZone read_zone(Parameters& rule, const SequenceOptions& options) {
                  "has no effect: the rule has neither `reset` nor a template with a date");
   }
   if (auto zone = TimeZone::find(name)) return *std::move(zone);
-  rule.error(
-      "timezone",
-      "must be a time zone that this host knows, such as UTC or Europe/Berlin "
-      "(the names below /usr/share/zoneinfo, no path, and not localtime; Debian's package is "
-      "tzdata)");
+  rule.error("timezone",
+             "must be a time zone that this host knows, such as UTC or Europe/Berlin "
+             "(names below /usr/share/zoneinfo, not localtime; Debian's package is tzdata)");
   return {};
 }
 

@@ -249,9 +249,8 @@ TEST_F(CounterSequencesTest, FailIfTheirKeysMakeNoSense) {
        {"template: has {check}, but `check` does not say how to compute it"}},
       {{{"check", "luhn"}}, {"check: needs output: string"}},
       {{{"timezone", "Europe/Atlantis"}, {"reset", "daily"}},
-       {"timezone: must be a time zone that this host knows, such as UTC or Europe/Berlin (the "
-        "names below /usr/share/zoneinfo, no path, and not localtime; Debian's package is "
-        "tzdata)"}},
+       {"timezone: must be a time zone that this host knows, such as UTC or Europe/Berlin ("
+        "names below /usr/share/zoneinfo, not localtime; Debian's package is tzdata)"}},
       {{{"on_width", "error"}}, {"on_width: needs a template with a width, such as {counter:06}"}},
       {{{"on_width", "error"},
         {"template", "{counter:02}"},

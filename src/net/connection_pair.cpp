@@ -112,7 +112,7 @@ std::uint64_t ConnectionPair::memory() const {
   std::uint64_t bytes = std::max<std::uint64_t>(request_gate_.room(), requests_.held().size()) +
                         replies_.held().size() + unsent_share_.bytes();
   if (exchange_) bytes += exchange_->share.bytes() + exchange_->reply_share.bytes();
-  if (local_reply_) bytes += local_reply_->message.size();
+  if (local_reply_) bytes += local_reply_->size();
   return bytes;
 }
 

@@ -93,10 +93,6 @@ class ConnectionPair final {
     void operator()(UnderWay* exchange) const;
   };
   /// A reply of the proxy's own.
-  struct LocalReply {
-    Buffer message;
-    Budget::Share share;  // if it is large
-  };
   /// What the exchange waits for, apart from the server.
   enum class Waits : std::uint8_t { for_nothing, for_store, for_pause };
 
@@ -264,7 +260,7 @@ class ConnectionPair final {
   ReplyGate reply_gate_;
   // The newest request, while later ones must wait for it or part of its message is unsent.
   std::unique_ptr<UnderWay, Recycled> exchange_{nullptr, Recycled{nullptr}};
-  std::unique_ptr<LocalReply> local_reply_;         // sent once nothing is outstanding
+  std::unique_ptr<Buffer> local_reply_;             // sent once nothing is outstanding
   std::shared_ptr<Connector> connector_;            // until the server connection is open
   std::unique_ptr<const std::string> unreachable_;  // what to tell the client if it was not
   Waits waits_ = Waits::for_nothing;

@@ -333,22 +333,20 @@ void ConnectionPair::reply(Bytes message) {
   unsent_share_ = thread_.shared.budget.overdraw(message.size());
 }
 
-/// `message` in the compressor of its request.
+/// `plain` in the compressor of its request. Of those that wait for their turn, none is large: they
+/// refuse what comes late.
 void ConnectionPair::reply_locally(wire::Compressor compressor, Bytes plain) {
   const Bytes message = thread_.inflation.deflate(compressor, plain);
-  local_reply_ = std::make_unique<LocalReply>();
-  if (message.size() > kUnbudgetedReply) {
-    local_reply_->share = thread_.shared.budget.overdraw(message.size());
-  }
-  local_reply_->message.append(message);
-  deliver_local_reply();
+  if (!owes_replies()) return reply(message);
+  local_reply_ = std::make_unique<Buffer>();
+  local_reply_->append(message);
 }
 
 /// Sends it once all earlier requests have been answered, and the answers have been sent.
 void ConnectionPair::deliver_local_reply() {
   if (!local_reply_ || owes_replies()) return;
   const auto local = std::move(local_reply_);
-  reply(local->message.view());
+  reply(local->view());
 }
 
 // ---- the request of an exchange --------------------------------------------------------------

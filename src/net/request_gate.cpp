@@ -197,11 +197,12 @@ void RequestGate::find_room(Step& step, const Extent& message, const Client& cli
   using Kind = Step::Kind;
   if (step.kind != Kind::need && step.kind != Kind::collect) return;
   const bool write = is_write(step.decision);
-  if (!client.has_replies && (write || step.kind == Kind::collect)) {
+  const bool is_small = !write && message.next <= kUnbudgeted;
+  if (!client.has_replies && (!is_small || step.kind == Kind::collect)) {
     step.kind = Kind::later;
     return;
   }
-  if (!write && message.next <= kUnbudgeted) return;
+  if (is_small) return;
   if (client.needs_login && (write ? message.whole : message.next) > kUnbudgeted) {
     step = reject(kNeedsLogin);
     return;

@@ -316,6 +316,7 @@ TEST_F(OutlinedExchange, WhatAStrangerWantsToDropStaysKnown) {
   EXPECT_EQ(world.request(drop), ActionKind::relay);
   EXPECT_EQ(world.reply_with(kMayNot), ActionKind::relay);
   EXPECT_TRUE(store->changes.empty());
+  world.memory.rights.forget();  // as with a login
   world.memory.logins = Logins::unknown;
   EXPECT_EQ(world.request(drop), ActionKind::relay);
   EXPECT_EQ(store->changes.size(), 1U) << "who knows";
@@ -323,6 +324,26 @@ TEST_F(OutlinedExchange, WhatAStrangerWantsToDropStaysKnown) {
   world.memory.logged_in = true;
   EXPECT_EQ(world.request(drop), ActionKind::relay);
   EXPECT_EQ(store->changes.size(), 2U);
+}
+
+TEST_F(OutlinedExchange, WhatTheServerHasJustRefusedToDropStaysKnown) {
+  use({lent("shop.*")});
+  world.memory.logged_in = true;
+  const std::string drop =
+      op_msg(body(doc(string_field("drop", "orders") + string_field("$db", "shop"))));
+  using Begun = std::pair<std::size_t, std::size_t>;  // before the reply, and with it
+  const auto changes = [&](const std::string& reply) {
+    store->changes.clear();
+    EXPECT_EQ(world.request(drop), ActionKind::relay);
+    const std::size_t begun = store->changes.size();
+    EXPECT_EQ(world.reply_with(reply), ActionKind::relay);
+    return Begun(begun, store->changes.size());
+  };
+  EXPECT_EQ(changes(kMayNot), Begun(1, 1));
+  EXPECT_EQ(changes(kMayNot), Begun(0, 0)) << "others go on";
+  EXPECT_EQ(changes(ok()), Begun(0, 1)) << "the right has been granted meanwhile";
+  world.clock.advance(Rights::kRefused);
+  EXPECT_EQ(changes(ok()), Begun(1, 1));
 }
 
 // ---- bulkWrite ---------------------------------------------------------------------------------

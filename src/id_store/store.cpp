@@ -245,8 +245,8 @@ std::shared_ptr<ids::Reservations> Watch::reservations(const ids::ReserveSpec& s
   return impl_->store.reservations.reservations(spec, impl_->number);
 }
 
-void Watch::transaction_ended(const std::string& transaction) {
-  impl_->store.sequences.transaction_ended(transaction);
+void Watch::transaction_ended(const std::string& transaction, bool is_durable) {
+  impl_->store.sequences.transaction_ended(transaction, is_durable);
 }
 
 std::shared_ptr<ids::Fill> Watch::fill(std::string_view ns, std::string_view field) {

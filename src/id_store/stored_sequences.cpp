@@ -108,9 +108,9 @@ std::shared_ptr<ids::GaplessQueue> StoredSequences::sequence(const ids::GaplessS
   return queue;
 }
 
-void StoredSequences::transaction_ended(const std::string& transaction) {
+void StoredSequences::transaction_ended(const std::string& transaction, bool is_durable) {
   for (const auto& sequence : transactions_->end(transaction)) {
-    sequence->transaction_ended(transaction);
+    sequence->transaction_ended(transaction, is_durable);
   }
 }
 

@@ -30,7 +30,7 @@ class StoredSequences {
   /// If a newer watch has another spec, the sequence begins anew: it looks what is stored.
   [[nodiscard]] std::shared_ptr<ids::GaplessQueue> sequence(const ids::GaplessSpec& spec,
                                                             std::uint64_t watch);
-  void transaction_ended(const std::string& transaction);
+  void transaction_ended(const std::string& transaction, bool is_durable);
 
   /// The sequences that give no numbers now.
   [[nodiscard]] std::vector<NotReadyReport> not_ready() const;

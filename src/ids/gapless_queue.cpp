@@ -237,8 +237,10 @@ std::shared_ptr<const NumberHolder> GaplessQueue::held_by(const std::string& tra
 }
 
 /// Does not affect a write that has the turn: the server tells it whether its numbers are taken.
-void GaplessQueue::transaction_ended(const std::string& transaction) {
-  handle([&](Time /*now*/, After& after) {
+void GaplessQueue::transaction_ended(const std::string& transaction, bool is_durable) {
+  handle([&](Time now, After& after) {
+    const InTransaction* const used = transactions_.find(transaction, now);
+    if (is_durable && used != nullptr) note_highest(used->last, now, after);
     if (!transactions_.end(transaction) || holder_ != 0) return;
     next_.reset();
     serve(after);

@@ -62,7 +62,7 @@ class GaplessTurn final : public Turn {
 GaplessTurn::~GaplessTurn() {
   const bool in_doubt = is_open_ || is_void_;
   const bool in_transaction = !transaction_.empty();
-  if (in_transaction && in_doubt) queue_->transaction_ended(transaction_);
+  if (in_transaction && in_doubt) queue_->transaction_ended(transaction_, false);
   if (in_doubt || (has_stored_ && !is_durable_ && !in_transaction)) {
     queue_->unknown(ticket_);
   } else if (has_stored_ && !in_transaction) {

@@ -41,18 +41,38 @@ class CatalogExchange final : public Conversation {
 /// transaction's.
 class EndOfTransactionExchange final : public Conversation {
  public:
-  EndOfTransactionExchange(EndOfTransaction&& ending, Bytes message)
-      : Conversation(message), ending_(std::move(ending)) {}
+  EndOfTransactionExchange(EndOfTransaction&& ending, Bytes message,
+                           const ConnectionMemory* memory)
+      : Conversation(message), ending_(std::move(ending)), memory_(memory) {}
 
-  Action begin(const Received& /*received*/) override {
-    awaits_reply_ = acknowledged_;
-    return action::Relay{};
-  }
+  Action begin(const Received& received) override;
   Action reply(Bytes message, const Context& context, Workspace& workspace) override;
 
  private:
   const EndOfTransaction ending_;
+  const ConnectionMemory* const memory_;
+  bool wants_majority_ = false;
 };
+
+/// True if the command commits the transaction once a majority has it.
+bool commits_to_majority(Bytes command, const ConnectionMemory* memory) {
+  const auto name = bson::Elements(command).next();
+  if (!name || name->key != "commitTransaction") return false;
+  const auto concern = bson::find(command, "writeConcern", bson::Type::document);
+  const auto w = concern ? bson::find(concern->value, "w") : std::nullopt;
+  // The default of these servers, unless somebody sets another.
+  if (!w) return memory != nullptr && memory->wire_version >= server_release::k5_0;
+  if (w->type == bson::Type::string) return w->text() == "majority";
+  const auto members = w->as_integer();
+  return members && memory != nullptr && memory->majority > 0 && *members >= memory->majority;
+}
+
+Action EndOfTransactionExchange::begin(const Received& received) {
+  awaits_reply_ = acknowledged_;
+  const auto command = wire::OpMsgView::parse(received.message);
+  wants_majority_ = command && commits_to_majority(command->body(), memory_);
+  return action::Relay{};
+}
 
 void CatalogExchange::begin_changes() {
   for (const ids::CatalogChange& change : request_.changes) {
@@ -131,8 +151,11 @@ Action CatalogExchange::reply(Bytes message, const Context& context, Workspace& 
 
 Action EndOfTransactionExchange::reply(Bytes message, const Context& /*context*/,
                                        Workspace& /*workspace*/) {
-  if (!single_reply(message)) return action::Close{};
-  ending_.rules->transaction_ended(ending_.transaction);
+  const auto view = single_reply(message);
+  if (!view) return action::Close{};
+  const bool is_done = bson::find_integer(view->body(), "ok") == 1 &&
+                       !bson::find(view->body(), "writeConcernError");
+  ending_.rules->transaction_ended(ending_.transaction, wants_majority_ && is_done);
   return action::Relay{};
 }
 
@@ -144,8 +167,9 @@ std::unique_ptr<Conversation> catalog_exchange(CatalogRequest&& request, Bytes m
 }
 
 std::unique_ptr<Conversation> end_of_transaction_exchange(EndOfTransaction&& ending,
-                                                          Bytes message) {
-  return std::make_unique<EndOfTransactionExchange>(std::move(ending), message);
+                                                          Bytes message,
+                                                          const ConnectionMemory* memory) {
+  return std::make_unique<EndOfTransactionExchange>(std::move(ending), message, memory);
 }
 
 }  // namespace idproxy::rewrite

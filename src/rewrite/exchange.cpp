@@ -54,7 +54,7 @@ Action Exchange::request(Request&& request, Bytes message, Buffer* owner, const 
     kind = Kind::assign;
     other_ = assign_exchange(std::move(*assign), message, memory_);
   } else if (auto* ending = std::get_if<EndOfTransaction>(&request)) {
-    other_ = end_of_transaction_exchange(std::move(*ending), message);
+    other_ = end_of_transaction_exchange(std::move(*ending), message, memory_);
   } else if (auto* catalog = std::get_if<CatalogRequest>(&request)) {
     // The server refuses it: what is known stays so.
     if (memory_ != nullptr && memory_->is_stranger()) {

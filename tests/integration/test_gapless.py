@@ -386,6 +386,18 @@ class TestFloor:
         assert insert(proxy, ns, 1)["n"] == 1
         assert numbers(replica_set, ns) == [1, 2, 3, after]
 
+    def test_of_a_transaction(self, replica_set, start_proxy, coll):
+        ns = f"{coll}.a"
+        collection = prepare(replica_set, ns)
+        proxy = start_proxy(configuration(replica_set, [{"ns": ns, **GAPLESS}]))
+        assert insert(proxy, ns, 3)["n"] == 3
+        with proxy.client() as client, client.start_session() as running:
+            with running.start_transaction():
+                client[coll]["a"].insert_one({}, session=running)
+        collection.delete_one({"n": 4})
+        assert insert(proxy, ns, 1)["n"] == 1
+        assert numbers(replica_set, ns) == [1, 2, 3, 5]
+
     def test_is_kept_while_the_proxy_runs(self, server, proxy, begun):
         assert insert(proxy, begun, 3)["n"] == 3
         floors = server.client[STORE]["gaplessFloors"]

@@ -79,7 +79,7 @@ class Watch final : public ids::Store {
                                            const ids::CounterField& field,
                                            const ids::Sources& sources) override;
   std::shared_ptr<ids::Reservations> reservations(const ids::ReserveSpec& spec) override;
-  void transaction_ended(const std::string& transaction) override;
+  void transaction_ended(const std::string& transaction, bool is_durable) override;
   std::shared_ptr<ids::Fill> fill(std::string_view ns, std::string_view field) override;
   std::shared_ptr<ids::FreeValues> free_values(std::string_view ns,
                                                std::string_view field) override;

@@ -110,8 +110,8 @@ class GaplessQueue final : public Queue, public std::enable_shared_from_this<Gap
     return locked(mutex_, [&] { return transactions_.any_other(transaction, clock_.monotonic()); });
   }
   /// The transaction has been committed or aborted, or perhaps. It may have stored numbers without
-  /// having had the turn.
-  void transaction_ended(const std::string& transaction);
+  /// having had the turn. `is_durable`: it has stored them for good.
+  void transaction_ended(const std::string& transaction, bool is_durable);
 
   // ---- for the store: begin() and finish() alternate
 

@@ -182,8 +182,9 @@ class Store {
   virtual std::shared_ptr<Reservations> reservations(const ReserveSpec& /*spec*/) {
     return nullptr;
   }
-  /// A client's transaction has ended, or perhaps. `transaction` as for TurnTaker.
-  virtual void transaction_ended(const std::string& /*transaction*/) {}
+  /// A client's transaction has ended, or perhaps. `transaction` as for TurnTaker. `is_durable`: it
+  /// has been committed, and no failover undoes that.
+  virtual void transaction_ended(const std::string& /*transaction*/, bool /*is_durable*/) {}
   /// How full a rule's space of random numbers is in one collection. `ns`: "db.collection".
   virtual std::shared_ptr<Fill> fill(std::string_view ns, std::string_view field) = 0;
   /// Looks up which values of that space are free. Null: the store does not.

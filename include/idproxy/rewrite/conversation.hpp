@@ -144,8 +144,8 @@ class Conversation {
                                                             ConnectionMemory* memory);
 [[nodiscard]] std::unique_ptr<Conversation> catalog_exchange(CatalogRequest&& request,
                                                              Bytes message, Rights* rights);
-[[nodiscard]] std::unique_ptr<Conversation> end_of_transaction_exchange(EndOfTransaction&& ending,
-                                                                        Bytes message);
+[[nodiscard]] std::unique_ptr<Conversation> end_of_transaction_exchange(
+    EndOfTransaction&& ending, Bytes message, const ConnectionMemory* memory);
 
 /// A coroutine that tells a conversation from its first action to its last:
 ///

@@ -197,9 +197,9 @@ class RuleSet {
   }
   /// True if some rule has to know when transactions end.
   [[nodiscard]] bool follows_transactions() const { return follows_transactions_; }
-  /// A client's transaction has ended, or perhaps. `transaction` as for ids::TurnTaker.
-  void transaction_ended(const std::string& transaction) const {
-    if (store_ != nullptr) store_->transaction_ended(transaction);
+  /// As ids::Store's.
+  void transaction_ended(const std::string& transaction, bool is_durable) const {
+    if (store_ != nullptr) store_->transaction_ended(transaction, is_durable);
   }
   /// Null if no strategy needs a store.
   [[nodiscard]] const ids::Store* store() const { return store_.get(); }

@@ -68,7 +68,12 @@ class SequenceScript {
   /// The end of a transaction that may have stored numbers.
   std::string forget() {
     queue->note({.transaction = "its own"}, 1);
-    queue->transaction_ended("its own");
+    queue->transaction_ended("its own", false);
+    return events();
+  }
+  std::string committed(std::int64_t last) {
+    queue->note({.transaction = "committed"}, last);
+    queue->transaction_ended("committed", true);
     return events();
   }
   std::string begin() {
@@ -179,7 +184,7 @@ TEST(GaplessQueue, NamesTheClientWhoseTransactionHasTheNextNumber) {
   EXPECT_EQ(holder(""), "12 job") << "the first";
   EXPECT_EQ(script.clock.monotonic() - script.queue->held_by("")->since, std::chrono::seconds(5));
   EXPECT_EQ(holder("a"), "nobody") << "it has the number itself";
-  script.queue->transaction_ended("a");
+  script.queue->transaction_ended("a", false);
   EXPECT_EQ(holder(""), "7 shop");
   script.clock.advance(std::chrono::seconds(60));
   EXPECT_EQ(holder(""), "nobody") << "the server has ended it";
@@ -355,6 +360,18 @@ TEST(GaplessQueue, KeepsTheFloorNowAndThen) {
   EXPECT_EQ(script.begin(), "keep 8") << "at once";
   EXPECT_EQ(script.finish(0), "");
   EXPECT_EQ(script.begin(), "nothing");
+}
+
+TEST(GaplessQueue, KeepsTheFloorOfATransactionThatIsCommitted) {
+  SequenceScript script(sequence_spec(1, true));
+  script.announce();
+  script.look(4);
+  EXPECT_EQ(script.ask(1, 1), "1: 5 to 5");
+  EXPECT_EQ(script.leave(1), "") << "in a transaction";
+  EXPECT_EQ(script.committed(5), "wake");
+  EXPECT_EQ(script.ask(2, 1), "wake");
+  EXPECT_EQ(script.begin(), "read");
+  EXPECT_EQ(script.found(4), "2: 6 to 6") << "its document is gone";
 }
 
 TEST(GaplessQueue, NeverGoesBackBehindItsFloor) {

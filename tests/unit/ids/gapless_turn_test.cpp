@@ -213,9 +213,9 @@ TEST_F(TurnTest, LooksOnceATransactionHasEnded) {
   write->sent();
   write->stored(1, Durability::by_majority);
   write.reset();
-  queue->transaction_ended("b");
+  queue->transaction_ended("b", false);
   EXPECT_EQ(known(), 5);
-  queue->transaction_ended("a");
+  queue->transaction_ended("a", false);
   EXPECT_EQ(known(), std::nullopt);
 }
 
@@ -321,7 +321,7 @@ TEST_F(TurnsTest, LetATransactionGoAheadOfOneThatMayWaitForAnother) {
   const auto write = turn(b);
   EXPECT_TRUE(takes_5(*write));
   EXPECT_TRUE(takes_5(*turn(b, "T")));
-  b->transaction_ended("U");
+  b->transaction_ended("U", false);
   EXPECT_FALSE(takes_5(*turn(b, "T"))) << "the write will be done without waiting";
 }
 

@@ -505,8 +505,12 @@ TEST_F(InTurn, LeavesATransactionsWritesAsTheyAre) {
 
 class EndStore final : public FakeStore {
  public:
-  void transaction_ended(const std::string& transaction) override { ended.push_back(transaction); }
+  void transaction_ended(const std::string& transaction, bool is_durable) override {
+    ended.push_back(transaction);
+    durable = is_durable;
+  }
   std::vector<std::string> ended;
+  bool durable = false;
 };
 
 std::string command(const std::string& name, const std::string& options, std::uint32_t flags = 0) {
@@ -537,6 +541,32 @@ TEST_F(InTurn, TellsTheStoreWhenATransactionEnds) {
       world.request(command("commitTransaction", kSession + kTransaction, wire::flag::kMoreToCome)),
       ActionKind::relay);
   EXPECT_FALSE(world.exchange->awaits_reply());
+}
+
+TEST_F(InTurn, TellsTheStoreWhetherATransactionIsThereForGood) {
+  turns = std::make_shared<Turns>();
+  const auto store = std::make_shared<EndStore>();
+  std::vector<Rule> all_rules;
+  all_rules.push_back(sequenced());
+  ExchangeWorld world(std::make_shared<const RuleSet>(std::move(all_rules), "idproxy", store));
+  world.memory.majority = 2;
+  const auto is_durable = [&](const std::string& name, const std::string& options,
+                              const std::string& reply) {
+    EXPECT_EQ(world.request(command(name, kSession + kTransaction + options)), ActionKind::relay);
+    EXPECT_EQ(world.reply_with(reply), ActionKind::relay);
+    return store->durable;
+  };
+  const auto concern = [](const std::string& w) { return doc_field("writeConcern", w); };
+  EXPECT_TRUE(is_durable("commitTransaction", concern(string_field("w", "majority")), ok()));
+  EXPECT_TRUE(is_durable("commitTransaction", concern(int_field("w", 3)), ok()));
+  EXPECT_FALSE(is_durable("commitTransaction", concern(int_field("w", 1)), ok()));
+  EXPECT_FALSE(is_durable("commitTransaction", "", ok())) << "of an unknown version";
+  world.memory.wire_version = server_release::k5_0;
+  EXPECT_TRUE(is_durable("commitTransaction", "", ok()));
+  EXPECT_FALSE(is_durable("abortTransaction", "", ok()));
+  EXPECT_FALSE(is_durable("commitTransaction", "", failure(251, "NoSuchTransaction")));
+  EXPECT_FALSE(is_durable("commitTransaction", "",
+                          doc_field("writeConcernError", int_field("code", 64)) + ok()));
 }
 
 TEST_F(InTurn, LeavesOtherTransactionsAlone) {

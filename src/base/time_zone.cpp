@@ -17,7 +17,7 @@ namespace {
 bool may_name_one(const std::string& name) {
   if (!consists_of(name, "_+-/") || name.front() == '/' || name == "localtime") return false;
   const char* const set = std::getenv("TZDIR");
-  const std::filesystem::path directory(set == nullptr ? "/usr/share/zoneinfo" : set);
+  const std::filesystem::path directory(set == nullptr || *set == 0 ? "/usr/share/zoneinfo" : set);
   std::error_code error;
   return name == "UTC" || std::filesystem::is_regular_file(directory / name, error);
 }

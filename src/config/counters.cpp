@@ -63,8 +63,12 @@ bool share_key(const About& one, const About& other) {
   const std::string_view of_one = collection_with(one, other_key);
   const std::string_view of_other = collection_with(other, key);
   if (!one.per_namespace && !other.per_namespace) return key == other_key;
-  if (!one.per_namespace || !other.per_namespace) return !of_one.empty() || !of_other.empty();
   // Only one of the rules gives a collection its values.
+  if (!one.per_namespace || !other.per_namespace) {
+    const std::string_view found = of_one.empty() ? of_other : of_one;
+    const About& named = of_one.empty() ? one : other;
+    return !found.empty() && (found != named.field.ns || one.field.field != other.field.field);
+  }
   return (!of_one.empty() && of_one != other.field.ns) ||
          (!of_other.empty() && of_other != one.field.ns);
 }

@@ -400,8 +400,10 @@ bool ConnectionPair::Requests::holds_up() const {
 }
 
 std::size_t ConnectionPair::Requests::read_size() const {
-  // While many messages wait for room, their beginnings are held: keep those small.
-  const bool little = !pair_.request_gate_.inside() && pair_.thread_.shared.budget.is_scarce();
+  // While many messages wait for room, or this one for earlier replies, their beginnings are held:
+  // keep those small.
+  const bool waits = pair_.thread_.shared.budget.is_scarce() || pair_.owes_replies();
+  const bool little = !pair_.request_gate_.inside() && waits;
   if (little) return kLittleRead;
   return pair_.needs_login() ? kReadWithoutLogin : BufferPool::kReadSize;
 }

@@ -92,7 +92,6 @@ class ConnectionPair final {
     BlockPool* memory;
     void operator()(UnderWay* exchange) const;
   };
-  /// A reply of the proxy's own.
   /// What the exchange waits for, apart from the server.
   enum class Waits : std::uint8_t { for_nothing, for_store, for_pause };
 

@@ -18,6 +18,11 @@ class CatalogExchange final : public Conversation {
  public:
   CatalogExchange(CatalogRequest&& request, Bytes message, Rights* rights)
       : Conversation(message), request_(std::move(request)), rights_(rights) {}
+  CatalogExchange(const CatalogExchange&) = delete;
+  CatalogExchange& operator=(const CatalogExchange&) = delete;
+  ~CatalogExchange() override {
+    if (is_untold_) tell();  // nobody knows what the server did
+  }
 
   Action begin(const Received& received) override;
   Action reply(Bytes message, const Context& context, Workspace& workspace) override;
@@ -26,6 +31,8 @@ class CatalogExchange final : public Conversation {
 
  private:
   void begin_changes();
+  void tell() const;
+  [[nodiscard]] std::string what() const;
   std::optional<Action> make_room(const wire::OpMsgView& refusal);
   [[nodiscard]] std::optional<Bytes> in_the_way_of(const wire::OpMsgView& refusal) const;
 
@@ -33,6 +40,7 @@ class CatalogExchange final : public Conversation {
   Rights* const rights_;                        // null: nobody is refused anything
   std::optional<std::size_t> maker_;            // the rule that has an index made there
   std::vector<std::shared_ptr<void>> changes_;  // under way
+  bool is_untold_ = false;                      // the server will refuse it, as it seems
   std::shared_ptr<ids::IndexRoom> room_;
   Buffer refusal_;
 };
@@ -41,8 +49,7 @@ class CatalogExchange final : public Conversation {
 /// transaction's.
 class EndOfTransactionExchange final : public Conversation {
  public:
-  EndOfTransactionExchange(EndOfTransaction&& ending, Bytes message,
-                           const ConnectionMemory* memory)
+  EndOfTransactionExchange(EndOfTransaction&& ending, Bytes message, const ConnectionMemory* memory)
       : Conversation(message), ending_(std::move(ending)), memory_(memory) {}
 
   Action begin(const Received& received) override;
@@ -87,9 +94,9 @@ Action CatalogExchange::begin(const Received& received) {
     maker_ = request_.rules->index_maker(request_.changes.front());
   }
   if (maker_) keep_original(received.message, nullptr, received.workspace);
-  const bool is_refused =
-      rights_ != nullptr && rights_->refuses_changes(received.context.clock.monotonic());
-  if (!is_refused) begin_changes();
+  is_untold_ =
+      rights_ != nullptr && rights_->refuses_change(what(), received.context.clock.monotonic());
+  if (!is_untold_) begin_changes();
   for (const CatalogRequest::Past& each : request_.past) note_past(each);
   return action::Relay{};
 }
@@ -137,24 +144,37 @@ Action CatalogExchange::reply(Bytes message, const Context& context, Workspace& 
   const auto view = single_reply(message);
   if (!view) return action::Close{};
   if (const auto room = make_room(*view)) return *room;
+  is_untold_ = false;
   const bool is_refused = bson::find_integer(view->body(), "code") == ErrorCode::unauthorized;
-  if (is_refused && rights_ != nullptr) rights_->change_refused(context.clock.monotonic());
-  if (!changes_.empty() || is_refused) {
-    changes_.clear();
-    return action::Relay{};
+  if (is_refused && rights_ != nullptr) {
+    rights_->change_refused(what(), context.clock.monotonic());
   }
+  if (changes_.empty() && !is_refused) tell();
+  changes_.clear();
+  return action::Relay{};
+}
+
+void CatalogExchange::tell() const {
   for (const ids::CatalogChange& change : request_.changes) {
     static_cast<void>(request_.rules->change(change));
   }
-  return action::Relay{};
+}
+
+/// The collections that it changes.
+std::string CatalogExchange::what() const {
+  std::string names;
+  for (const ids::CatalogChange& change : request_.changes) {
+    names += change.db + "." + change.collection + " ";
+  }
+  return names;
 }
 
 Action EndOfTransactionExchange::reply(Bytes message, const Context& /*context*/,
                                        Workspace& /*workspace*/) {
   const auto view = single_reply(message);
   if (!view) return action::Close{};
-  const bool is_done = bson::find_integer(view->body(), "ok") == 1 &&
-                       !bson::find(view->body(), "writeConcernError");
+  const bool is_done =
+      bson::find_integer(view->body(), "ok") == 1 && !bson::find(view->body(), "writeConcernError");
   ending_.rules->transaction_ended(ending_.transaction, wants_majority_ && is_done);
   return action::Relay{};
 }
@@ -166,8 +186,7 @@ std::unique_ptr<Conversation> catalog_exchange(CatalogRequest&& request, Bytes m
   return std::make_unique<CatalogExchange>(std::move(request), message, rights);
 }
 
-std::unique_ptr<Conversation> end_of_transaction_exchange(EndOfTransaction&& ending,
-                                                          Bytes message,
+std::unique_ptr<Conversation> end_of_transaction_exchange(EndOfTransaction&& ending, Bytes message,
                                                           const ConnectionMemory* memory) {
   return std::make_unique<EndOfTransactionExchange>(std::move(ending), message, memory);
 }

@@ -25,6 +25,18 @@ void Rights::remove(const std::string& ns) {
   if (known_) known_->erase(ns);
 }
 
+void Rights::change_refused(const std::string& what, std::chrono::nanoseconds now) {
+  std::erase_if(refused_, [&](const Refused& each) { return each.what == what; });
+  if (refused_.size() == kMostRefused) refused_.erase(refused_.begin());
+  refused_.push_back({what, now});
+}
+
+bool Rights::refuses_change(const std::string& what, std::chrono::nanoseconds now) const {
+  return std::ranges::any_of(refused_, [&](const Refused& each) {
+    return each.what == what && now < each.said + kRefused;
+  });
+}
+
 ClientDescription& ConnectionMemory::description() {
   if (client == nullptr) client = std::make_unique<ClientDescription>();
   return *client;

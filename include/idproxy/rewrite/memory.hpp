@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "idproxy/base/server_release.hpp"
 #include "idproxy/base/spares.hpp"
@@ -96,16 +97,14 @@ class Rights {
   void add(const std::string& ns, Right right, std::chrono::nanoseconds now);
   /// The server has said that the user may not do something in `ns`.
   void remove(const std::string& ns);
-  /// The server has refused a command that changes the catalog, for the lack of a right.
-  void change_refused(std::chrono::nanoseconds now) { change_refused_ = now; }
-  /// True if it has done so within kRefused: until then it will refuse others.
-  [[nodiscard]] bool refuses_changes(std::chrono::nanoseconds now) const {
-    return change_refused_ && now < *change_refused_ + kRefused;
-  }
+  /// The server has refused a command that changes these collections, for the lack of a right.
+  void change_refused(const std::string& what, std::chrono::nanoseconds now);
+  /// True if it has done so within kRefused: so it will do again.
+  [[nodiscard]] bool refuses_change(const std::string& what, std::chrono::nanoseconds now) const;
   /// The connection's user may have changed.
   void forget() {
     known_.reset();
-    change_refused_.reset();
+    refused_.clear();
   }
 
  private:
@@ -115,7 +114,12 @@ class Rights {
   };
   // Null where nobody asks.
   std::unique_ptr<std::unordered_map<std::string, Known>> known_;
-  std::optional<std::chrono::nanoseconds> change_refused_;
+  struct Refused {
+    std::string what;
+    std::chrono::nanoseconds said;
+  };
+  std::vector<Refused> refused_;  // the newest last, at most kMostRefused
+  static constexpr std::size_t kMostRefused = 8;
 };
 
 /// Who a client says it is, for operators.

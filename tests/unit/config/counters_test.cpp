@@ -294,6 +294,8 @@ TEST(Counters, TheNameOfACounterBehindAWildcardIsKnown) {
                                     "of rules[0]")));
   EXPECT_THAT(faults(wild, named + ", block: {size: 10}"), ElementsAre(HasSubstr("warning")));
   EXPECT_THAT(faults(wild + ", except: [a.n]", named + ", step: 2"), IsEmpty());
+  EXPECT_THAT(faults("ns: a.n, field: x, strategy: counter, name: a.n.x, step: 2", wild), IsEmpty())
+      << "the first rule gives a.n its numbers";
   EXPECT_THAT(faults(wild, "ns: b.c, field: y, strategy: counter, name: a.n.y, step: 2"),
               IsEmpty());
 }

@@ -342,6 +342,17 @@ TEST_F(OutlinedExchange, WhatTheServerHasJustRefusedToDropStaysKnown) {
   EXPECT_EQ(changes(kMayNot), Begun(1, 1));
   EXPECT_EQ(changes(kMayNot), Begun(0, 0)) << "others go on";
   EXPECT_EQ(changes(ok()), Begun(0, 1)) << "the right has been granted meanwhile";
+  EXPECT_EQ(changes(kMayNot), Begun(0, 0));
+  store->changes.clear();
+  const std::string other =
+      op_msg(body(doc(string_field("drop", "others") + string_field("$db", "shop"))));
+  EXPECT_EQ(world.request(other), ActionKind::relay);
+  EXPECT_EQ(store->changes.size(), 1U) << "it may drop that";
+  EXPECT_EQ(world.reply_with(ok()), ActionKind::relay);
+  EXPECT_EQ(world.request(drop), ActionKind::relay);
+  EXPECT_EQ(store->changes.size(), 1U);
+  world.exchange.reset();
+  EXPECT_EQ(store->changes.size(), 2U) << "without an answer nobody knows";
   world.clock.advance(Rights::kRefused);
   EXPECT_EQ(changes(ok()), Begun(1, 1));
 }

@@ -58,9 +58,7 @@ ids::Durability append_write_concern(Bytes body, std::int64_t majority, Buffer& 
     }
     if (raises && !has_j) bson::append_bool(out, "j", true);
   });
-  // More members than a majority are one, too.
-  const bool is_number = !raises && w->as_integer().has_value();
-  return raises || is_number ? ids::Durability::by_majority : ids::Durability::not_yet;
+  return raises ? ids::Durability::by_majority : ids::Durability::not_yet;
 }
 
 TurnStage::TurnStage(GivenValues& given, const Operation& command, std::size_t statements,

@@ -550,6 +550,7 @@ TEST_F(InTurn, TellsTheStoreWhetherATransactionIsThereForGood) {
   all_rules.push_back(sequenced());
   ExchangeWorld world(std::make_shared<const RuleSet>(std::move(all_rules), "idproxy", store));
   world.memory.majority = 2;
+  world.memory.wire_version = 0;
   const auto is_durable = [&](const std::string& name, const std::string& options,
                               const std::string& reply) {
     EXPECT_EQ(world.request(command(name, kSession + kTransaction + options)), ActionKind::relay);

@@ -171,22 +171,20 @@ void ConfigFile::look_at_mode() {
   if (::stat(name_.c_str(), &status) != 0 || (status.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
   std::error_code error;
   const std::string secret = std::filesystem::absolute(name_, error).parent_path() / "store-uri";
+  const std::string text =
+      ": contains a password, and this file is open to every user of this host: put the store's "
+      "string into a file of its own, which systemd passes on with LoadCredential=store-uri:" +
+      secret +
+      " and Kubernetes as a Secret, and name it, id_store: {uri_file: "
+      "\"${CREDENTIALS_DIRECTORY}/store-uri\"}; or write the password as a variable, ${NAME}. "
+      "(chmod o-rwx is enough if the proxy's user owns the file; the systemd unit's user does "
+      "not.)";
   for (const std::string& key : loaded.config.written.password_keys) {
-    loaded.findings.push_back(
-        {FileFinding::Severity::warning,
-         {},
-         key +
-             ": contains a password, and this file is open to every user of this host: put the "
-             "store's string into a file of its own, which systemd passes on with "
-             "LoadCredential=store-uri:" +
-             secret +
-             " and Kubernetes as a Secret, and name it, id_store: {uri_file: "
-             "\"${CREDENTIALS_DIRECTORY}/store-uri\"}; or write the password as a variable, "
-             "${NAME}. "
-             "(chmod o-rwx is enough if the proxy's user owns the file; the systemd unit's user "
-             "does not.)",
-         secret,
-         FileFinding::About::password});
+    loaded.findings.push_back({FileFinding::Severity::warning,
+                               {},
+                               std::string(key).append(text),
+                               secret,
+                               FileFinding::About::password});
   }
 }
 

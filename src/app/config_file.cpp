@@ -171,7 +171,7 @@ void ConfigFile::look_at_mode() {
   if (::stat(name_.c_str(), &status) != 0 || (status.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
   std::error_code error;
   const std::string secret = std::filesystem::absolute(name_, error).parent_path() / "store-uri";
-  const std::string text =
+  const std::string advice =
       ": contains a password, and this file is open to every user of this host: put the store's "
       "string into a file of its own, which systemd passes on with LoadCredential=store-uri:" +
       secret +
@@ -182,7 +182,7 @@ void ConfigFile::look_at_mode() {
   for (const std::string& key : loaded.config.written.password_keys) {
     loaded.findings.push_back({FileFinding::Severity::warning,
                                {},
-                               std::string(key).append(text),
+                               std::string(key).append(advice),
                                secret,
                                FileFinding::About::password});
   }

@@ -96,16 +96,13 @@ nanoseconds RetryBudget::patience(const Rule& rule, const ids::StoreSource& aske
 std::uint32_t Repeats::of(std::int32_t statement, const Assignment& rule) const {
   const auto found = all_.find(statement);
   if (found == all_.end()) return 0;
-  const auto& times = found->second.times;
-  const auto its = std::ranges::find(times, &rule, [](const auto& each) { return each.first; });
-  return its == times.end() ? 0 : its->second;
+  const auto its = found->second.times.find(&rule);
+  return its == found->second.times.end() ? 0 : its->second;
 }
 
 void Repeats::add(std::int32_t statement, const Assignment& rule) {
   Repeated& repeated = all_[statement];
-  auto its = std::ranges::find(repeated.times, &rule, [](const auto& each) { return each.first; });
-  if (its == repeated.times.end()) its = repeated.times.insert(its, {&rule, 0});
-  ++its->second;
+  ++repeated.times[&rule];
   repeated.rule = &rule;
   repeated.sent = false;
 }

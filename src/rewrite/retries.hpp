@@ -91,9 +91,9 @@ class Repeats {
 
  private:
   struct Repeated {
-    std::vector<std::pair<const Assignment*, std::uint32_t>> times;  // by rule
-    const Assignment* rule = nullptr;                                // the last one
-    bool sent = false;  // the last repetition has been counted
+    std::map<const Assignment*, std::uint32_t> times;  // by rule
+    const Assignment* rule = nullptr;                  // the last one
+    bool sent = false;                                 // the last repetition has been counted
   };
 
   std::unordered_map<std::int32_t, Repeated> all_;

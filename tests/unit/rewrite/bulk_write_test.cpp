@@ -525,15 +525,23 @@ std::string uuid_field(const ids::CollectionUuid& uuid) {
   return element(bson::Type::binary, "collectionUUID", value.append(uuid.begin(), uuid.end()));
 }
 
-TEST(BulkWrite, NamesEachCollectionWithAGuard) {
-  const auto guard = std::make_shared<ids::Guard>(0, "shop", "orders", nullptr);
-  const auto store = std::make_shared<FakeStore>();
-  store->guarding = guard;
-  ExchangeWorld world(
-      std::make_shared<const RuleSet>(std::vector<Rule>{rule("shop.*", "_id")}, "idproxy", store));
-  const auto see = [&](const ids::CollectionUuid& uuid) {
+/// A rule whose collections have a guard.
+struct GuardedBulkWrite : testing::Test {
+  void see(const ids::CollectionUuid& uuid) {
     guard->set({ids::GuardState::Kind::guarded, {}, uuid}, world.clock.monotonic());
-  };
+  }
+  std::shared_ptr<const RuleSet> rules() {
+    store->guarding = guard;
+    return std::make_shared<const RuleSet>(std::vector<Rule>{rule("shop.*", "_id")}, "idproxy",
+                                           store);
+  }
+
+  std::shared_ptr<ids::Guard> guard = std::make_shared<ids::Guard>(0, "shop", "orders", nullptr);
+  std::shared_ptr<FakeStore> store = std::make_shared<FakeStore>();
+  ExchangeWorld world{rules()};
+};
+
+TEST_F(GuardedBulkWrite, NamesEachCollectionWithAGuard) {
   const auto entries = [](const ids::CollectionUuid& uuid) {
     return std::vector<std::string>{
         ns_entry("shop.orders", uuid_field(uuid)), ns_entry("plain.notes"),
@@ -566,15 +574,7 @@ TEST(BulkWrite, NamesEachCollectionWithAGuard) {
   EXPECT_EQ(world.counts(), "assigned=3") << "no value was taken";
 }
 
-TEST(BulkWrite, WhatTheClientNamesIsBetweenItAndTheServer) {
-  const auto guard = std::make_shared<ids::Guard>(0, "shop", "orders", nullptr);
-  const auto store = std::make_shared<FakeStore>();
-  store->guarding = guard;
-  ExchangeWorld world(
-      std::make_shared<const RuleSet>(std::vector<Rule>{rule("shop.*", "_id")}, "idproxy", store));
-  const auto see = [&](const ids::CollectionUuid& uuid) {
-    guard->set({ids::GuardState::Kind::guarded, {}, uuid}, world.clock.monotonic());
-  };
+TEST_F(GuardedBulkWrite, WhatTheClientNamesIsBetweenItAndTheServer) {
   const std::string named = ns_entry("shop.orders", uuid_field(kOther));
   see(kOne);
   for (const BulkForm form : {BulkForm::sequences, BulkForm::arrays}) {
